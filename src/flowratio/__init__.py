@@ -1,0 +1,60 @@
+"""Density ratios r(x) = p(x) / q(x) from two samples, learned in the latent space of a normalizing flow.
+
+The names below stand in the order of the path: samples → scaling → flow → latent. Each is imported when it is first
+asked for, so that `import flowratio` loads neither torch nor scikit-learn.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flowratio.featurizer import FlowFeaturizer
+    from flowratio.flows import MAF, Flow, RealNVP, SplineCoupling, SplineMAF
+    from flowratio.persistence import load, save
+    from flowratio.samples import stack
+    from flowratio.scaling import Dequantizer, Gaussianizer, Logit, ScalerChain, Standardizer
+    from flowratio.training import TrainingDiverged
+
+__version__ = "0.1.0"
+
+__all__ = [  # noqa: RUF022 - the order of the path
+    "stack",
+    "Standardizer",
+    "Gaussianizer",
+    "Dequantizer",
+    "Logit",
+    "ScalerChain",
+    "Flow",
+    "MAF",
+    "RealNVP",
+    "SplineMAF",
+    "SplineCoupling",
+    "TrainingDiverged",
+    "FlowFeaturizer",
+    "save",
+    "load",
+]
+
+_STAGES = {
+    "samples": ["stack"],
+    "scaling": ["Standardizer", "Gaussianizer", "Dequantizer", "Logit", "ScalerChain"],
+    "flows": ["Flow", "MAF", "RealNVP", "SplineMAF", "SplineCoupling"],
+    "training": ["TrainingDiverged"],
+    "featurizer": ["FlowFeaturizer"],
+    "persistence": ["save", "load"],
+}
+_STAGE_OF = {name: stage for stage, names in _STAGES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _STAGE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_STAGE_OF[name]}"), name)
+    globals()[name] = value  # the next look-up does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

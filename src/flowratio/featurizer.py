@@ -1,0 +1,383 @@
+r"""Scaling and a flow in one scikit-learn transformer: x to the latent z, and back.
+
+.. math:: z = f(s(x)), \qquad
+          \log p(x) = \log p_Z(z) + \log|\det \partial f| + \log|\det \partial s|
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from torch import nn
+from typing_extensions import Self
+
+from flowratio.files import ArrayRows, Rows, open_rows
+from flowratio.flows import FLOWS, Flow, adapt
+from flowratio.scaling import Dequantizer, Gaussianizer, Logit, Scaler, ScalerChain, Standardizer
+from flowratio.training import History, Prepare, Recipe, train
+
+_CHUNK_VALUES = 1 << 20  # values of x that are mapped at a time
+_SCALING_ROWS = 200_000  # rows of a file from which its scaling is learned
+_MAX_HELD_OUT = 20_000
+_STEPS = 3000  # of the optimizer, in a run of default length
+
+_SCALINGS: dict[str, Callable[[], Scaler]] = {
+    "standard": Standardizer,
+    "gaussian": Gaussianizer,
+    "image": lambda: ScalerChain([Dequantizer(), Logit(), Standardizer()]),
+    "none": lambda: ScalerChain([]),
+}
+# n_hidden = 1 in the paper's table is two hidden layers in its text and results; epochs as in that table
+_PAPER: dict[str, dict[str, Any]] = {
+    "uci": {"hidden": (100, 100), "max_epochs": 100},
+    "toy": {"hidden": (100, 100), "max_epochs": 100},
+    "mi": {"hidden": (100, 100), "max_epochs": 200},
+    "mnist": {"hidden": (1024, 1024), "max_epochs": 200, "scaling": "image"},
+    "omniglot": {"hidden": (1024, 1024, 1024), "max_epochs": 200, "scaling": "image"},
+}
+
+
+class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Learn an invertible map from x to a standard normal z.
+
+    An invertible map changes no density ratio, r(x) = p(x) / q(x) = p_Z(z) / q_Z(z): fitted on rows of p and q
+    together, it gives the space in which the ratio is learned.
+
+    Parameters
+    ----------
+    flow
+        A name (`"maf"`, `"coupling"`, `"spline"`, `"spline-coupling"`), a function from the number of columns to a flow,
+        or a pretrained flow (one of ours, of zuko, nflows or normflows), which is used as it is and not trained.
+    n_blocks, hidden
+        Number of blocks of a named flow and widths of the hidden layers of each; chosen from the data if None.
+    scaling
+        What comes before the flow: `"standard"`, `"gaussian"` (each column to a normal), `"image"` (whole numbers
+        0…255 dequantized, logit, standardized), `"none"`, or a scaler. `"auto"` is {AUTO}
+        and nothing before a pretrained flow.
+    max_epochs, batch_size, learning_rate, weight_decay, patience
+        Settings of the training; chosen from the data if None.
+    settings
+        Where those come from that are None: `"default"`, or `"paper"` for the settings of Choi et al. (2021); see
+        `from_paper`.
+    validation_fraction
+        Share of the rows held out to decide when to stop.
+    random_state
+        Seed: the same gives the same bits on the same machine. Global generators are never used.
+    device
+        `"auto"` for a GPU if there is one, or a name that torch knows.
+    verbose
+        Whether to show a progress bar.
+    checkpoint
+        Folder that keeps the state of the training: a run that was killed goes on from there, to the same bits.
+
+    Attributes
+    ----------
+    flow_
+        The fitted flow.
+    scaler_
+        The fitted scaler.
+    history_
+        Losses by epoch, with `plot`; None for a pretrained flow.
+
+    References
+    ----------
+    .. [1] Choi, Liao, Ermon (2021). *Featurized Density Ratio Estimation.* UAI.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.exp(rng.normal(size=(500, 2)))
+    >>> featurizer = FlowFeaturizer(max_epochs=20, random_state=0).fit(X)
+    >>> Z = featurizer.transform(X)
+    >>> bool(np.allclose(featurizer.inverse_transform(Z), X, rtol=1e-3))
+    True
+    """
+
+    def __init__(
+        self,
+        flow: str | Callable[[int], nn.Module] | nn.Module = "maf",
+        *,
+        n_blocks: int | None = None,
+        hidden: Sequence[int] | None = None,
+        scaling: str | Scaler = "auto",
+        max_epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        patience: int | None = None,
+        settings: Literal["default", "paper"] = "default",
+        validation_fraction: float = 0.1,
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        device: str = "auto",
+        verbose: bool = False,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.flow = flow
+        self.n_blocks = n_blocks
+        self.hidden = hidden
+        self.scaling = scaling
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.patience = patience
+        self.settings = settings
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    @classmethod
+    def from_paper(cls, dataset: str, random_state: int | None = None, verbose: bool = False) -> Self:
+        """Return the featurizer of Choi et al. (2021), Appendix D: MAF of 5 blocks with batch norm, Adam at 1e-4.
+
+        Parameters
+        ----------
+        dataset
+            `"uci"` (also the synthetic mixtures), `"toy"`, `"mi"`, `"mnist"` or `"omniglot"`: the row of the table.
+        random_state, verbose
+            As in the class.
+        """
+        if dataset not in _PAPER:
+            raise ValueError(f"`dataset` is {dataset!r}: the paper's table has {', '.join(_PAPER)}.")
+        return cls(settings="paper", random_state=random_state, verbose=verbose, **_PAPER[dataset])
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the scaling, then the flow.
+
+        Parameters
+        ----------
+        X
+            Rows of p and q together, of shape (n, d), or the path of a `.npy` or `.parquet` file, which is read in
+            blocks and never loaded whole.
+        y
+            Ignored.
+        """
+        del y
+        rows = self._open(X)
+        seed = _seed(self.random_state)
+        self.scaler_ = self._new_scaler().fit_array(
+            rows.sample(_SCALING_ROWS, np.random.default_rng([seed, 1])) if isinstance(X, str | Path) else rows.X,
+            rows.feature_names,
+        )
+        d = self._n_features_out = self.scaler_.n_features_out_
+        self.flow_ = self._new_flow(d, rows.n_rows, seed).to(_device(self.device))
+        if self.flow_.n_features != d:
+            raise ValueError(
+                f"`flow` maps {self.flow_.n_features} columns, but the data have {d}"
+                f"{'' if d == rows.n_features else ' after scaling'}: give a flow of that dimension."
+            )
+        self.history_ = None if isinstance(self.flow, nn.Module) else self._train(rows, seed)
+        self.flow_.eval()
+        return self
+
+    def _open(self, X: Any) -> Rows:
+        if isinstance(X, str | Path):
+            rows = open_rows(X)
+            if rows.n_rows < 2:
+                raise ValueError(f"{X} has {rows.n_rows} row: at least 2 are needed.")
+            self.n_features_in_ = rows.n_features
+            if rows.feature_names is not None:
+                self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            return rows
+        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        return ArrayRows(X, list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None)
+
+    def _new_scaler(self) -> Scaler:
+        if isinstance(self.scaling, Scaler):
+            return clone(self.scaling)
+        name = self.scaling
+        if name == "auto":
+            name = "none" if isinstance(self.flow, nn.Module) else "standard"
+        if name not in _SCALINGS:
+            raise ValueError(f"`scaling` is {name!r}: give a scaler, or one of auto, {', '.join(_SCALINGS)}.")
+        return _SCALINGS[name]()
+
+    def _new_flow(self, d: int, n: int, seed: int) -> Flow:
+        if isinstance(self.flow, nn.Module):
+            return adapt(self.flow)
+        if callable(self.flow):
+            # a flow of another library draws its weights from the global generator: lend it a seeded one
+            with torch.random.fork_rng(devices=[]):
+                torch.random.manual_seed(seed)
+                return adapt(self.flow(d))
+        if self.flow not in FLOWS:
+            raise ValueError(f"`flow` is {self.flow!r}: give a flow, a function, or one of {', '.join(FLOWS)}.")
+        shape: dict[str, Any] = {"hidden": self.hidden or _hidden(n, d)}
+        if self.n_blocks is not None:
+            shape["n_blocks"] = self.n_blocks
+        if self.settings == "paper":
+            shape |= {"batch_norm": True, "max_log_scale": None}
+        return FLOWS[self.flow](d, **shape, generator=torch.Generator().manual_seed(seed))
+
+    def _recipe(self, n: int, d: int) -> Recipe:
+        """Fill in the settings that were left to us; see `Defaults` in the class."""
+        paper = self.settings == "paper"
+        batch_size = self.batch_size or (100 if paper else _batch_size(n))
+        max_epochs = self.max_epochs or (100 if paper else _max_epochs(n, batch_size))
+        return Recipe(
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            learning_rate=self.learning_rate or (1e-4 if paper else 3e-3),
+            weight_decay=(1e-6 if paper else 0.0) if self.weight_decay is None else self.weight_decay,
+            optimizer="adam" if paper else "adamw",
+            schedule="constant" if paper else "cosine",
+            patience=self.patience or (max_epochs if paper else max(3, max_epochs // 10)),
+            clip_norm=math.inf if paper else 5.0,
+            average=not paper,
+            tolerance=0.01 * max(1.0, d / 4),
+        )
+
+    def _train(self, rows: Rows, seed: int) -> History:
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(f"`validation_fraction` is {self.validation_fraction}: it must lie between 0 and 1.")
+        n = rows.n_rows
+        n_held_out = round(self.validation_fraction * n)
+        n_held_out = min(max(n_held_out, min(64, n // 4), 1), _MAX_HELD_OUT, n - 1)
+        prepare: Prepare | None = self._prepare
+        if isinstance(rows, ArrayRows) and not self.scaler_.stochastic:
+            rows, prepare = ArrayRows(self._scaled(rows)), None
+        rest, held_out = rows.split(n_held_out, np.random.default_rng([seed, 2]))
+        return train(
+            self.flow_,
+            lambda x: -self.flow_.log_prob(x).mean(),
+            rest,
+            held_out,
+            self._recipe(rest.n_rows, self._n_features_out),
+            seed=seed,
+            prepare=prepare,
+            verbose=self.verbose,
+            checkpoint=self.checkpoint,
+        )
+
+    def _prepare(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return self.scaler_.forward(X, rng)[0].astype(np.float32)
+
+    def _scaled(self, rows: Rows) -> np.ndarray:
+        """Scale all rows in memory, block by block into float32."""
+        out = np.empty((rows.n_rows, self._n_features_out), np.float32)
+        start = 0
+        for block in rows.blocks(_chunk(rows.n_features)):
+            out[start : start + len(block)] = self.scaler_.forward(block)[0]
+            start += len(block)
+        return out
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Map x to z: (n, d) to (n, d_z), in float32 for float32 rows and float64 for others."""
+        X = self._checked(X)
+        Z = np.empty((len(X), self._n_features_out), X.dtype)
+        for part, z, _ in self._mapped(X):
+            Z[part] = z.cpu().numpy()
+        return Z
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return the log-density of rows of x in nats, (n, d) to (n,)."""
+        X = self._checked(X)
+        log_p = np.empty(len(X))
+        for part, z, log_det in self._mapped(X):
+            log_p[part] = self.flow_.base_log_prob(z).double().cpu().numpy() + log_det
+        return log_p
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log-density of rows of x in nats; `y` is ignored."""
+        del y
+        return float(self.score_samples(X).mean())
+
+    def _checked(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
+
+    @torch.no_grad()
+    def _mapped(self, X: np.ndarray) -> Iterator[tuple[slice, torch.Tensor, np.ndarray]]:
+        """Yield the rows a chunk at a time: where they stand, their z, and the log-determinant of x → z."""
+        like = next(self.flow_.parameters(), torch.empty(0))
+        size = _chunk(X.shape[1])
+        for start in range(0, len(X), size):
+            scaled, log_det = self.scaler_.forward(X[start : start + size])
+            z, flow_log_det = self.flow_(torch.as_tensor(scaled, dtype=like.dtype, device=like.device))
+            yield slice(start, start + size), z, log_det + flow_log_det.double().cpu().numpy()
+
+    @torch.no_grad()
+    def inverse_transform(self, Z: Any) -> np.ndarray:
+        """Map z to x: (n, d_z) to (n, d)."""
+        check_is_fitted(self)
+        Z = check_array(Z, dtype=[np.float64, np.float32])
+        if Z.shape[1] != self._n_features_out:
+            raise ValueError(f"`Z` has {Z.shape[1]} columns, but the latent space has {self._n_features_out}.")
+        like = next(self.flow_.parameters(), torch.empty(0))
+        X = np.empty((len(Z), self.n_features_in_), Z.dtype)
+        size = _chunk(self.n_features_in_)
+        for start in range(0, len(Z), size):
+            z = torch.as_tensor(Z[start : start + size], dtype=like.dtype, device=like.device)
+            x = self.flow_.inverse(z)[0].double().cpu().numpy()
+            X[start : start + size] = self.scaler_.inverse(x)[0]
+        return X
+
+    def sample(self, n: int = 1, random_state: int | np.random.Generator | None = None) -> np.ndarray:
+        """Draw rows of x from the fitted density, of shape (n, d).
+
+        Parameters
+        ----------
+        n
+            Number of rows.
+        random_state
+            Seed of the draw; a new one each time if None.
+        """
+        check_is_fitted(self)
+        if n < 1:
+            raise ValueError(f"`n` is {n}: draw at least 1 row.")
+        generator = torch.Generator().manual_seed(_seed(random_state))
+        Z = self.flow_.base_sample(n, generator).detach().double().cpu().numpy()
+        return self.inverse_transform(Z)
+
+
+def _seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
+    """Turn any `random_state` into one integer, without a look at the global generator."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, numbers.Integral) and 0 <= random_state < 2**63:
+        return int(random_state)
+    raise ValueError(f"`random_state` is {random_state!r}: give an integer of 0 or more, a NumPy generator, or None.")
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"`device` is {name!r}, which torch cannot use here: give 'auto' or 'cpu'.") from error
+
+
+def _chunk(n_features: int) -> int:
+    return max(1, _CHUNK_VALUES // n_features)
+
+
+def _hidden(n: int, d: int) -> tuple[int, int]:
+    """Return the widths of two hidden layers: more for more rows, and enough for each coordinate to have a unit."""
+    width = 32 if n < 1_000 else 64 if n < 20_000 else 128
+    width = max(width, min(math.ceil(1.25 * d), 1024))
+    return (width, width)
+
+
+def _batch_size(n: int) -> int:
+    return int(min(max(2 ** round(math.log2(n / 150)), 64), 1024))
+
+
+def _max_epochs(n: int, batch_size: int) -> int:
+    return int(min(max(math.ceil(_STEPS * batch_size / n), 3), 400))

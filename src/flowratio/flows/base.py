@@ -1,0 +1,70 @@
+r"""The one interface of every flow: x to z and back, with the log-determinant.
+
+For an invertible map z = f(x) with a known density of z,
+
+.. math:: \log p(x) = \log p_Z(f(x)) + \log\left|\det \partial f / \partial x\right|
+
+A flow writes `forward` and `inverse`; the density and the sampler follow from them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Flow(nn.Module, ABC):
+    """An invertible map between data x and a standard normal z of the same size.
+
+    A subclass stores each argument of its `__init__`, untouched, in an attribute of the same name (all but
+    `generator`), so that `config` can rebuild it.
+
+    Parameters
+    ----------
+    n_features
+        Number of columns d of x and of z, at least 1.
+    """
+
+    def __init__(self, n_features: int) -> None:
+        super().__init__()
+        if n_features < 1:
+            raise ValueError(f"`n_features` is {n_features}: a flow needs at least 1 column.")
+        self.n_features = n_features
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Map x to z: (n, d) to (n, d), and the log-determinant of x → z, of shape (n,)."""
+
+    @abstractmethod
+    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Map z to x: (n, d) to (n, d), and the log-determinant of x → z (not of z → x), of shape (n,)."""
+
+    def base_log_prob(self, z: Tensor) -> Tensor:
+        """Log-density of the latent variable, (n, d) to (n,): a standard normal unless a flow says otherwise."""
+        return -0.5 * (z.square().sum(1) + z.shape[1] * math.log(2 * math.pi))
+
+    def base_sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw n latent rows, of shape (n, d)."""
+        like = next(self.parameters())
+        # drawn on the CPU, so that a seed gives the same rows on every device
+        return torch.randn(n, self.n_features, generator=generator, dtype=like.dtype).to(like.device)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of rows of x, (n, d) to (n,)."""
+        z, log_det = self(x)
+        return self.base_log_prob(z) + log_det
+
+    @torch.no_grad()
+    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw n rows of x, of shape (n, d)."""
+        return self.inverse(self.base_sample(n, generator))[0]
+
+    def config(self) -> dict[str, Any]:
+        """Return the arguments that build this flow anew, before its weights are loaded."""
+        names = inspect.signature(type(self).__init__).parameters
+        return {name: getattr(self, name) for name in names if name not in ("self", "generator")}

@@ -1,0 +1,626 @@
+r"""Invertible scalers between data and what a flow likes: z, and the log-determinant of x → z.
+
+With a density of z, that of x is
+
+.. math:: \log p(x) = \log p_Z(z(x)) + \log\left|\det \partial z / \partial x\right|
+
+so that a scaler changes no ratio of densities.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import root_scalar
+from scipy.special import expit, ndtr, ndtri
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_Pair: TypeAlias = tuple[np.ndarray, np.ndarray]
+_Tail: TypeAlias = Callable[[np.ndarray, float, float], _Pair]
+_MAX_ROWS = 200_000  # rows that the curves of a Gaussianizer are fitted to
+_MAX_RATE = 20.0  # heaviest tail: the slope falls by e^20 over one unit of z
+_FAR = 100.0  # from e^100 of its units on a heavy tail is a straight line, so that `inverse` stays finite
+
+
+class ScalingWarning(UserWarning):
+    """Columns are left out of z, or rows contradict the relations by which `inverse` rebuilds such columns."""
+
+
+class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
+    """An invertible map between data x and scaled data z, in float64.
+
+    `fit`, `transform` and `inverse_transform` take arrays and data frames as scikit-learn does. `forward` and `inverse`
+    take arrays, check only their columns, and add the log-determinant, always that of x → z.
+    """
+
+    n_features_in_: int
+    n_features_out_: int
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether `forward` adds noise when it is given an `rng`."""
+        return False
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to rows of shape (n, d), at least 2; `y` is not used."""
+        X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        return self.fit_array(X, getattr(self, "feature_names_in_", None))
+
+    def fit_array(self, X: np.ndarray, names: Sequence[str] | None = None) -> Self:
+        """Fit to a checked float array of shape (n, d), whose columns may have names."""
+        self.n_features_in_ = self.n_features_out_ = X.shape[1]
+        self._fit(X, names)
+        return self
+
+    def forward(self, X: np.ndarray, rng: np.random.Generator | None = None) -> _Pair:
+        """Map x to z: (n, d) to (n, d_z), and the log-determinant of x → z, of shape (n,)."""
+        check_is_fitted(self)
+        return self._forward(_checked(X, "X", self.n_features_in_), rng)
+
+    def inverse(self, Z: np.ndarray) -> _Pair:
+        """Map z to x: (n, d_z) to (n, d), and the log-determinant of x → z (not of z → x), of shape (n,)."""
+        check_is_fitted(self)
+        return self._inverse(_checked(Z, "Z", self.n_features_out_))
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Map x to z, (n, d) to (n, d_z), without noise."""
+        check_is_fitted(self)
+        return self.forward(np.asarray(validate_data(self, X, dtype=np.float64, reset=False)))[0]
+
+    def inverse_transform(self, Z: Any) -> np.ndarray:
+        """Map z to x, (n, d_z) to (n, d)."""
+        return self.inverse(np.asarray(check_array(Z)))[0]
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the columns of z, of shape (d_z,)."""
+        return self._names_out(np.asarray(super().get_feature_names_out(input_features)))
+
+    def _names_out(self, names: np.ndarray) -> np.ndarray:
+        return names
+
+    @abstractmethod
+    def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None: ...
+
+    @abstractmethod
+    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> _Pair: ...
+
+    @abstractmethod
+    def _inverse(self, Z: np.ndarray) -> _Pair: ...
+
+
+class Standardizer(Scaler):
+    r"""Centre and scale each column; leave out the columns that the others tell exactly.
+
+    .. math:: z_j = (x_j - m_j) / s_j, \qquad \log|\det| = -\sum_j \log s_j
+
+    over the kept columns. A column that is constant, or a linear combination of earlier columns, up to rounding, has no
+    density of its own: it is left out of z and rebuilt by `inverse`, and a `ScalingWarning` says so. The
+    log-determinant, and the density that follows from it, is then with respect to the kept columns. Combinations are
+    looked for while rows outnumber kept columns by more than five: fewer rows fit one by chance.
+
+    Attributes
+    ----------
+    mean_, scale_
+        Mean and standard deviation of every column, of shape (d,).
+    kept_, dropped_
+        Positions of the columns in z, of shape (d_z,), and of those left out.
+    coef_
+        Coefficients of the standardized left-out columns on z, of shape (d - d_z, d_z); zero for constants.
+
+    Examples
+    --------
+    >>> scaler = Standardizer().fit([[1.0, 10.0], [3.0, 40.0], [2.0, 10.0]])
+    >>> scaler.transform([[2.0, 20.0]]).tolist()
+    [[0.0, 0.0]]
+    """
+
+    def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
+        low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
+        size, eps = np.maximum(np.abs(low), np.abs(high)), float(np.finfo(X.dtype).eps)
+        if size.max() > 1e300:
+            raise ValueError(
+                f"`X` holds values of size {size.max():.1e}: they must stay below 1e300. Change the units."
+            )
+        constant = high - low <= np.maximum(8 * eps * size, np.finfo(np.float64).tiny)
+        if constant.all():
+            raise ValueError("Every column of `X` is constant: there is no density. Give at least one that varies.")
+        self.mean_, self.scale_, correlation = _moments(X, np.where(constant, 1.0, high - low))
+        self.scale_[constant] = 1e-3 * size[constant]  # a unit for `select`
+        slack = np.maximum(1e-10, (4 * eps * size / np.where(constant, 1.0, self.scale_)) ** 2)
+        basis, found = _combinations(correlation, slack, np.flatnonzero(~constant), len(X))
+        found = _confirmed(X, self.mean_, self.scale_, basis, found) if found else found
+        self.dropped_ = np.array(sorted([*np.flatnonzero(constant), *found]), dtype=np.int64)
+        self.kept_ = np.setdiff1d(np.arange(X.shape[1]), self.dropped_)
+        self.n_features_out_ = len(self.kept_)
+        self.coef_ = np.zeros((len(self.dropped_), len(self.kept_)))
+        for j, b in found.items():
+            self.coef_[np.searchsorted(self.dropped_, j), np.searchsorted(self.kept_, basis[: len(b)])] = b
+        if len(self.dropped_):
+            warnings.warn(self._left_out(names), ScalingWarning, stacklevel=2)
+
+    def _left_out(self, names: Sequence[str] | None) -> str:
+        label = [str(j) if names is None else repr(str(names[j])) for j in range(self.n_features_in_)]
+        said = []
+        for j, coef in zip(self.dropped_[:8], self.coef_, strict=False):
+            terms = [label[self.kept_[k]] for k in np.flatnonzero(np.abs(coef) > 1e-6)]
+            terms = terms if len(terms) <= 8 else [*terms[:7], f"{len(terms) - 7} more"]
+            said.append(f"{label[j]} ({'a linear combination of ' + ', '.join(terms) if terms else 'constant'})")
+        more = [f"and {len(self.dropped_) - 8} more"] * (len(self.dropped_) > 8)
+        return (
+            f"{len(self.dropped_)} of {self.n_features_in_} columns are left out of z and rebuilt by `inverse`: "
+            f"{'; '.join(said + more)}. Densities are with respect to the other columns."
+        )
+
+    def select(self, X: np.ndarray) -> np.ndarray:
+        """Return the kept columns, (n, d) to (n, d_z), and warn of rows off the plane that the others must lie in."""
+        if not len(self.dropped_):
+            return X
+        kept = X[:, self.kept_]
+        distance = np.abs(X[:, self.dropped_] - self.rebuild(kept)[:, self.dropped_])
+        n_off = np.count_nonzero((distance > 1e-3 * self.scale_[self.dropped_]).any(axis=1))
+        if n_off:
+            warnings.warn(
+                f"{n_off} of {len(X)} rows lie off the plane of the fitted rows: their columns that are constant or "
+                "linear combinations there are ignored. Fit on rows of both samples, or drop these columns.",
+                ScalingWarning,
+                stacklevel=2,
+            )
+        return kept
+
+    def rebuild(self, kept: np.ndarray) -> np.ndarray:
+        """Return all columns from the kept ones, (n, d_z) to (n, d)."""
+        X = np.empty((len(kept), self.n_features_in_))
+        X[:, self.kept_] = kept
+        if len(self.dropped_):
+            Z = (kept - self.mean_[self.kept_]) / self.scale_[self.kept_]
+            X[:, self.dropped_] = self.mean_[self.dropped_] + self.scale_[self.dropped_] * (Z @ self.coef_.T)
+        return X
+
+    def _names_out(self, names: np.ndarray) -> np.ndarray:
+        return names[self.kept_]
+
+    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> _Pair:
+        Z = (self.select(X) - self.mean_[self.kept_]) / self.scale_[self.kept_]
+        return Z, np.full(len(X), -np.log(self.scale_[self.kept_]).sum())
+
+    def _inverse(self, Z: np.ndarray) -> _Pair:
+        kept = self.mean_[self.kept_] + self.scale_[self.kept_] * Z
+        return self.rebuild(kept), np.full(len(Z), -np.log(self.scale_[self.kept_]).sum())
+
+
+def _chunks(X: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the rows in float64, about a million numbers at a time."""
+    size = max(1, 2**20 // X.shape[1])
+    return (X[start : start + size].astype(np.float64, copy=False) for start in range(0, len(X), size))
+
+
+def _moments(X: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return means, standard deviations and correlations; `unit` is the range of each column, against overflow."""
+    first = X[0].astype(np.float64)  # far from zero, sums of differences keep the digits
+    mean = first + unit * (np.sum([((rows - first) / unit).sum(axis=0) for rows in _chunks(X)], axis=0) / len(X))
+    total, gram = np.zeros(X.shape[1]), np.zeros((X.shape[1], X.shape[1]))
+    for rows in _chunks(X):
+        U = (rows - mean) / unit
+        total += U.sum(axis=0)
+        gram += U.T @ U
+    shift = total / len(X)
+    covariance = gram / len(X) - np.outer(shift, shift)
+    std = np.sqrt(np.diag(covariance).clip(0))
+    safe = np.where(std > 0, std, 1.0)
+    return mean + unit * shift, unit * std, covariance / np.outer(safe, safe)
+
+
+def _combinations(
+    correlation: np.ndarray, slack: np.ndarray, columns: np.ndarray, n_rows: int
+) -> tuple[list[int], dict[int, np.ndarray]]:
+    """Walk a Cholesky factorization in column order; a column that adds no variance depends on those before it.
+
+    Returns the columns that add variance, and the coefficients of each other column on the first of them.
+    """
+    L = np.zeros_like(correlation)
+    basis: list[int] = []
+    found: dict[int, np.ndarray] = {}
+    for j in columns.tolist():
+        k = len(basis)
+        if n_rows - k <= 6:
+            break
+        left = correlation[j, j] - L[j, :k] @ L[j, :k]
+        if left > slack[j]:
+            L[j:, k] = (correlation[j:, j] - L[j:, :k] @ L[j, :k]) / np.sqrt(left)
+            basis.append(j)
+        else:
+            found[j] = solve_triangular(L[basis, :k].T, L[j, :k])
+    return basis, found
+
+
+def _confirmed(
+    X: np.ndarray, mean: np.ndarray, scale: np.ndarray, basis: list[int], found: dict[int, np.ndarray]
+) -> dict[int, np.ndarray]:
+    """Return the combinations that hold within rounding on every row."""
+    columns = list(found)
+    B = np.zeros((len(basis), len(columns)))
+    for k, b in enumerate(found.values()):
+        B[: len(b), k] = b
+    some = X[:: max(1, len(X) // 4096), columns].astype(np.float64)
+    middle = np.subtract(*np.quantile(some, [0.75, 0.25], axis=0))
+    # a few huge values must not hide what the other rows say: the unit is the width of the middle half
+    tolerance = 1e-6 * np.where(middle > 0, np.minimum(middle, scale[columns]), scale[columns])
+    worst = np.full(len(columns), -np.inf)
+    for rows in _chunks(X):
+        rebuilt = mean[columns] + scale[columns] * ((rows[:, basis] - mean[basis]) / scale[basis] @ B)
+        size = np.abs(rows[:, columns]) + scale[columns] * (np.abs(rows[:, basis]) / scale[basis] @ np.abs(B))
+        error = np.abs(rows[:, columns] - rebuilt) - 2 * np.finfo(X.dtype).eps * size
+        worst = np.maximum(worst, error.max(axis=0))
+    return {j: b for (j, b), fits in zip(found.items(), worst <= tolerance, strict=True) if fits}
+
+
+class Gaussianizer(Scaler):
+    r"""Bring each column to a normal shape by a smooth, strictly increasing curve.
+
+    The `Standardizer` says which columns are kept. Each of them goes through a curve t(x) with a continuous slope.
+    Between knots, with :math:`\xi = (x - x_k) / (x_{k+1} - x_k)`, the secant slope s, and the slopes a s and b s at the
+    two knots, it is the rational quadratic spline of [1]_,
+
+    .. math:: t = t_k + (t_{k+1} - t_k) \frac{\xi^2 + a\,\xi(1 - \xi)}{1 + (a + b - 2)\,\xi(1 - \xi)}
+
+    The knots are rows at levels evenly spaced in normal scores; rows with one value share their mean rank. Beyond the
+    outermost knot, with slope s there, :math:`t = t_e + \log(1 + \rho s\,(x - x_e)) / \rho`: a straight line for
+    :math:`\rho = 0`, and the curve of a log-normal column for :math:`\rho > 0`, where the slope falls off towards the
+    edge. At last t is shifted and scaled to mean 0 and variance 1, so that columns of few values come out right, too.
+
+    Parameters
+    ----------
+    n_knots
+        Largest number of knots of a curve, at least 2; by default n^0.4, within 5 and 64.
+
+    References
+    ----------
+    .. [1] Gregory, Delbourgo (1982). *Piecewise rational quadratic interpolation to monotonic data.*
+
+    Examples
+    --------
+    >>> x = np.exp(np.linspace(-2, 2, 101)).reshape(-1, 1)
+    >>> Z = Gaussianizer().fit_transform(x)
+    >>> bool(abs(np.mean(Z**3)) < 0.05 < np.mean((x - x.mean()) ** 3) / x.std() ** 3)
+    True
+    """
+
+    def __init__(self, n_knots: int | None = None) -> None:
+        self.n_knots = n_knots
+
+    def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
+        if self.n_knots is not None and self.n_knots < 2:
+            raise ValueError(f"`n_knots` is {self.n_knots}: a curve needs at least 2 knots.")
+        standardizer = Standardizer().fit_array(X, names)
+        n = min(len(X), _MAX_ROWS)
+        n_knots = self.n_knots or int(np.clip(n**0.4, 5, 64))
+        rows: Any = slice(None)
+        if n < len(X):
+            rows = np.sort(np.random.default_rng(0).choice(len(X), n, replace=False))
+        curves = []
+        for j in standardizer.kept_:
+            column = X[:, j]
+            x = np.concatenate([column[rows], [column.min(), column.max()]]) if n < len(X) else column
+            curves.append(_fit_curve(x.astype(np.float64), n_knots))
+        self.steps_ = [standardizer]
+        self.n_features_out_ = len(curves)
+        self.knots_x_, self.knots_t_, self.slopes_ = (np.concatenate([curve[k] for curve in curves]) for k in range(3))
+        self.rates_ = np.stack([curve.rates for curve in curves])
+        self.ends_ = np.cumsum([len(curve.x) for curve in curves])
+
+    def _names_out(self, names: np.ndarray) -> np.ndarray:
+        return names[self.steps_[0].kept_]
+
+    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> _Pair:
+        return self._map(self.steps_[0].select(X), _Curve.forward)
+
+    def _inverse(self, Z: np.ndarray) -> _Pair:
+        kept, log_det = self._map(Z, _Curve.inverse)
+        return self.steps_[0].rebuild(kept), log_det
+
+    def _map(self, A: np.ndarray, through: Callable[[_Curve, np.ndarray], _Pair]) -> _Pair:
+        """Send each column through its curve, in spans of rows that stay in the cache."""
+        parts = [np.split(knots, self.ends_[:-1]) for knots in (self.knots_x_, self.knots_t_, self.slopes_)]
+        curves = [_Curve(*parts) for parts in zip(*parts, self.rates_, strict=True)]
+        B, log_det = np.empty_like(A), np.zeros(len(A))
+        for start in range(0, len(A), 2**14):
+            span = slice(start, start + 2**14)
+            for j, curve in enumerate(curves):
+                B[span, j], log_slope = through(curve, A[span, j])
+                log_det[span] += log_slope
+        return B, log_det
+
+
+class _Curve(NamedTuple):
+    """A strictly increasing curve t(x) with a continuous slope, in the form that `Gaussianizer` gives."""
+
+    x: np.ndarray  # (k,)
+    t: np.ndarray  # (k,)
+    slope: np.ndarray  # (k,)
+    rates: np.ndarray  # (2,): rho before the first knot and after the last
+
+    def forward(self, x: np.ndarray) -> _Pair:
+        """Return t and log dt/dx at x, all of shape (n,)."""
+        k = np.searchsorted(self.x[1:-1], x, side="right")
+        xi = ((x - self.x[k]) / np.diff(self.x)[k]).clip(0, 1)
+        a, b, log_secant = self._ratios(k)
+        t = self.t[k] + np.diff(self.t)[k] * xi * (xi + a * (1 - xi)) / (1 + (a + b - 2) * xi * (1 - xi))
+        return self._with_tails(x, self.x, t, self.t, log_secant + _log_slope(xi, a, b), _tail)
+
+    def inverse(self, t: np.ndarray) -> _Pair:
+        """Return x and log dt/dx at t, all of shape (n,)."""
+        k = np.searchsorted(self.t[1:-1], t, side="right")
+        eta = ((t - self.t[k]) / np.diff(self.t)[k]).clip(0, 1)
+        a, b, log_secant = self._ratios(k)
+        # the root of the quadratic for xi, in a form without cancellation
+        p, q = a * (1 - eta) - b * eta, 4 * eta * (1 - eta)
+        root = np.sqrt(p * p + q)
+        xi = 2 * eta / (2 * eta + np.where(p > 0, p + root, q / (root + np.abs(p))))
+        x = self.x[k] + np.diff(self.x)[k] * xi
+        return self._with_tails(t, self.t, x, self.x, log_secant + _log_slope(xi, a, b), _tail_inverse)
+
+    def _ratios(self, k: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        secant = np.diff(self.t) / np.diff(self.x)
+        return (self.slope[:-1] / secant)[k], (self.slope[1:] / secant)[k], np.log(secant)[k]
+
+    def _with_tails(
+        self, u: np.ndarray, knots_u: np.ndarray, v: np.ndarray, knots_v: np.ndarray, log_slope: np.ndarray, tail: _Tail
+    ) -> _Pair:
+        """Replace v and the log-slope where u lies beyond the outermost knots."""
+        for end, sign in ((0, -1), (-1, 1)):
+            beyond = sign * (u - knots_u[end]) > 0
+            if beyond.any():
+                rise, log_slope[beyond] = tail(sign * (u[beyond] - knots_u[end]), self.slope[end], self.rates[end])
+                v[beyond] = knots_v[end] + sign * rise
+        return v, log_slope
+
+
+def _log_slope(xi: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Log-slope of the spline relative to the secant."""
+    other = 1 - xi
+    return np.log((b * xi * xi + 2 * xi * other + a * other * other) / (1 + (a + b - 2) * xi * other) ** 2)
+
+
+def _tail(run: np.ndarray, slope: float, rate: float) -> _Pair:
+    """Rise of t, and log-slope, at a distance `run` beyond the outermost knot."""
+    if rate == 0:
+        return slope * run, np.full(len(run), np.log(slope))
+    growth = slope * rate * run
+    near = np.minimum(growth, np.expm1(_FAR))
+    rise = (np.log1p(near) + (growth - near) * np.exp(-_FAR)) / rate
+    return rise, np.log(slope) - np.log1p(near)
+
+
+def _tail_inverse(rise: np.ndarray, slope: float, rate: float) -> _Pair:
+    """Distance beyond the outermost knot, and log-slope, where t has risen by `rise`."""
+    if rate == 0:
+        return rise / slope, np.full(len(rise), np.log(slope))
+    near = np.minimum(rate * rise, _FAR)
+    growth = np.expm1(near) + (rate * rise - near) * np.exp(_FAR)
+    return growth / (slope * rate), np.log(slope) - near
+
+
+def _fit_curve(x: np.ndarray, n_knots: int) -> _Curve:
+    """Fit a curve to the values of a column, of shape (n,)."""
+    values, counts = np.unique(x, return_counts=True)
+    level = (np.cumsum(counts) - counts / 2) / len(x)
+    targets = _levels(len(x), n_knots)
+    right = np.searchsorted(level, targets).clip(1, len(level) - 1)
+    knots = np.unique(right - (targets - level[right - 1] < level[right] - targets))
+    score = ndtri(level)
+    knots_x, knots_t = values[knots], score[knots]
+    log_secant = np.log(np.diff(knots_t)) - np.log(np.diff(knots_x))
+    height = np.diff(knots_t)
+    # geometric means of neighbours, the nearer knot counts more: positive, and exact to second order
+    inner = (log_secant[:-1] * height[1:] + log_secant[1:] * height[:-1]) / (height[:-1] + height[1:])
+    low, high = slice(0, knots[0] + 1), slice(knots[-1], None)
+    first, rate_0 = _fit_tail(-knots_x[::-1], -knots_t[::-1], -values[low][::-1], -score[low][::-1], len(x))
+    last, rate_1 = _fit_tail(knots_x, knots_t, values[high], score[high], len(x))
+    curve = _Curve(knots_x, knots_t, np.concatenate([[first], np.exp(inner), [last]]), np.array([rate_0, rate_1]))
+    t, _ = curve.forward(x)
+    mean, std = t.mean(), t.std()
+    return _Curve(knots_x, (knots_t - mean) / std, curve.slope / std, curve.rates * std)
+
+
+def _levels(n: int, n_knots: int) -> np.ndarray:
+    """Levels evenly spaced in normal scores, with at least as many rows between two as beyond the outermost."""
+    beyond = np.clip(n / 20, 0.5, 8) / n
+    levels = [beyond]
+    for level in ndtr(np.linspace(ndtri(beyond), -ndtri(beyond), n_knots)):
+        if level <= 0.5 and level - levels[-1] >= beyond:
+            levels.append(float(level))
+    return np.unique([*levels, *(1 - np.array(levels))])
+
+
+def _fit_tail(x: np.ndarray, t: np.ndarray, tail_x: np.ndarray, tail_t: np.ndarray, n: int) -> tuple[float, float]:
+    """Return the slope at the last of the knots (x, t), and the rate of its fall beyond.
+
+    `tail_x` and `tail_t` are the values and scores from that knot on; n is the number of rows.
+    """
+    near = min(int(np.argmin(np.abs(t - t[-1] + 0.7))), len(t) - 2)
+    far = min(int(np.argmin(np.abs(t - t[near] + 0.7))), near - 1)
+    log_slope = np.log(t[-1] - t[near]) - np.log(x[-1] - x[near])
+    rate = 0.0
+    if far >= 0:
+        fall = np.log(t[near] - t[far]) - np.log(x[near] - x[far]) - log_slope
+        # shrunk to zero within two standard errors: so much may be the chance of the few rows out there
+        fall *= max(0.0, 1 - 4 / max(fall**2 * n * (ndtr(t[-1]) - ndtr(t[near])), 4))
+        rate = 2 * fall / (t[-1] - t[far])
+        log_slope -= np.clip(rate * (t[-1] - t[near]) / 2, -1, 2)
+    slope, rate = float(np.exp(log_slope)), float(np.clip(rate, 0, _MAX_RATE)) + 0.0
+    run, most = tail_x[1:] - x[-1], 2 * (tail_t[1:] - t[-1]) + 1
+
+    def excess(rate: float) -> float:
+        return float(np.mean(_tail(run, slope, rate)[0] - most))
+
+    if len(run) and excess(rate) > 0:  # rows so far out that they would stay there in z
+        bracket = (max(rate, 1e-9), _MAX_RATE)
+        rate = _MAX_RATE if excess(_MAX_RATE) > 0 else float(root_scalar(excess, bracket=bracket).root)
+    return slope, rate
+
+
+class Dequantizer(Scaler):
+    r"""Spread whole numbers over unit intervals: z = (x + u) / levels, with u uniform on [0, 1).
+
+    Without an `rng`, u is ½, and each row is mapped by itself.
+
+    Parameters
+    ----------
+    levels
+        Number of values: x is 0, 1, …, levels - 1.
+
+    Examples
+    --------
+    >>> Dequantizer(levels=4).fit_transform([[0, 3], [2, 1]]).tolist()
+    [[0.125, 0.875], [0.625, 0.375]]
+    """
+
+    def __init__(self, levels: int = 256) -> None:
+        self.levels = levels
+
+    @property
+    def stochastic(self) -> bool:
+        return True
+
+    def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
+        if self.levels < 2:
+            raise ValueError(f"`levels` is {self.levels}: there must be at least 2.")
+        self._check(X)
+
+    def _check(self, X: np.ndarray) -> None:
+        top = self.levels - 1
+        rule = (
+            f"must be whole numbers from 0 to {top}. Multiply images in [0, 1] by {top} and round, or change `levels`."
+        )
+        _check_values(X, (X >= 0) & (top >= X) & (np.floor(X) == X), rule)
+
+    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> _Pair:
+        self._check(X)
+        noise = 0.5 if rng is None else rng.random(X.shape)
+        return (X + noise) / self.levels, np.full(len(X), -X.shape[1] * np.log(self.levels))
+
+    def _inverse(self, Z: np.ndarray) -> _Pair:
+        X = np.floor(Z * self.levels).clip(0, self.levels - 1)
+        return X, np.full(len(Z), -Z.shape[1] * np.log(self.levels))
+
+
+class Logit(Scaler):
+    r"""Open the interval [0, 1] to the real line.
+
+    .. math:: z = \log \frac{y}{1 - y}, \qquad y = \lambda + (1 - 2\lambda) x
+
+    Values of z that no x reaches are brought back to 0 or 1.
+
+    Parameters
+    ----------
+    lam
+        λ, above 0 and below ½: keeps z finite at 0 and 1.
+
+    Examples
+    --------
+    >>> Logit(lam=0.1).fit([[0.0], [1.0]]).transform([[0.5]]).tolist()
+    [[0.0]]
+    """
+
+    def __init__(self, lam: float = 1e-6) -> None:
+        self.lam = lam
+
+    def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
+        if not 0 < self.lam < 0.5:
+            raise ValueError(f"`lam` is {self.lam}: it must be above 0 and below 0.5.")
+        self._check(X)
+
+    def _check(self, X: np.ndarray) -> None:
+        rule = "must be from 0 to 1. Divide by the largest possible value, or put a `Dequantizer` before."
+        _check_values(X, (X >= 0) & (X <= 1), rule)
+
+    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> _Pair:
+        self._check(X)
+        width = 1 - 2 * self.lam
+        log_y, log_rest = np.log(self.lam + width * X), np.log(self.lam + width * (1 - X))
+        return log_y - log_rest, X.shape[1] * np.log(width) - (log_y + log_rest).sum(axis=1)
+
+    def _inverse(self, Z: np.ndarray) -> _Pair:
+        width = 1 - 2 * self.lam
+        log_det = Z.shape[1] * np.log(width) + (np.logaddexp(0, Z) + np.logaddexp(0, -Z)).sum(axis=1)
+        return ((expit(Z) - self.lam) / width).clip(0, 1), log_det
+
+
+class ScalerChain(Scaler):
+    """One scaler after the other; log-determinants add up.
+
+    `fit` gives the steps after a `Dequantizer` noised rows, so that a pixel which is always black still varies.
+
+    Parameters
+    ----------
+    steps
+        Scalers, the first to act first. They are cloned.
+
+    Examples
+    --------
+    >>> images = ScalerChain([Dequantizer(), Logit(), Standardizer()]).fit([[0, 255], [128, 7], [255, 0]])
+    >>> images.inverse_transform(images.transform([[3, 200]])).tolist()
+    [[3.0, 200.0]]
+    """
+
+    def __init__(self, steps: Sequence[Scaler]) -> None:
+        self.steps = steps
+
+    @property
+    def stochastic(self) -> bool:
+        return any(step.stochastic for step in self.steps)
+
+    def _names_out(self, names: np.ndarray) -> np.ndarray:
+        for step in self.steps_:
+            names = step.get_feature_names_out(names)
+        return names
+
+    def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
+        if not self.steps or not all(isinstance(step, Scaler) for step in self.steps):
+            raise ValueError(
+                f"`steps` is {self.steps!r}: it must be a list of one or more scalers of `flowratio.scaling`."
+            )
+        self.steps_: list[Scaler] = []
+        rng = np.random.default_rng(0)
+        for step in self.steps:
+            X = self.steps_[-1].forward(X, rng)[0] if self.steps_ else X
+            fitted: Any = clone(step)
+            self.steps_.append(fitted.fit_array(X, names))
+            names = None if names is None else fitted.get_feature_names_out(names).tolist()
+        self.n_features_out_ = self.steps_[-1].n_features_out_
+
+    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> _Pair:
+        log_det = np.zeros(len(X))
+        for step in self.steps_:
+            X, part = step.forward(X, rng)
+            log_det += part
+        return X, log_det
+
+    def _inverse(self, Z: np.ndarray) -> _Pair:
+        log_det = np.zeros(len(Z))
+        for step in reversed(self.steps_):
+            Z, part = step.inverse(Z)
+            log_det += part
+        return Z, log_det
+
+
+def _checked(X: np.ndarray, name: str, n_features: int) -> np.ndarray:
+    X = np.asarray(X, dtype=np.float64)
+    if X.ndim != 2 or X.shape[1] != n_features:
+        raise ValueError(f"`{name}` has shape {X.shape}: this scaler takes rows of {n_features} columns.")
+    return X
+
+
+def _check_values(X: np.ndarray, good: np.ndarray, rule: str) -> None:
+    if not good.all():
+        i, j = np.unravel_index(np.argmin(good), X.shape)
+        raise ValueError(f"`X` holds {X[i, j]} (row {i}, column {j}, counted from 0): values {rule}")

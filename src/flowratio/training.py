@@ -1,0 +1,476 @@
+r"""The one loop: it seeds, steps, stops and checkpoints, for flows, classifiers and joint objectives alike.
+
+Everything random in epoch e is drawn from a generator seeded by (seed, e). A run is a function of its seed, and a
+run that was killed goes on from its checkpoint to the same bits as one that was not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor, nn
+
+from flowratio.files import Rows, replacing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Loss = Callable[[Tensor], Tensor]
+Prepare = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+
+_BLOCK_BYTES = 64 << 20  # rows are gathered in blocks of this size, and cut into batches from there
+_CHECK_STEPS = 50  # a loss that is not finite is noticed after at most so many steps
+_ROUND_STEPS = 20  # the held-out loss is computed once an epoch, or after so many steps where epochs are shorter
+_EVALUATION_ROWS = 4096
+_MAX_RESTARTS = 3
+_RESTART_FACTOR = 0.2
+_WARM_UP = 50  # steps over which the learning rate rises to its value
+_CHECKPOINT_FILE = "checkpoint.safetensors"
+
+
+class TrainingDiverged(RuntimeError):
+    """The loss stopped being a finite number, and lower learning rates did not help."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of the loop.
+
+    Parameters
+    ----------
+    max_epochs
+        Passes over the rows at most.
+    batch_size
+        Rows of a step.
+    learning_rate
+        Step size of Adam at its highest.
+    weight_decay
+        Decay of the weights: decoupled for `"adamw"`, added to the gradient for `"adam"`.
+    optimizer
+        `"adamw"` or `"adam"`.
+    schedule
+        `"cosine"` lowers the learning rate to zero over `max_epochs`; `"constant"` leaves it.
+    patience
+        Epochs without a better held-out loss before the run ends. The best weights are restored at the end.
+    clip_norm
+        Length of the longest gradient: a longer one is cut to it.
+    average
+        Whether the weights are averaged over about the last tenth of the steps before they are scored and kept.
+    tolerance
+        A run that ends at `max_epochs` while the held-out loss still fell by more than this over the last tenth of
+        its epochs has not converged, and a warning says so.
+    """
+
+    max_epochs: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float = 0.0
+    optimizer: Literal["adamw", "adam"] = "adamw"
+    schedule: Literal["cosine", "constant"] = "cosine"
+    patience: int = 20
+    clip_norm: float = 5.0
+    average: bool = True
+    tolerance: float = 0.01
+
+
+@dataclass
+class History:
+    """What happened, a number for each time the held-out loss was computed."""
+
+    epoch: list[int] = field(default_factory=list)
+    train_loss: list[float] = field(default_factory=list)
+    held_out_loss: list[float] = field(default_factory=list)
+    learning_rate: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    n_restarts: int = 0
+    stopped: str = ""
+
+    @property
+    def best_epoch(self) -> int:
+        """Epoch whose weights were kept."""
+        return self.epoch[int(np.argmin(self.held_out_loss))]
+
+    def plot(self) -> Figure:
+        """Draw both losses against the epoch."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6, 3.5), layout="constrained")
+        axes = figure.add_subplot(xlabel="epoch", ylabel="loss (nats a row)")
+        axes.plot(self.epoch, self.train_loss, "--", color="0.5", label="training")
+        axes.plot(self.epoch, self.held_out_loss, "-", color="black", label="held out")
+        axes.axvline(self.best_epoch, color="0.5", linestyle=":", label="kept")
+        axes.legend(frameon=False)
+        return figure
+
+
+def train(
+    model: nn.Module,
+    loss: Loss,
+    rows: Rows,
+    held_out: np.ndarray,
+    recipe: Recipe,
+    *,
+    seed: int,
+    prepare: Prepare | None = None,
+    verbose: bool = False,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 30.0,
+) -> History:
+    """Fit the parameters of a model to rows, and leave it in evaluation mode with the best weights.
+
+    Parameters
+    ----------
+    model
+        The module whose parameters are fitted, on the device where the work is done.
+    loss
+        Takes a batch of rows, of shape (b, d), and returns their mean loss.
+    rows
+        Rows to fit.
+    held_out
+        Rows that decide when to stop and which weights to keep, of shape (m, d).
+    recipe
+        Settings of the loop.
+    seed
+        Decides the order of the rows and all noise.
+    prepare
+        Applied to each block of rows, with a generator for noise, before it is cut into batches.
+    verbose
+        Whether to show a progress bar.
+    checkpoint
+        Folder that keeps the state of the run, so that it survives a kill; None for none.
+    checkpoint_seconds
+        Seconds between two writes of it.
+    """
+    run = _Run(model, loss, recipe)
+    kept = None
+    if checkpoint is not None:
+        kept = _Checkpoint(Path(checkpoint), checkpoint_seconds, _fingerprint(run, rows, held_out, seed))
+        kept.resume(run)
+    scored = prepare(held_out, np.random.default_rng(seed)) if prepare else held_out
+    scored = torch.as_tensor(scored, dtype=torch.float32, device=run.weights.device)
+    n_steps = _n_batches(rows.n_rows, recipe.batch_size)
+    every = math.ceil(_ROUND_STEPS / n_steps)
+    with _progress_bar(recipe.max_epochs, verbose) as show:
+        while not run.history.stopped:
+            batches = _batches(rows, recipe.batch_size, run.weights.device, prepare, seed, run.epoch)
+            run.take_epoch(batches, n_steps * recipe.max_epochs, kept)
+            if run.epoch % every == 0 or run.epoch >= recipe.max_epochs:
+                run.close_round(scored)
+            show(run)
+    if kept is not None:
+        kept.write(run)
+    run.finish()
+    return run.history
+
+
+def _n_batches(n_rows: int, batch_size: int) -> int:
+    return max(1, round(n_rows / batch_size))
+
+
+def _batches(
+    rows: Rows, batch_size: int, device: torch.device, prepare: Prepare | None, seed: int, epoch: int
+) -> Iterator[Tensor]:
+    """Yield the batches of one epoch, of nearly equal size: a last batch of a few rows would only be noise."""
+    rng = np.random.default_rng([seed, epoch])
+    max_rows = max(1, _BLOCK_BYTES // (4 * rows.n_features * batch_size)) * batch_size
+    for block in rows.shuffled(rng, max_rows):
+        prepared = prepare(block, rng) if prepare else block
+        tensor = torch.as_tensor(prepared, dtype=torch.float32, device=device)
+        yield from tensor.tensor_split(_n_batches(len(tensor), batch_size))
+
+
+class _Run:
+    """The state of a run, all that a checkpoint must keep, and the moves that change it."""
+
+    def __init__(self, model: nn.Module, loss: Loss, recipe: Recipe) -> None:
+        self.model, self.loss, self.recipe = model, loss, recipe
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        # one vector under all parameters: one step of the optimizer, one norm, one copy
+        self.weights = torch.cat([p.detach().flatten() for p in self.parameters])
+        self.gradient = torch.zeros_like(self.weights)
+        self._point(self.weights)
+        trained = {name for name, _ in model.named_parameters()}
+        state = model.state_dict(keep_vars=True)
+        self.buffers = [b for name, b in state.items() if name not in trained and b.is_floating_point()]
+        self.average, self.best = self.weights.clone(), self.weights.clone()
+        self.best_buffers = [b.clone() for b in self.buffers]
+        self.moments = [torch.zeros_like(self.average), torch.zeros_like(self.average)]
+        self.n_moved = self.average.new_zeros(())  # steps since the moments began
+        self.loss_sum = self.weights.new_zeros(())
+        self.n_losses = self.epoch = self.step_in_epoch = self.n_steps = 0
+        self.best_loss, self.rate_factor, self.rate, self.seconds = math.inf, 1.0, 0.0, 0.0
+        self.history = History()
+
+    def _point(self, vector: Tensor) -> None:
+        """Make every parameter a view of its part of a vector."""
+        parts = vector.split([p.numel() for p in self.parameters])
+        for p, part in zip(self.parameters, parts, strict=True):
+            p.data = part.view_as(p)
+
+    def _learning_rate(self, total: int) -> float:
+        rate = self.recipe.learning_rate * self.rate_factor * min(1.0, (self.n_steps + 1) / _WARM_UP)
+        if self.recipe.schedule == "cosine":
+            rate *= 0.5 * (1 + math.cos(math.pi * min(1.0, self.n_steps / total)))
+        return rate
+
+    def take_epoch(self, batches: Iterator[Tensor], total: int, kept: _Checkpoint | None) -> None:
+        """Take those steps of one epoch that are not taken yet, and notice a loss that is not finite."""
+        self.model.train()
+        started = time.perf_counter()
+        for i, batch in enumerate(batches):
+            if i < self.step_in_epoch:  # taken before the run was killed
+                continue
+            self._step(batch, total)
+            if self.step_in_epoch % _CHECK_STEPS == 0 and not math.isfinite(self.loss_sum.item()):
+                break
+            if kept is not None and kept.is_due():
+                kept.write(self)
+        self.seconds += time.perf_counter() - started
+        self.epoch += 1
+        self.step_in_epoch = 0
+        if not math.isfinite(self.loss_sum.item()):
+            self._restart()
+
+    def _step(self, batch: Tensor, total: int) -> None:
+        for p in self.parameters:
+            p.grad = None
+        loss = self.loss(batch)
+        loss.backward()
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        torch.cat([grad.flatten() for grad in grads], out=self.gradient)
+        self.rate = self._learning_rate(total)
+        self._move()
+        if self.recipe.average:
+            self.average.lerp_(self.weights, 10 / (self.n_steps + 10))
+        self.loss_sum += loss.detach()
+        self.n_losses += 1
+        self.n_steps += 1
+        self.step_in_epoch += 1
+
+    @torch.no_grad()
+    def _move(self) -> None:
+        """Take one step of Adam, by the kernel that is beneath torch's own optimizers.
+
+        Those spend longer on their own bookkeeping than on a vector of this size, and load a compiler at their first
+        step. The kernel divides the gradient by `grad_scale`, which clips it at no cost.
+        """
+        self.n_moved += 1
+        kernel = torch._fused_adamw_ if self.recipe.optimizer == "adamw" else torch._fused_adam_
+        kernel(
+            [self.weights],
+            [self.gradient],
+            [self.moments[0]],
+            [self.moments[1]],
+            [],
+            [self.n_moved],
+            lr=self.rate,
+            beta1=0.9,
+            beta2=0.999,
+            weight_decay=self.recipe.weight_decay,
+            eps=1e-8,
+            amsgrad=False,
+            maximize=False,
+            grad_scale=(self.gradient.norm() / self.recipe.clip_norm).clamp_(min=1.0),
+            found_inf=None,
+        )
+
+    def _restart(self) -> None:
+        """Go back to the best weights so far, and on at a lower learning rate."""
+        self.history.n_restarts += 1
+        if self.history.n_restarts > _MAX_RESTARTS:
+            raise TrainingDiverged(
+                f"The loss was not finite after {self.n_steps} steps, nor after {_MAX_RESTARTS} restarts at lower "
+                f"learning rates: give a lower `learning_rate` than {self.recipe.learning_rate:g}, or look for extreme "
+                "values in the data."
+            )
+        self.rate_factor *= _RESTART_FACTOR
+        self._set(self.best, self.best_buffers)
+        self.average.copy_(self.best)
+        for moment in (*self.moments, self.n_moved, self.loss_sum):
+            moment.zero_()
+        self.n_losses = 0
+
+    @torch.no_grad()
+    def _set(self, weights: Tensor, buffers: list[Tensor]) -> None:
+        self.weights.copy_(weights)
+        for buffer, value in zip(self.buffers, buffers, strict=True):
+            buffer.copy_(value)
+
+    @torch.no_grad()
+    def close_round(self, held_out: Tensor) -> None:
+        """Score the weights on held-out rows, keep them if they are the best, and decide whether to go on."""
+        if self.n_losses:  # none if it has just been restarted
+            current = self.weights.clone()
+            if self.recipe.average:
+                self.weights.copy_(self.average)
+            self.model.eval()
+            parts = held_out.split(_EVALUATION_ROWS)
+            loss = sum(self.loss(part).item() * len(part) for part in parts) / len(held_out)
+            if math.isfinite(loss):
+                self._record(loss)
+                self.weights.copy_(current)
+            else:
+                self._restart()
+        if self.epoch >= self.recipe.max_epochs:
+            self.history.stopped = "max_epochs"
+        elif self.history.epoch and self.epoch - self.history.best_epoch >= self.recipe.patience:
+            self.history.stopped = "patience"
+
+    def _record(self, loss: float) -> None:
+        history = self.history
+        history.epoch.append(self.epoch)
+        history.train_loss.append(self.loss_sum.item() / self.n_losses)
+        history.held_out_loss.append(loss)
+        history.learning_rate.append(self.rate)
+        history.seconds.append(self.seconds)
+        self.loss_sum.zero_()
+        self.n_losses = 0
+        if loss < self.best_loss:
+            self.best_loss = loss
+            self.best.copy_(self.weights)
+            self.best_buffers = [b.clone() for b in self.buffers]
+
+    def finish(self) -> None:
+        """Leave the model with the best weights, each parameter in its own memory, and say if it is not done."""
+        if not self.history.epoch:
+            raise TrainingDiverged("No held-out loss was finite: give a lower `learning_rate`.")
+        self._set(self.best, self.best_buffers)
+        self._point(self.weights)
+        for p in self.parameters:
+            p.data, p.grad = p.data.clone(), None
+        self.model.eval()
+        losses = self.history.held_out_loss
+        fell = losses[-1 - math.ceil(len(losses) / 10)] - losses[-1] if len(losses) > 1 else math.inf
+        if self.history.stopped == "max_epochs" and fell > self.recipe.tolerance:
+            warnings.warn(
+                f"Training ended at `max_epochs` = {self.recipe.max_epochs} while the held-out loss still fell "
+                f"(to {losses[-1]:.4g}): a larger `max_epochs` may do better.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def numbers(self) -> dict[str, Any]:
+        """Return all of the state that is not a tensor."""
+        names = ("n_losses", "epoch", "step_in_epoch", "n_steps", "best_loss", "rate_factor", "rate", "seconds")
+        return {name: getattr(self, name) for name in names} | {"history": asdict(self.history)}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all of the state that is a tensor: what it is now, by name."""
+        state = {"weights": self.weights, "average": self.average, "best": self.best}
+        state |= {"loss_sum": self.loss_sum, "n_moved": self.n_moved}
+        state |= {"first_moment": self.moments[0], "second_moment": self.moments[1]}
+        for i, (buffer, best) in enumerate(zip(self.buffers, self.best_buffers, strict=True)):
+            state |= {f"buffer.{i}": buffer, f"best_buffer.{i}": best}
+        return state
+
+    @torch.no_grad()
+    def resume(self, numbers: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Take over a state that `numbers` and `tensors` gave."""
+        history = History(**numbers.pop("history"))
+        for name, value in numbers.items():
+            setattr(self, name, value)
+        self.history = history
+        for name, value in self.tensors().items():
+            value.copy_(tensors[name])
+
+
+def _fingerprint(run: _Run, rows: Rows, held_out: np.ndarray, seed: int) -> dict[str, Any]:
+    """Describe a run so that a checkpoint of another one is told from its own."""
+    return {
+        "model": type(run.model).__name__,
+        "parameters": [list(p.shape) for p in run.parameters],
+        "rows": [rows.n_rows, rows.n_features],
+        "held-out rows": hashlib.sha256(np.ascontiguousarray(held_out).tobytes()).hexdigest(),
+        "seed": seed,
+        **asdict(run.recipe),
+    }
+
+
+class _Checkpoint:
+    """The state of a run in a folder: one file, replaced as a whole."""
+
+    def __init__(self, folder: Path, seconds: float, fingerprint: dict[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path, self.seconds, self.fingerprint = folder / _CHECKPOINT_FILE, seconds, fingerprint
+        self.written = time.monotonic()
+
+    def is_due(self) -> bool:
+        return time.monotonic() - self.written >= self.seconds
+
+    def write(self, run: _Run) -> None:
+        """Replace the file; training goes on if that fails, with a warning."""
+        try:
+            self._replace(run)
+        except OSError as error:
+            warnings.warn(f"The checkpoint was not written: {error}", RuntimeWarning, stacklevel=4)
+        self.written = time.monotonic()
+
+    def _replace(self, run: _Run) -> None:
+        tensors = {name: t.detach().cpu().contiguous() for name, t in run.tensors().items()}
+        metadata = {"fingerprint": json.dumps(self.fingerprint), "numbers": json.dumps(run.numbers())}
+        with replacing(self.path) as temporary:
+            save_file(tensors, temporary, metadata)
+
+    def resume(self, run: _Run) -> None:
+        """Take the run to where the file says it was; without a file, write a first one."""
+        if not self.path.exists():
+            self._replace(run)  # a folder that cannot be written is an error now, not after hours
+            return
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            there, numbers = json.loads(metadata["fingerprint"]), json.loads(metadata["numbers"])
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise ValueError(
+                f"{self.path} is no checkpoint of flowratio, or is damaged ({error}): delete it to start again."
+            ) from error
+        here = json.loads(json.dumps(self.fingerprint))
+        different = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
+        if different:
+            raise ValueError(
+                f"`checkpoint` folder {self.path.parent} belongs to another run: it differs in {', '.join(different)}. "
+                "Give another folder, or delete this one to start again."
+            )
+        run.resume(numbers, tensors)
+
+
+@contextmanager
+def _progress_bar(max_epochs: int, verbose: bool) -> Iterator[Callable[[_Run], None]]:
+    """Show epoch, loss and time left on standard error, if asked to."""
+    if not verbose:
+        yield lambda run: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("epochs, held-out loss {task.fields[loss]}, at most"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("training", total=max_epochs, loss="–")
+
+        def show(run: _Run) -> None:
+            losses = run.history.held_out_loss
+            progress.update(task, completed=run.epoch, loss=f"{losses[-1]:.4f}" if losses else "–")
+
+        yield show
