@@ -10,7 +10,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 
@@ -53,7 +53,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         if target.exists():
             shutil.copymode(target, temporary)
-        _sync(temporary, os.O_RDWR)
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
@@ -61,16 +62,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         if code in (*_DISK_FULL, errno.EROFS):
             raise _write_error(code, path) from error
         raise
-    with suppress(OSError):  # a folder cannot be synced on every system
-        _sync(target.parent, os.O_RDONLY)
-
-
-def _sync(path: Path, flags: int) -> None:
-    handle = os.open(path, flags)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _error_code(error: BaseException) -> int:
@@ -205,10 +196,12 @@ class FileRows(Rows):
         """Yield the rows of a span in order, at most `max_rows` at a time."""
 
     def blocks(self, max_rows: int) -> Iterator[np.ndarray]:
+        _check_block(max_rows)
         pieces = (self._kept(span, max_rows) for span in self._spans(max_rows))
         return self._pooled(chain.from_iterable(pieces), max_rows, None)
 
     def shuffled(self, rng: np.random.Generator, max_rows: int) -> Iterator[np.ndarray]:
+        _check_block(max_rows)
         own = np.random.default_rng(rng.integers(2**63))
         spans = self._spans(max_rows)
         pieces = (self._kept(spans[k], max(1, max_rows // _N_OPEN)) for k in own.permutation(len(spans)))
@@ -292,25 +285,27 @@ class NpyRows(FileRows):
     """
 
     def _open(self) -> int:
-        mapped = self._map()
-        _check_matrix(mapped.shape, mapped.dtype, str(self.path))
-        self.n_features = mapped.shape[1]
-        self.dtype = _float_type(mapped.dtype)
-        return len(mapped)
-
-    def _map(self) -> np.ndarray:
-        # mapped anew for each read: pages that a map has touched count as resident until it is closed
         try:
-            return np.lib.format.open_memmap(self.path, mode="r")
+            mapped = np.lib.format.open_memmap(self.path, mode="r")
         except (ValueError, EOFError, OverflowError, TypeError) as error:
             raise ValueError(
                 f"{self.path} cannot be read as a .npy file ({error}). Write it anew with np.save(path, X), where X is "
                 "a matrix of numbers."
             ) from error
+        _check_matrix(mapped.shape, mapped.dtype, str(self.path))
+        self.n_features = mapped.shape[1]
+        self.dtype = _float_type(mapped.dtype)
+        self.layout = (mapped.dtype, mapped.offset, mapped.shape, "C" if mapped.flags.c_contiguous else "F")
+        return len(mapped)
+
+    def _map(self) -> np.ndarray:
+        # mapped anew for each read: pages that a map has touched count as resident until it is closed
+        dtype, offset, shape, order = self.layout
+        return np.memmap(self.path, dtype, "r", offset, shape, order)
 
     def _spans(self, max_rows: int) -> list[slice]:
         n = self.n_rows + len(self.excluded)
-        return list(_spans(n, min(_SPAN_ROWS, max(1, max_rows // 16))))
+        return list(_spans(n, min(_SPAN_ROWS, max(64, max_rows // 16))))
 
     def _read(self, span: slice, max_rows: int) -> Iterator[np.ndarray]:
         for part in _spans(span.stop - span.start, max_rows):
@@ -318,7 +313,7 @@ class NpyRows(FileRows):
 
     def _take(self, positions: np.ndarray) -> np.ndarray:
         X = np.empty((len(positions), self.n_features), self.dtype)
-        for part in _spans(len(positions), 16 * _SPAN_ROWS):
+        for part in _spans(len(positions), _SPAN_ROWS):
             X[part] = self._checked(np.asarray(self._map()[positions[part]], self.dtype), positions[part])
         return X
 
@@ -374,8 +369,7 @@ class ParquetRows(FileRows):
             raise ValueError(f"{self.path} cannot be read as a Parquet file ({reason}). Write it anew.") from error
 
     def _spans(self, max_rows: int) -> list[slice]:
-        _check_block(max_rows)
-        return [slice(a, b) for a, b in zip(self.group_starts[:-1], self.group_starts[1:], strict=True)]
+        return [slice(a, b) for a, b in zip(self.group_starts[:-1], self.group_starts[1:], strict=True) if a < b]
 
     def _read(self, span: slice, max_rows: int) -> Iterator[np.ndarray]:
         import pyarrow as pa
@@ -383,8 +377,9 @@ class ParquetRows(FileRows):
 
         group = int(np.searchsorted(self.group_starts, span.start, side="right")) - 1
         to = pa.from_numpy_dtype(self.dtype)
-        # a buffered reader holds a part of each column of the row group, not all of it
-        with self._errors_named(), pq.ParquetFile(self.path, metadata=self.metadata, buffer_size=2**18) as file:
+        # a buffered reader holds a few pages of each column of the row group, not all of it
+        source = pq.ParquetFile(self.path, metadata=self.metadata, buffer_size=2**18, pre_buffer=False)
+        with self._errors_named(), source as file:
             for batch in file.iter_batches(max_rows, row_groups=[group], columns=self.feature_names, use_threads=False):
                 X = np.empty((batch.num_rows, self.n_features), self.dtype)
                 for j, name in enumerate(self.feature_names or []):
@@ -413,7 +408,7 @@ def open_rows(path: str | os.PathLike[str]) -> Rows:
     if path.suffix.lower() not in kinds:
         raise ValueError(f"{path} ends with {path.suffix!r}: rows are read from files that end with .npy or .parquet.")
     if not path.exists():
-        raise FileNotFoundError(errno.ENOENT, f"There is no file {path}. Check the path", str(path))
+        raise FileNotFoundError(f"There is no file {path}. Check the path.")
     if not path.is_file():
         raise ValueError(f"{path} is a folder. Give the path of one .npy or .parquet file.")
     if path.stat().st_size == 0:

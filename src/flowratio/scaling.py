@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _Pair: TypeAlias = tuple[np.ndarray, np.ndarray]
 _Tail: TypeAlias = Callable[[np.ndarray, float, float], _Pair]
+_SMALLEST, _LARGEST = 1e-290, 1e300  # differences below are nothing; sums of values above overflow
 _MAX_ROWS = 200_000  # rows that the curves of a Gaussianizer are fitted to
 _MAX_RATE = 20.0  # heaviest tail: the slope falls by e^20 over one unit of z
 _FAR = 100.0  # from e^100 of its units on a heavy tail is a straight line, so that `inverse` stays finite
@@ -105,12 +106,12 @@ class Standardizer(Scaler):
     over the kept columns. A column that is constant, or a linear combination of earlier columns, up to rounding, has no
     density of its own: it is left out of z and rebuilt by `inverse`, and a `ScalingWarning` says so. The
     log-determinant, and the density that follows from it, is then with respect to the kept columns. Combinations are
-    looked for while rows outnumber kept columns by more than five: fewer rows fit one by chance.
+    looked for while rows outnumber kept columns by more than six: fewer rows fit one by chance.
 
     Attributes
     ----------
     mean_, scale_
-        Mean and standard deviation of every column, of shape (d,).
+        Mean and standard deviation of every column, of shape (d,); 0 is the deviation of constants.
     kept_, dropped_
         Positions of the columns in z, of shape (d_z,), and of those left out.
     coef_
@@ -126,15 +127,13 @@ class Standardizer(Scaler):
     def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
         low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
         size, eps = np.maximum(np.abs(low), np.abs(high)), float(np.finfo(X.dtype).eps)
-        if size.max() > 1e300:
-            raise ValueError(
-                f"`X` holds values of size {size.max():.1e}: they must stay below 1e300. Change the units."
-            )
-        constant = high - low <= np.maximum(8 * eps * size, np.finfo(np.float64).tiny)
+        if size.max() > _LARGEST:
+            raise ValueError(f"`X` holds values of size {size.max():.1e}: the limit is {_LARGEST}. Change the units.")
+        constant = high - low <= np.maximum(8 * eps * size, 2 * _SMALLEST)
         if constant.all():
             raise ValueError("Every column of `X` is constant: there is no density. Give at least one that varies.")
         self.mean_, self.scale_, correlation = _moments(X, np.where(constant, 1.0, high - low))
-        self.scale_[constant] = 1e-3 * size[constant]  # a unit for `select`
+        self.scale_[constant] = 0.0
         slack = np.maximum(1e-10, (4 * eps * size / np.where(constant, 1.0, self.scale_)) ** 2)
         basis, found = _combinations(correlation, slack, np.flatnonzero(~constant), len(X))
         found = _confirmed(X, self.mean_, self.scale_, basis, found) if found else found
@@ -148,7 +147,7 @@ class Standardizer(Scaler):
             warnings.warn(self._left_out(names), ScalingWarning, stacklevel=2)
 
     def _left_out(self, names: Sequence[str] | None) -> str:
-        label = [str(j) if names is None else repr(str(names[j])) for j in range(self.n_features_in_)]
+        label = [f"column {j}" if names is None else repr(str(names[j])) for j in range(self.n_features_in_)]
         said = []
         for j, coef in zip(self.dropped_[:8], self.coef_, strict=False):
             terms = [label[self.kept_[k]] for k in np.flatnonzero(np.abs(coef) > 1e-6)]
@@ -156,7 +155,7 @@ class Standardizer(Scaler):
             said.append(f"{label[j]} ({'a linear combination of ' + ', '.join(terms) if terms else 'constant'})")
         more = [f"and {len(self.dropped_) - 8} more"] * (len(self.dropped_) > 8)
         return (
-            f"{len(self.dropped_)} of {self.n_features_in_} columns are left out of z and rebuilt by `inverse`: "
+            f"Left out of z ({len(self.dropped_)} of {self.n_features_in_} columns), to be rebuilt by `inverse`: "
             f"{'; '.join(said + more)}. Densities are with respect to the other columns."
         )
 
@@ -164,9 +163,12 @@ class Standardizer(Scaler):
         """Return the kept columns, (n, d) to (n, d_z), and warn of rows off the plane that the others must lie in."""
         if not len(self.dropped_):
             return X
-        kept = X[:, self.kept_]
-        distance = np.abs(X[:, self.dropped_] - self.rebuild(kept)[:, self.dropped_])
-        n_off = np.count_nonzero((distance > 1e-3 * self.scale_[self.dropped_]).any(axis=1))
+        kept = np.take(X, self.kept_, axis=1)
+        distance = np.abs(X[:, self.dropped_] - self._combined(kept))
+        allowed = 1e-3 * self.scale_[self.dropped_] + 1e-6 * np.abs(
+            self.mean_[self.dropped_]
+        )  # the rounding of float32
+        n_off = np.count_nonzero((distance > allowed).any(axis=1))
         if n_off:
             warnings.warn(
                 f"{n_off} of {len(X)} rows lie off the plane of the fitted rows: their columns that are constant or "
@@ -179,11 +181,12 @@ class Standardizer(Scaler):
     def rebuild(self, kept: np.ndarray) -> np.ndarray:
         """Return all columns from the kept ones, (n, d_z) to (n, d)."""
         X = np.empty((len(kept), self.n_features_in_))
-        X[:, self.kept_] = kept
-        if len(self.dropped_):
-            Z = (kept - self.mean_[self.kept_]) / self.scale_[self.kept_]
-            X[:, self.dropped_] = self.mean_[self.dropped_] + self.scale_[self.dropped_] * (Z @ self.coef_.T)
+        X[:, self.kept_], X[:, self.dropped_] = kept, self._combined(kept)
         return X
+
+    def _combined(self, kept: np.ndarray) -> np.ndarray:
+        Z = (kept - self.mean_[self.kept_]) / self.scale_[self.kept_]
+        return self.mean_[self.dropped_] + self.scale_[self.dropped_] * (Z @ self.coef_.T)
 
     def _names_out(self, names: np.ndarray) -> np.ndarray:
         return names[self.kept_]
@@ -205,14 +208,13 @@ def _chunks(X: np.ndarray) -> Iterator[np.ndarray]:
 
 def _moments(X: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return means, standard deviations and correlations; `unit` is the range of each column, against overflow."""
-    first = X[0].astype(np.float64)  # far from zero, sums of differences keep the digits
-    mean = first + unit * (np.sum([((rows - first) / unit).sum(axis=0) for rows in _chunks(X)], axis=0) / len(X))
+    mean = unit * (np.sum([(rows / unit).sum(axis=0) for rows in _chunks(X)], axis=0) / len(X))
     total, gram = np.zeros(X.shape[1]), np.zeros((X.shape[1], X.shape[1]))
     for rows in _chunks(X):
         U = (rows - mean) / unit
         total += U.sum(axis=0)
         gram += U.T @ U
-    shift = total / len(X)
+    shift = total / len(X)  # what rounding took from the mean of values far from zero
     covariance = gram / len(X) - np.outer(shift, shift)
     std = np.sqrt(np.diag(covariance).clip(0))
     safe = np.where(std > 0, std, 1.0)
@@ -275,7 +277,7 @@ class Gaussianizer(Scaler):
     The knots are rows at levels evenly spaced in normal scores; rows with one value share their mean rank. Beyond the
     outermost knot, with slope s there, :math:`t = t_e + \log(1 + \rho s\,(x - x_e)) / \rho`: a straight line for
     :math:`\rho = 0`, and the curve of a log-normal column for :math:`\rho > 0`, where the slope falls off towards the
-    edge. At last t is shifted and scaled to mean 0 and variance 1, so that columns of few values come out right, too.
+    edge. At last the scores are brought to mean 0 and variance 1, which ties take from them.
 
     Parameters
     ----------
@@ -363,7 +365,7 @@ class _Curve(NamedTuple):
         a, b, log_secant = self._ratios(k)
         # the root of the quadratic for xi, in a form without cancellation
         p, q = a * (1 - eta) - b * eta, 4 * eta * (1 - eta)
-        root = np.sqrt(p * p + q)
+        root = np.hypot(p, np.sqrt(q))
         xi = 2 * eta / (2 * eta + np.where(p > 0, p + root, q / (root + np.abs(p))))
         x = self.x[k] + np.diff(self.x)[k] * xi
         return self._with_tails(t, self.t, x, self.x, log_secant + _log_slope(xi, a, b), _tail_inverse)
@@ -387,7 +389,7 @@ class _Curve(NamedTuple):
 def _log_slope(xi: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Log-slope of the spline relative to the secant."""
     other = 1 - xi
-    return np.log((b * xi * xi + 2 * xi * other + a * other * other) / (1 + (a + b - 2) * xi * other) ** 2)
+    return np.log(b * xi * xi + 2 * xi * other + a * other * other) - 2 * np.log1p((a + b - 2) * xi * other)
 
 
 def _tail(run: np.ndarray, slope: float, rate: float) -> _Pair:
@@ -411,7 +413,7 @@ def _tail_inverse(rise: np.ndarray, slope: float, rate: float) -> _Pair:
 
 def _fit_curve(x: np.ndarray, n_knots: int) -> _Curve:
     """Fit a curve to the values of a column, of shape (n,)."""
-    values, counts = np.unique(x, return_counts=True)
+    values, counts = np.unique(np.where(np.abs(x) < _SMALLEST, 0.0, x), return_counts=True)
     level = (np.cumsum(counts) - counts / 2) / len(x)
     targets = _levels(len(x), n_knots)
     right = np.searchsorted(level, targets).clip(1, len(level) - 1)
@@ -425,15 +427,15 @@ def _fit_curve(x: np.ndarray, n_knots: int) -> _Curve:
     low, high = slice(0, knots[0] + 1), slice(knots[-1], None)
     first, rate_0 = _fit_tail(-knots_x[::-1], -knots_t[::-1], -values[low][::-1], -score[low][::-1], len(x))
     last, rate_1 = _fit_tail(knots_x, knots_t, values[high], score[high], len(x))
-    curve = _Curve(knots_x, knots_t, np.concatenate([[first], np.exp(inner), [last]]), np.array([rate_0, rate_1]))
-    t, _ = curve.forward(x)
-    mean, std = t.mean(), t.std()
-    return _Curve(knots_x, (knots_t - mean) / std, curve.slope / std, curve.rates * std)
+    slopes, rates = np.concatenate([[first], np.exp(inner), [last]]), np.array([rate_0, rate_1])
+    mean = np.average(score, weights=counts)
+    std = np.sqrt(np.average((score - mean) ** 2, weights=counts))
+    return _Curve(knots_x, (knots_t - mean) / std, slopes / std, rates * std)
 
 
 def _levels(n: int, n_knots: int) -> np.ndarray:
     """Levels evenly spaced in normal scores, with at least as many rows between two as beyond the outermost."""
-    beyond = np.clip(n / 20, 0.5, 8) / n
+    beyond = np.clip(n / 20, 0.5, 8.5) / n
     levels = [beyond]
     for level in ndtr(np.linspace(ndtri(beyond), -ndtri(beyond), n_knots)):
         if level <= 0.5 and level - levels[-1] >= beyond:
@@ -460,7 +462,7 @@ def _fit_tail(x: np.ndarray, t: np.ndarray, tail_x: np.ndarray, tail_t: np.ndarr
     run, most = tail_x[1:] - x[-1], 2 * (tail_t[1:] - t[-1]) + 1
 
     def excess(rate: float) -> float:
-        return float(np.mean(_tail(run, slope, rate)[0] - most))
+        return float(np.max(_tail(run, slope, rate)[0] - most))
 
     if len(run) and excess(rate) > 0:  # rows so far out that they would stay there in z
         bracket = (max(rate, 1e-9), _MAX_RATE)

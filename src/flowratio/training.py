@@ -89,7 +89,7 @@ class Recipe:
 
 @dataclass
 class History:
-    """What happened, a number for each time the held-out loss was computed."""
+    """What happened: a number for each time the held-out loss was computed, and the seconds up to then."""
 
     epoch: list[int] = field(default_factory=list)
     train_loss: list[float] = field(default_factory=list)
@@ -157,11 +157,11 @@ def train(
     """
     run = _Run(model, loss, recipe)
     kept = None
+    held_out = prepare(held_out, np.random.default_rng(seed)) if prepare else held_out
     if checkpoint is not None:
         kept = _Checkpoint(Path(checkpoint), checkpoint_seconds, _fingerprint(run, rows, held_out, seed))
         kept.resume(run)
-    scored = prepare(held_out, np.random.default_rng(seed)) if prepare else held_out
-    scored = torch.as_tensor(scored, dtype=torch.float32, device=run.weights.device)
+    scored = torch.as_tensor(held_out, dtype=torch.float32, device=run.weights.device)
     n_steps = _n_batches(rows.n_rows, recipe.batch_size)
     every = math.ceil(_ROUND_STEPS / n_steps)
     with _progress_bar(recipe.max_epochs, verbose) as show:
@@ -212,7 +212,8 @@ class _Run:
         self.n_moved = self.average.new_zeros(())  # steps since the moments began
         self.loss_sum = self.weights.new_zeros(())
         self.n_losses = self.epoch = self.step_in_epoch = self.n_steps = 0
-        self.best_loss, self.rate_factor, self.rate, self.seconds = math.inf, 1.0, 0.0, 0.0
+        self.best_loss, self.rate_factor, self.rate = math.inf, 1.0, 0.0
+        self.started = time.perf_counter()
         self.history = History()
 
     def _point(self, vector: Tensor) -> None:
@@ -230,7 +231,6 @@ class _Run:
     def take_epoch(self, batches: Iterator[Tensor], total: int, kept: _Checkpoint | None) -> None:
         """Take those steps of one epoch that are not taken yet, and notice a loss that is not finite."""
         self.model.train()
-        started = time.perf_counter()
         for i, batch in enumerate(batches):
             if i < self.step_in_epoch:  # taken before the run was killed
                 continue
@@ -239,7 +239,6 @@ class _Run:
                 break
             if kept is not None and kept.is_due():
                 kept.write(self)
-        self.seconds += time.perf_counter() - started
         self.epoch += 1
         self.step_in_epoch = 0
         if not math.isfinite(self.loss_sum.item()):
@@ -336,7 +335,7 @@ class _Run:
         history.train_loss.append(self.loss_sum.item() / self.n_losses)
         history.held_out_loss.append(loss)
         history.learning_rate.append(self.rate)
-        history.seconds.append(self.seconds)
+        history.seconds.append(time.perf_counter() - self.started)
         self.loss_sum.zero_()
         self.n_losses = 0
         if loss < self.best_loss:
@@ -365,8 +364,9 @@ class _Run:
 
     def numbers(self) -> dict[str, Any]:
         """Return all of the state that is not a tensor."""
-        names = ("n_losses", "epoch", "step_in_epoch", "n_steps", "best_loss", "rate_factor", "rate", "seconds")
-        return {name: getattr(self, name) for name in names} | {"history": asdict(self.history)}
+        names = ("n_losses", "epoch", "step_in_epoch", "n_steps", "best_loss", "rate_factor", "rate")
+        state = {name: getattr(self, name) for name in names}
+        return state | {"seconds": time.perf_counter() - self.started, "history": asdict(self.history)}
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all of the state that is a tensor: what it is now, by name."""
@@ -380,18 +380,18 @@ class _Run:
     @torch.no_grad()
     def resume(self, numbers: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Take over a state that `numbers` and `tensors` gave."""
-        history = History(**numbers.pop("history"))
+        self.history = History(**numbers.pop("history"))
+        self.started = time.perf_counter() - numbers.pop("seconds")
         for name, value in numbers.items():
             setattr(self, name, value)
-        self.history = history
         for name, value in self.tensors().items():
             value.copy_(tensors[name])
 
 
 def _fingerprint(run: _Run, rows: Rows, held_out: np.ndarray, seed: int) -> dict[str, Any]:
-    """Describe a run so that a checkpoint of another one is told from its own."""
+    """Describe a run so that a checkpoint of another one is told from its own; the held-out rows are prepared ones."""
     return {
-        "model": type(run.model).__name__,
+        "model": [[type(module).__name__, _settings(module)] for module in run.model.modules()],
         "parameters": [list(p.shape) for p in run.parameters],
         "rows": [rows.n_rows, rows.n_features],
         "held-out rows": hashlib.sha256(np.ascontiguousarray(held_out).tobytes()).hexdigest(),
@@ -400,11 +400,24 @@ def _fingerprint(run: _Run, rows: Rows, held_out: np.ndarray, seed: int) -> dict
     }
 
 
+def _settings(module: nn.Module) -> dict[str, Any]:
+    """Return the numbers and switches that a module was built with, such as `max_log_scale`."""
+    plain = {name: value for name, value in vars(module).items() if isinstance(value, int | float | str | None)}
+    return {name: value for name, value in plain.items() if name != "training" and not name.startswith("_")}
+
+
 class _Checkpoint:
     """The state of a run in a folder: one file, replaced as a whole."""
 
     def __init__(self, folder: Path, seconds: float, fingerprint: dict[str, Any]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"`checkpoint` is {folder}, where no folder can be made ({error.strerror}): give the path of a folder "
+                "that can be written.",
+            ) from error
         self.path, self.seconds, self.fingerprint = folder / _CHECKPOINT_FILE, seconds, fingerprint
         self.written = time.monotonic()
 
@@ -415,7 +428,7 @@ class _Checkpoint:
         """Replace the file; training goes on if that fails, with a warning."""
         try:
             self._replace(run)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             warnings.warn(f"The checkpoint was not written: {error}", RuntimeWarning, stacklevel=4)
         self.written = time.monotonic()
 

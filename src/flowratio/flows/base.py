@@ -46,7 +46,7 @@ class Flow(nn.Module, ABC):
 
     def base_log_prob(self, z: Tensor) -> Tensor:
         """Log-density of the latent variable, (n, d) to (n,): a standard normal unless a flow says otherwise."""
-        return -0.5 * (z.square().sum(1) + z.shape[1] * math.log(2 * math.pi))
+        return _NormalLogProb.apply(z)
 
     def base_sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw n latent rows, of shape (n, d)."""
@@ -68,3 +68,17 @@ class Flow(nn.Module, ABC):
         """Return the arguments that build this flow anew, before its weights are loaded."""
         names = inspect.signature(type(self).__init__).parameters
         return {name: getattr(self, name) for name in names if name not in ("self", "generator")}
+
+
+class _NormalLogProb(torch.autograd.Function):
+    """Log-density of the standard normal as one node of the graph: it is part of every training step."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor) -> Tensor:
+        ctx.save_for_backward(z)
+        return z.square().sum(1).mul_(-0.5).sub_(0.5 * z.shape[1] * math.log(2 * math.pi))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (z,) = ctx.saved_tensors
+        return z * -grads[0][:, None]

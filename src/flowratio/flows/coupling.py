@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ from torch.nn import functional as F
 from flowratio.flows.base import Flow
 
 # the output layer starts this much smaller than the others, so that a flow starts near the identity
-_OUTPUT_GAIN = 0.1
+_OUTPUT_GAIN = 0.03
 
 
 class Conditioner(nn.Module):
@@ -62,19 +63,21 @@ class Conditioner(nn.Module):
         self.n_params, self.n_moved = n_params, n_moved
         widths = [n_given, *hidden, n_params * n_moved] if n_given else [0, n_params * n_moved]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
-        for layer, (n_in, n_out) in enumerate(zip(widths, widths[1:], strict=False), start=2):
-            gain = _OUTPUT_GAIN if layer == len(widths) else 1.0
-            fan_in = max(n_in, 1)
-            weight = torch.randn(n_out, n_in, generator=generator) * (gain * math.sqrt(2 / fan_in))
-            bias = (2 * torch.rand(n_out, generator=generator) - 1) * (gain / math.sqrt(fan_in))
-            self.weights.append(nn.Parameter(weight))
-            self.biases.append(nn.Parameter(bias))
+        for layer, (n_in, n_out) in enumerate(pairwise(widths), start=2):
+            gain = (_OUTPUT_GAIN if layer == len(widths) else 1.0) / math.sqrt(max(n_in, 1))
+            self.biases.append(nn.Parameter(gain * (2 * torch.rand(n_out, generator=generator) - 1)))
+            if n_in:
+                weight = torch.randn(n_out, n_in, generator=generator)
+                self.weights.append(nn.Parameter(gain * math.sqrt(2) * weight))
 
     def forward(self, given: Tensor) -> Tensor:
         """Return the parameters, (n, n_given) to (n, k, m)."""
-        *layers, (weight, bias) = zip(self.weights, self.biases, strict=True)
+        *hidden, bias = self.biases
+        if not len(self.weights):
+            return bias.view(self.n_params, self.n_moved).expand(len(given), -1, -1)
+        *hidden_weights, weight = self.weights
         h = given
-        for hidden_weight, hidden_bias in layers:
+        for hidden_weight, hidden_bias in zip(hidden_weights, hidden, strict=True):
             h = F.linear(h, hidden_weight, hidden_bias).relu_()
         return F.linear(h, weight, bias).view(len(given), self.n_params, self.n_moved)
 
@@ -116,12 +119,12 @@ class CouplingFlow(Flow):
         )
 
     @abstractmethod
-    def _map(self, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Map x to z by parameters (n, k, m): (n, m) to (n, m), and the log-derivatives of x → z, (n, m)."""
+    def _map(self, block: int, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Map x to z by a block's parameters (n, k, m): (n, m) to (n, m), and log-derivatives of x → z, (n, m)."""
 
     @abstractmethod
-    def _unmap(self, params: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Map z to x by parameters (n, k, m): (n, m) to (n, m), and the log-derivatives of x → z, (n, m)."""
+    def _unmap(self, block: int, params: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Map z to x by a block's parameters (n, k, m): (n, m) to (n, m), and log-derivatives of x → z, (n, m)."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Map x to z: (n, d) to (n, d), and the log-determinant of x → z, of shape (n,)."""
@@ -134,16 +137,16 @@ class CouplingFlow(Flow):
     def _walk(self, x: Tensor, blocks: Iterable[int], *, inverse: bool) -> tuple[Tensor, Tensor]:
         transform = self._unmap if inverse else self._map
         n_given, n_moved = self._n_given, self.n_features - self._n_given
-        slopes: list[Tensor] = []
+        log_slopes: list[Tensor] = []
         for block in blocks:
             first, last = x.split([n_given, n_moved] if block % 2 == 0 else [n_moved, n_given], dim=1)
             if block % 2 == 0:
-                last, slope = transform(self.nets[block](first), last)
+                last, log_slope = transform(block, self.nets[block](first), last)
             else:
-                first, slope = transform(self.nets[block](last), first)
+                first, log_slope = transform(block, self.nets[block](last), first)
             x = torch.cat([first, last], dim=1)
-            slopes.append(slope)
-        return x, torch.cat(slopes, dim=1).sum(1)
+            log_slopes.append(log_slope)
+        return x, torch.cat(log_slopes, dim=1).sum(1)
 
 
 class RealNVP(CouplingFlow):
@@ -187,11 +190,11 @@ class RealNVP(CouplingFlow):
         super().__init__(n_features, 2, n_blocks, hidden, generator)
         self.max_log_scale = max_log_scale
 
-    def _map(self, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _map(self, block: int, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         shift, minus_alpha = self._shift_and_slope(params)
         return (x - shift) * minus_alpha.exp(), minus_alpha
 
-    def _unmap(self, params: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    def _unmap(self, block: int, params: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         shift, minus_alpha = self._shift_and_slope(params)
         return torch.addcmul(shift, z, (-minus_alpha).exp()), minus_alpha
 

@@ -2,11 +2,11 @@ r"""The masked autoregressive flow (MAF): masked affine maps, the order of the c
 
 A block shifts and scales each coordinate by what a masked network makes of the coordinates before it,
 
-.. math:: z_i = (x_i - \mu_i(x_{<i}))\, e^{-\alpha_i(x_{<i})},
-          \qquad \log\left|\det\right| = -\sum_i \alpha_i
+.. math:: z_i = (x_i + m_i(x_{<i}))\, e^{a_i(x_{<i})},
+          \qquad \log\left|\det\right| = \sum_i a_i
 
-and batch normalization may follow it [1]_. The backward pass of the whole flow is written by hand: at the
-sizes of tables, a training step costs the number of its operations, not their arithmetic.
+and batch normalization may follow it [1]_ (there with μ = −m and α = −a). The backward pass of the whole flow is
+written by hand: at the sizes of tables, a training step costs the number of its operations, not their arithmetic.
 
 References
 ----------
@@ -43,8 +43,8 @@ class MAF(Flow):
         Whether batch normalization follows each block: by the statistics of the batch in training, by their
         running averages in evaluation and in the inverse.
     max_log_scale
-        Soft bound c on the log-scales, α = c·tanh(a/c), which keeps the map finite far from the data; `None` for
-        no bound.
+        Soft bound c on the log-scales, which pass through c·tanh(·/c), so that the map stays finite far from the
+        data; `None` for no bound.
     generator
         Source of the initial weights; the global generator is never used.
 
@@ -108,22 +108,56 @@ class MAF(Flow):
             log_det += share
         return z, log_det
 
+    def _norms(self, log_scale: Tensor | None, shift: Tensor | None) -> list[_Norm]:
+        if log_scale is None or shift is None:
+            return []
+        parts = (log_scale.exp().unbind(), shift.unbind(), self.running_mean.unbind(), self.running_var.unbind())
+        return [_Norm(*part, self.training) for part in zip(*parts, strict=True)]
+
     def _solve(self, params: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        mu, log_scale = params
+        shift, log_scale = params
         if self.max_log_scale is not None:
-            log_scale = torch.tanh(log_scale / self.max_log_scale).mul_(self.max_log_scale)
-        return torch.addcmul(mu, z, log_scale.exp()), -log_scale
+            log_scale = (log_scale / self.max_log_scale).tanh_().mul_(self.max_log_scale)
+        return torch.addcmul(-shift, z, torch.exp(-log_scale)), log_scale
 
 
 class _Tape(NamedTuple):
-    """What one block leaves for the backward pass; all (n, d) but the statistics of the batch, (d,)."""
+    """What one block leaves for the backward pass, (n, d) each."""
 
     inputs: list[Tensor]
-    bounded: Tensor | None  # α/c, where the log-scale is bounded
-    scale: Tensor  # exp(−α)
+    bounded: Tensor | None  # tanh(a/c), where the log-scale is bounded
+    scale: Tensor  # exp(a)
     z: Tensor
-    mean: Tensor | None
-    inverse_std: Tensor | None
+
+
+class _Norm:
+    """Batch normalization of one block, by the statistics of the batch or, in evaluation, by the running ones."""
+
+    def __init__(self, gamma: Tensor, shift: Tensor, mean: Tensor, var: Tensor, training: bool) -> None:
+        self.gamma, self.shift, self.running, self.training = gamma, shift, (mean, var), training
+        self.mean = self.inverse_std = mean
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Normalize z, (n, d), and in training move the running statistics."""
+        y, self.mean, self.inverse_std = torch.native_batch_norm(
+            z, self.gamma, self.shift, *self.running, self.training, _MOMENTUM, _EPS
+        )
+        if not self.training:
+            self.mean, self.inverse_std = self.running[0], (self.running[1] + _EPS).rsqrt_()
+        return y
+
+    def backward(self, z: Tensor, grad: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Pull a gradient back to z, to log γ and to the shift.
+
+        In training the log-determinant has −½ Σ log(v + ε) in it, whose gradient is −(z − mean)/(n (v + ε)); `total` is
+        the sum of the gradients of the log-determinants.
+        """
+        grad_z, grad_gamma, grad_shift = torch.ops.aten.native_batch_norm_backward(
+            grad, z, self.gamma, *self.running, self.mean, self.inverse_std, self.training, _EPS, [True, True, True]
+        )
+        if self.training:
+            grad_z.addcmul_(z - self.mean, self.inverse_std.square().mul_(total), value=-1 / len(z))
+        return grad_z, grad_gamma.mul_(self.gamma), grad_shift
 
 
 class _MAFFunction(torch.autograd.Function):
@@ -131,80 +165,55 @@ class _MAFFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, flow: MAF, log_scale: Tensor | None, shift: Tensor | None, *thetas: Tensor
+        ctx: Any, x: Tensor, flow: MAF, norm_log_scale: Tensor | None, norm_shift: Tensor | None, *thetas: Tensor
     ) -> tuple[Tensor, Tensor]:
-        d, bound = flow.n_features, flow.max_log_scale
-        ctx.flow, ctx.training, ctx.tape = flow, flow.training, []
-        ctx.gamma = None if log_scale is None else log_scale.exp()
-        log_det = x.new_zeros(len(x))
+        ctx.flow, ctx.training = flow, flow.training
+        norms = flow._norms(norm_log_scale, norm_shift)
+        tapes: list[_Tape] = []
+        log_scales = torch.zeros_like(x)  # their sum over blocks; the order of the coordinates does not matter to it
         for block, net in enumerate(flow._nets):
             inputs, out = net.run(x)
-            mu, alpha = out[:, :d], out[:, d:]
+            shift, log_scale = out.split(flow.n_features, 1)
             bounded = None
-            if bound is not None:
-                bounded = torch.tanh(alpha / bound)
-                alpha = bounded * bound
-            log_det -= alpha.sum(1)
-            scale = torch.exp(-alpha)
-            z = (x - mu).mul_(scale)
-            x, mean, inverse_std = _normalize(flow, block, z, ctx.gamma, shift)
-            ctx.tape.append(_Tape(inputs, bounded, scale, z, mean, inverse_std))
+            if flow.max_log_scale is not None:
+                bounded = (log_scale / flow.max_log_scale).tanh_()
+                log_scale = bounded * flow.max_log_scale
+            log_scales += log_scale
+            scale = log_scale.exp()
+            z = (x + shift).mul_(scale)
+            tapes.append(_Tape(inputs, bounded, scale, z))
+            x = norms[block].forward(z) if norms else z
             x = x.flip(1)
-        if log_scale is not None:
-            log_det += log_scale.sum() + torch.stack([tape.inverse_std for tape in ctx.tape]).log_().sum()
+        ctx.tapes, ctx.norms = tapes, norms
+        log_det = log_scales.sum(1)
+        if norm_log_scale is not None:
+            log_det += norm_log_scale.sum() + torch.cat([norm.inverse_std for norm in norms]).log_().sum()
         return x, log_det
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         flow: MAF = ctx.flow
         grad, grad_log_det = grads
-        n, d = grad.shape
         total = grad_log_det.sum()
         grad_thetas: list[Tensor] = []
-        grad_norms: list[tuple[Tensor, Tensor]] = []
+        grad_norms: list[list[Tensor]] = []
         for block in range(flow.n_blocks - 1, -1, -1):
-            tape: _Tape = ctx.tape[block]
+            tape: _Tape = ctx.tapes[block]
             grad = grad.flip(1)
-            if flow.batch_norm:
-                grad, *grad_norm = _normalize_backward(ctx, block, tape, grad, total)
+            if ctx.norms:
+                grad, *grad_norm = ctx.norms[block].backward(tape.z, grad, total)
                 grad_norms.append(grad_norm)
-            grad_x = grad * tape.scale  # z = (x − μ) exp(−α): ∂z/∂x = −∂z/∂μ = exp(−α), ∂z/∂α = −z
-            grad_out = grad.new_empty(n, 2 * d)
-            torch.neg(grad_x, out=grad_out[:, :d])
-            grad_alpha = torch.addcmul(grad_log_det[:, None], grad, tape.z).neg_()
+            grad_x = grad * tape.scale  # z = (x + m) exp(a): ∂z/∂x = ∂z/∂m = exp(a), ∂z/∂a = z
+            grad_a = torch.addcmul(grad_log_det[:, None], grad, tape.z)
             if tape.bounded is not None:
-                grad_alpha.addcmul_(grad_alpha, tape.bounded.square_(), value=-1)
-            grad_out[:, d:] = grad_alpha
+                grad_a = torch.ops.aten.tanh_backward(grad_a, tape.bounded)
             needs_x = block > 0 or ctx.needs_input_grad[0]
+            grad_out = torch.cat((grad_x, grad_a), 1)
             grad_in, grad_theta = flow._nets[block].pull(tape.inputs, grad_out, needs_x)
             grad_thetas.append(grad_theta)
             grad = grad_x if grad_in is None else grad_x.add_(grad_in)
-        grad_log_scale = grad_shift = None
+        grad_log_scale = grad_norm_shift = None
         if grad_norms:
-            grad_gamma, grad_shift = (torch.stack(g[::-1]) for g in zip(*grad_norms, strict=True))
-            grad_log_scale = grad_gamma.mul_(ctx.gamma).add_(total)
-        return grad, None, grad_log_scale, grad_shift, *reversed(grad_thetas)
-
-
-def _normalize(flow: MAF, block: int, z: Tensor, gamma: Tensor | None, shift: Tensor | None) -> tuple[Any, Any, Any]:
-    """Batch-normalize z, (n, d), and move the running statistics if in training."""
-    if gamma is None or shift is None:
-        return z, None, None
-    mean, var = flow.running_mean[block], flow.running_var[block]
-    out = torch.native_batch_norm(z, gamma[block], shift[block], mean, var, flow.training, _MOMENTUM, _EPS)
-    return out if flow.training else (out[0], mean, (var + _EPS).rsqrt_())
-
-
-def _normalize_backward(ctx: Any, block: int, tape: _Tape, grad: Tensor, total: Tensor) -> list[Tensor]:
-    """Pull a gradient back through batch normalization: to z, to its scale γ and to its shift.
-
-    In training the log-determinant has −½ Σ log v of the batch in it, whose gradient is −(z − m)/(n (v + ε)).
-    """
-    flow, z, mean, inverse_std = ctx.flow, tape.z, tape.mean, tape.inverse_std
-    mean_run, var_run = flow.running_mean[block], flow.running_var[block]
-    grad_z, grad_gamma, grad_shift = torch.ops.aten.native_batch_norm_backward(
-        grad, z, ctx.gamma[block], mean_run, var_run, mean, inverse_std, ctx.training, _EPS, [True, True, True]
-    )
-    if ctx.training:
-        grad_z.addcmul_(z - mean, inverse_std.square().mul_(total), value=-1 / len(z))
-    return [grad_z, grad_gamma, grad_shift]
+            grad_log_scale, grad_norm_shift = (torch.stack(g[::-1]) for g in zip(*grad_norms, strict=True))
+            grad_log_scale += total
+        return grad, None, grad_log_scale, grad_norm_shift, *reversed(grad_thetas)

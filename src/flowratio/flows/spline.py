@@ -1,0 +1,271 @@
+r"""Rational-quadratic spline flows: each coordinate goes through a monotone spline that other coordinates choose.
+
+On [−B, B] a spline has K bins of widths :math:`w_k` and heights :math:`h_k`, with derivatives :math:`\delta_k` at the
+knots :math:`(x_k, y_k)`; outside it is the identity, and the outermost derivatives are 1 [1]_. In bin k, with
+:math:`s = h_k / w_k` and :math:`u = (x - x_k) / w_k`,
+
+.. math:: z = y_k + h_k \frac{s u^2 + \delta_k u(1 - u)}{s + (\delta_k + \delta_{k+1} - 2s)\, u(1 - u)}
+
+and the inverse is the root of a quadratic equation. In front of each spline a coordinate is shifted and scaled by
+learned constants, so that a long tail finds room inside the bound: on five columns of Student's t with 3 degrees of
+freedom, standardized, this was worth 0.4 nats.
+
+References
+----------
+.. [1] Durkan, Bekasov, Murray, Papamakarios (2019). *Neural Spline Flows.*
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from flowratio.flows.base import Flow
+from flowratio.flows.coupling import CouplingFlow
+from flowratio.flows.masked import MaskedNet
+
+# soft bound c on the raw parameters, which pass through c·tanh(·/c): no bin is more than e⁴ times as wide or as high as
+# another, derivatives at knots lie within e⁻² and e², and the map can be inverted in float32 far from the data too
+_MAX_RAW = 2.0
+
+
+class _Bins(NamedTuple):
+    """The bin that holds each value; every tensor has the shape of the values."""
+
+    left: Tensor  # x_k + B
+    bottom: Tensor  # y_k + B
+    width: Tensor
+    height: Tensor
+    slope_0: Tensor  # derivative at the left edge
+    slope_1: Tensor  # derivative at the right edge
+
+
+def rational_quadratic(x: Tensor, params: Tensor, bound: float) -> tuple[Tensor, Tensor]:
+    """Map x through its spline: z, and the log-derivative of x → z, each of the shape of x.
+
+    Parameters
+    ----------
+    x
+        Values, of shape (…, m).
+    params
+        Raw parameters, of shape (…, 3K − 1, m): K of the widths and K of the heights, through a softmax; K − 1 of the
+        inner derivatives, through an exponential. Any real numbers: they are softly bounded. Zeros give the identity.
+    bound
+        The spline acts on [−bound, bound] and is the identity outside.
+
+    Examples
+    --------
+    >>> x, params = torch.tensor([-7.0, -1.5, 0.5]), torch.linspace(-2, 2, 15).view(5, 3)
+    >>> z, log_slope = rational_quadratic(x, params, 5.0)
+    >>> bool(z[0] == x[0]), bool(z[1] == x[1])
+    (True, False)
+    """
+    value = x.clamp(-bound, bound) + bound
+    bins = _locate(value, params, bound, searched=0)
+    u, s = (value - bins.left) / bins.width, bins.height / bins.width
+    num = torch.addcmul(bins.slope_0 * u * (1 - u), s * u, u)
+    den, log_slope = _denominator_and_log_slope(u, s, bins)
+    inside = x.abs() < bound
+    return torch.where(inside, torch.addcdiv(bins.bottom - bound, bins.height * num, den), x), log_slope * inside
+
+
+def rational_quadratic_inverse(z: Tensor, params: Tensor, bound: float) -> tuple[Tensor, Tensor]:
+    """Map z back through its spline: x, and the log-derivative of x → z (not of z → x), each of the shape of z.
+
+    Parameters
+    ----------
+    z
+        Values, of shape (…, m).
+    params, bound
+        As in `rational_quadratic`.
+
+    Examples
+    --------
+    >>> x, params = torch.tensor([-7.0, -1.5, 0.5]), torch.linspace(-2, 2, 15).view(5, 3)
+    >>> z, _ = rational_quadratic(x, params, 5.0)
+    >>> bool((rational_quadratic_inverse(z, params, 5.0)[0] - x).abs().max() < 1e-5)
+    True
+    """
+    value = z.clamp(-bound, bound) + bound
+    bins = _locate(value, params, bound, searched=1)
+    s, rise = bins.height / bins.width, value - bins.bottom
+    bend = rise * (bins.slope_0 + bins.slope_1 - 2 * s)
+    # a u² + b u = c with c ≥ 0; of the root's two forms, the one without a difference of near-equals in float32
+    a, b, c = bins.height * (s - bins.slope_0) + bend, bins.height * bins.slope_0 - bend, s * rise
+    root = torch.addcmul(b * b, a, c, value=4).clamp(min=torch.finfo(z.dtype).tiny).sqrt()
+    u = torch.where(b < 0, root - b, 2 * c) / torch.where(b < 0, 2 * a, root + b)
+    _, log_slope = _denominator_and_log_slope(u, s, bins)
+    inside = z.abs() < bound
+    return torch.where(inside, torch.addcmul(bins.left - bound, u, bins.width), z), log_slope * inside
+
+
+def _locate(value: Tensor, params: Tensor, bound: float, *, searched: int) -> _Bins:
+    """Find the bin of each value, counted from −bound, among the widths (`searched` = 0) or the heights (1)."""
+    n_bins = (params.shape[-2] + 1) // 3
+    logits = (params[..., : 2 * n_bins, :] / _MAX_RAW).tanh() * _MAX_RAW
+    sizes = logits.unflatten(-2, (2, n_bins)).softmax(-2) * (2 * bound)
+    knots = sizes.cumsum(-2)  # right and upper edges, (…, 2, K, m)
+    index = (knots[..., searched, :-1, :] <= value.unsqueeze(-2)).sum(-2, keepdim=True)  # (…, 1, m)
+    both = index.unsqueeze(-3).expand(*sizes.shape[:-2], 1, -1)
+    size = sizes.gather(-2, both).squeeze(-2)  # (…, 2, m)
+    edge = knots.gather(-2, both).squeeze(-2) - size
+    # a raw zero at both ends: derivative 1, where the identity begins
+    raw = F.pad(params[..., 2 * n_bins :, :], (0, 0, 1, 1)).gather(-2, torch.cat([index, index + 1], -2))
+    slopes = ((raw / _MAX_RAW).tanh() * _MAX_RAW).exp()
+    return _Bins(*edge.unbind(-2), *size.unbind(-2), *slopes.unbind(-2))
+
+
+def _denominator_and_log_slope(u: Tensor, s: Tensor, bins: _Bins) -> tuple[Tensor, Tensor]:
+    """Return the spline's denominator, and log of its derivative s²(δ₁u² + 2su(1−u) + δ₀(1−u)²) / denominator²."""
+    v = 1 - u
+    uv = u * v
+    den = torch.addcmul(s, bins.slope_0 + bins.slope_1 - 2 * s, uv)
+    inner = torch.addcmul(torch.addcmul(2 * s * uv, bins.slope_1 * u, u), bins.slope_0 * v, v)
+    return den, ((s / den).square() * inner).log()
+
+
+def _check_spline(n_bins: int, bound: float) -> None:
+    if n_bins < 2:
+        raise ValueError(f"`n_bins` is {n_bins}: a spline has at least 2 bins.")
+    if not 0 < bound < math.inf:
+        raise ValueError(f"`bound` is {bound}: the splines act on [−bound, bound], so it must be above 0 and finite.")
+
+
+class SplineMAF(Flow):
+    """Autoregressive spline flow: the coordinates before a coordinate choose its spline.
+
+    Parameters
+    ----------
+    n_features
+        Number of columns d. With one column the spline's parameters are free constants.
+    n_blocks
+        Number of masked blocks; the order of the coordinates is reversed after each.
+    hidden
+        Widths of the hidden layers of each block's network.
+    n_bins
+        Number of bins K of each spline.
+    bound
+        The splines act on [−bound, bound] of the shifted and scaled coordinate and are the identity outside: scale
+        the data first.
+    generator
+        Source of the initial weights; `None` for a new one with torch's default seed. The global generator is never
+        used.
+
+    Examples
+    --------
+    >>> flow = SplineMAF(3, generator=torch.Generator().manual_seed(0))
+    >>> x = torch.tensor([[0.5, -1.0, 2.0]])
+    >>> z, log_det = flow(x)
+    >>> bool((flow.inverse(z)[0] - x).abs().max() < 1e-5)
+    True
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        *,
+        n_blocks: int = 3,
+        hidden: Sequence[int] = (128, 128),
+        n_bins: int = 8,
+        bound: float = 5.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(n_features)
+        if n_blocks < 1:
+            raise ValueError(f"`n_blocks` is {n_blocks}: a flow needs at least 1 block.")
+        _check_spline(n_bins, bound)
+        self.n_blocks, self.hidden, self.n_bins, self.bound = n_blocks, hidden, n_bins, bound
+        source = torch.Generator() if generator is None else generator  # the global generator is never used
+        self._nets = [MaskedNet(n_features, 3 * n_bins - 1, hidden, source) for _ in range(n_blocks)]
+        self.nets = nn.ModuleList(self._nets)
+        self.shifts = nn.Parameter(torch.zeros(n_blocks, n_features))
+        self.log_scales = nn.Parameter(torch.zeros(n_blocks, n_features))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Map x to z: (n, d) to (n, d), and the log-determinant of x → z, of shape (n,)."""
+        log_slopes = -self.log_scales.sum(0)  # (d,), then (n, d); not in the order of the columns: it is summed
+        for net, shift, scale in self._blocks():
+            x = (x - shift) / scale
+            x, log_slope = rational_quadratic(x, net(x), self.bound)
+            log_slopes = log_slopes + log_slope
+            x = x.flip(1)
+        return x, log_slopes.sum(1)
+
+    @torch.no_grad()
+    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Map z to x: (n, d) to (n, d), and the log-determinant of x → z, of shape (n,); without gradients."""
+        x, log_det = z, -self.log_scales.sum()
+        for net, shift, scale in reversed(self._blocks()):
+            x, share = net.invert(x.flip(1), self._solve)
+            x = torch.addcmul(shift, x, scale)
+            log_det = log_det + share
+        return x, log_det
+
+    def _blocks(self) -> list[tuple[MaskedNet, Tensor, Tensor]]:
+        return list(zip(self._nets, self.shifts, self.log_scales.exp(), strict=True))
+
+    def _solve(self, params: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        return rational_quadratic_inverse(z, params, self.bound)
+
+
+class SplineCoupling(CouplingFlow):
+    """Coupling spline flow: one part of the coordinates chooses the splines of the rest, in both directions one pass.
+
+    Parameters
+    ----------
+    n_features
+        Number of columns d. With one column the spline's parameters are free constants.
+    n_blocks
+        Number of coupling blocks; the two ends of the coordinates change roles after each. Two or more, or d//2 of the
+        coordinates are never mapped.
+    hidden
+        Widths of the hidden layers of each block's network.
+    n_bins
+        Number of bins K of each spline.
+    bound
+        The splines act on [−bound, bound] of the shifted and scaled coordinate and are the identity outside: scale
+        the data first.
+    generator
+        Source of the initial weights; `None` for a new one with torch's default seed. The global generator is never
+        used.
+
+    Examples
+    --------
+    >>> flow = SplineCoupling(3, generator=torch.Generator().manual_seed(0))
+    >>> x = torch.tensor([[0.5, -1.0, 2.0]])
+    >>> z, log_det = flow(x)
+    >>> bool((flow.inverse(z)[0] - x).abs().max() < 1e-5)
+    True
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        *,
+        n_blocks: int = 6,
+        hidden: Sequence[int] = (128, 128),
+        n_bins: int = 8,
+        bound: float = 5.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        _check_spline(n_bins, bound)
+        super().__init__(n_features, 3 * n_bins - 1, n_blocks, hidden, generator)
+        self.n_bins, self.bound = n_bins, bound
+        n_moved = n_features - n_features // 2
+        self.shifts = nn.Parameter(torch.zeros(n_blocks, n_moved))
+        self.log_scales = nn.Parameter(torch.zeros(n_blocks, n_moved))
+
+    def _map(self, block: int, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        shift, log_scale = self.shifts[block], self.log_scales[block]
+        z, log_slope = rational_quadratic((x - shift) * torch.exp(-log_scale), params, self.bound)
+        return z, log_slope - log_scale
+
+    def _unmap(self, block: int, params: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        shift, log_scale = self.shifts[block], self.log_scales[block]
+        x, log_slope = rational_quadratic_inverse(z, params, self.bound)
+        return torch.addcmul(shift, x, log_scale.exp()), log_slope - log_scale
