@@ -51,9 +51,9 @@ _SCALINGS: dict[str, Callable[[], Scaler]] = {
 }
 # n_hidden = 1 in the paper's table is two hidden layers in its text and results; epochs as in that table
 _PAPER: dict[str, dict[str, Any]] = {
-    "uci": {"hidden": (100, 100), "max_epochs": 100},
-    "toy": {"hidden": (100, 100), "max_epochs": 100},
-    "mi": {"hidden": (100, 100), "max_epochs": 200},
+    "uci": {"hidden": (100, 100), "max_epochs": 100, "scaling": "standard"},
+    "toy": {"hidden": (100, 100), "max_epochs": 100, "scaling": "standard"},
+    "mi": {"hidden": (100, 100), "max_epochs": 200, "scaling": "standard"},
     "mnist": {"hidden": (1024, 1024), "max_epochs": 200, "scaling": "image"},
     "omniglot": {"hidden": (1024, 1024, 1024), "max_epochs": 200, "scaling": "image"},
 }
@@ -73,9 +73,9 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     n_blocks, hidden
         Number of blocks of a named flow and widths of the hidden layers of each; chosen from the data if None.
     scaling
-        What comes before the flow: `"standard"`, `"gaussian"` (each column to a normal), `"image"` (whole numbers
-        0…255 dequantized, logit, standardized), `"none"`, or a scaler. `"auto"` is {AUTO}
-        and nothing before a pretrained flow.
+        What comes before the flow: `"standard"`, `"gaussian"` (each column to a normal shape), `"image"` (whole numbers
+        0…255 dequantized, logit, standardized), `"none"`, or a scaler. `"auto"` is `"gaussian"` for the columns that
+        are clearly not normal and `"standard"` for the others, and nothing before a pretrained flow.
     max_epochs, batch_size, learning_rate, weight_decay, patience
         Settings of the training; chosen from the data if None.
     settings
@@ -237,7 +237,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             return clone(self.scaling)
         name = self.scaling
         if name == "auto":
-            name = "none" if isinstance(self.flow, nn.Module) else "standard"
+            return Identity() if isinstance(self.flow, nn.Module) else Gaussianizer(sparing=True)
         if name not in _SCALINGS:
             raise ValueError(f"`scaling` is {name!r}: give a scaler, or one of auto, {', '.join(_SCALINGS)}.")
         return _SCALINGS[name]()
@@ -342,7 +342,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         size = _chunk(X.shape[1])
         for start in range(0, len(X), size):
             scaled, log_det = self.scaler_.forward(X[start : start + size])
-            z, flow_log_det = self.flow_(torch.as_tensor(scaled, dtype=like.dtype, device=like.device))
+            z, flow_log_det = self.flow_(torch.tensor(scaled, dtype=like.dtype, device=like.device))
             yield slice(start, start + size), z, log_det + flow_log_det.double().cpu().numpy()
 
     @torch.no_grad()
@@ -356,7 +356,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X = np.empty((len(Z), self.n_features_in_), Z.dtype)
         size = _chunk(self.n_features_in_)
         for start in range(0, len(Z), size):
-            z = torch.as_tensor(Z[start : start + size], dtype=like.dtype, device=like.device)
+            z = torch.tensor(Z[start : start + size], dtype=like.dtype, device=like.device)
             x = self.flow_.inverse(z)[0].double().cpu().numpy()
             X[start : start + size] = self.scaler_.inverse(x)[0]
         return X

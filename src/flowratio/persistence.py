@@ -41,7 +41,9 @@ _VERSION = 1
 _MODEL_FILE = "model.json"
 _HEAD = b'{\n "format": "flowratio",'  # how every `model.json` of ours begins
 _TENSOR_FILE = re.compile(r"tensors-[0-9a-f]{16}\.safetensors")
-_STALE_FILE = re.compile(rf"(\.[0-9a-f]{{8}}\.)?{_TENSOR_FILE.pattern}")  # also what a killed save leaves behind
+_STALE_FILE = re.compile(  # also what a killed save leaves behind
+    rf"(\.[0-9a-f]{{8}}\.)?{_TENSOR_FILE.pattern}|\.[0-9a-f]{{8}}\.{re.escape(_MODEL_FILE)}"
+)
 # the numbers that NumPy and safetensors both know
 _DTYPES = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
 _DTYPES += ("float16", "float32", "float64")

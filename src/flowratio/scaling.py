@@ -283,10 +283,14 @@ class Gaussianizer(Scaler):
     ----------
     n_knots
         Largest number of knots of a curve, at least 2; by default n^0.4, within 5 and 64.
+    sparing
+        Whether a column is only standardized where a curve would tell no more than chance: where the log-likelihood of
+        its rows gains less than ½ log n for each knot on a normal density [2]_.
 
     References
     ----------
     .. [1] Gregory, Delbourgo (1982). *Piecewise rational quadratic interpolation to monotonic data.*
+    .. [2] Schwarz (1978). *Estimating the dimension of a model.*
 
     Examples
     --------
@@ -296,8 +300,9 @@ class Gaussianizer(Scaler):
     True
     """
 
-    def __init__(self, n_knots: int | None = None) -> None:
+    def __init__(self, n_knots: int | None = None, *, sparing: bool = False) -> None:
         self.n_knots = n_knots
+        self.sparing = sparing
 
     def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
         if self.n_knots is not None and self.n_knots < 2:
@@ -312,7 +317,9 @@ class Gaussianizer(Scaler):
         for j in standardizer.kept_:
             column = X[:, j]
             x = np.concatenate([column[rows], [column.min(), column.max()]]) if n < len(X) else column
-            curves.append(_fit_curve(x.astype(np.float64), n_knots))
+            curve, straight = _fit_curve(x.astype(np.float64), n_knots), _straight(standardizer, j)
+            gain = _log_likelihood(curve, x) - _log_likelihood(straight, x) if self.sparing else np.inf
+            curves.append(curve if gain > 0.5 * len(curve.x) * np.log(len(x)) else straight)
         self.steps_ = [standardizer]
         self.n_features_out_ = len(curves)
         self.knots_x_, self.knots_t_, self.slopes_ = (np.concatenate([curve[k] for curve in curves]) for k in range(3))
@@ -431,6 +438,19 @@ def _fit_curve(x: np.ndarray, n_knots: int) -> _Curve:
     mean = np.average(score, weights=counts)
     std = np.sqrt(np.average((score - mean) ** 2, weights=counts))
     return _Curve(knots_x, (knots_t - mean) / std, slopes / std, rates * std)
+
+
+def _straight(standardizer: Standardizer, j: int) -> _Curve:
+    """Return the line that standardizes column j, as a curve."""
+    mean, scale = standardizer.mean_[j], standardizer.scale_[j]
+    t = np.array([-1.0, 1.0])
+    return _Curve(mean + scale * t, t, np.full(2, 1 / scale), np.zeros(2))
+
+
+def _log_likelihood(curve: _Curve, x: np.ndarray) -> float:
+    """Sum over rows of the log-density that the curve gives to a column, up to a constant."""
+    t, log_slope = curve.forward(x.astype(np.float64))
+    return float(np.sum(log_slope - t * t / 2))
 
 
 def _levels(n: int, n_knots: int) -> np.ndarray:
@@ -558,7 +578,7 @@ class Logit(Scaler):
 
 
 class ScalerChain(Scaler):
-    """One scaler after the other; log-determinants add up.
+    """One scaler after the other; log-determinants add up. No scaler at all is the identity.
 
     `fit` gives the steps after a `Dequantizer` noised rows, so that a pixel which is always black still varies.
 
@@ -587,10 +607,8 @@ class ScalerChain(Scaler):
         return names
 
     def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
-        if not self.steps or not all(isinstance(step, Scaler) for step in self.steps):
-            raise ValueError(
-                f"`steps` is {self.steps!r}: it must be a list of one or more scalers of `flowratio.scaling`."
-            )
+        if not all(isinstance(step, Scaler) for step in self.steps):
+            raise ValueError(f"`steps` is {self.steps!r}: it must be a list of scalers of `flowratio.scaling`.")
         self.steps_: list[Scaler] = []
         rng = np.random.default_rng(0)
         for step in self.steps:
@@ -598,7 +616,7 @@ class ScalerChain(Scaler):
             fitted: Any = clone(step)
             self.steps_.append(fitted.fit_array(X, names))
             names = None if names is None else fitted.get_feature_names_out(names).tolist()
-        self.n_features_out_ = self.steps_[-1].n_features_out_
+            self.n_features_out_ = fitted.n_features_out_
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> _Pair:
         log_det = np.zeros(len(X))

@@ -190,5 +190,5 @@ def test_ctrl_c_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err == "flowratio: interrupted: every file is as it was before, or complete.\n"
+    assert err.strip() == "flowratio: interrupted: every file is as it was before, or complete."
     assert list(tmp_path.iterdir()) == []

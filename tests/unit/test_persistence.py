@@ -296,7 +296,8 @@ def test_values_that_cannot_be_saved(value: Any, words: str, tmp_path: Path) -> 
 def test_new_model_replaces_the_old_and_all_its_files(saved: Path) -> None:
     (saved / "notes.txt").write_text("mine")
     (saved / "tensors-mine.safetensors").write_text("mine")
-    (saved / ".0123abcd.tensors-0123456789abcdef.safetensors").write_text("left by a save that was killed")
+    for left in (".0123abcd.model.json", ".0123abcd.tensors-0123456789abcdef.safetensors"):
+        (saved / left).write_text("by a save that was killed")
     model = small_model(seed=1)
     save(model, saved)
     check_same_bits(model, load(saved), rows())

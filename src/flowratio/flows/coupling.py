@@ -182,7 +182,7 @@ class RealNVP(CouplingFlow):
         *,
         n_blocks: int = 8,
         hidden: Sequence[int] = (128, 128),
-        max_log_scale: float = 5.0,
+        max_log_scale: float = 2.0,
         generator: torch.Generator | None = None,
     ) -> None:
         if not max_log_scale > 0:

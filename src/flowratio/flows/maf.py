@@ -46,7 +46,7 @@ class MAF(Flow):
         Soft bound c on the log-scales, which pass through c·tanh(·/c), so that the map stays finite far from the
         data; `None` for no bound.
     generator
-        Source of the initial weights; the global generator is never used.
+        Source of the initial weights; a new one with torch's default seed if None, never the global one.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class MAF(Flow):
         n_blocks: int = 5,
         hidden: Sequence[int] = (100, 100),
         batch_norm: bool = False,
-        max_log_scale: float | None = 5.0,
+        max_log_scale: float | None = 2.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(n_features)
@@ -77,6 +77,7 @@ class MAF(Flow):
             raise ValueError(f"`max_log_scale` is {max_log_scale}: give a positive bound, or None for no bound.")
         self.n_blocks, self.hidden = n_blocks, hidden
         self.batch_norm, self.max_log_scale = batch_norm, max_log_scale
+        generator = generator or torch.Generator()
         self._nets = [MaskedNet(n_features, 2, hidden, generator) for _ in range(n_blocks)]
         self.nets = nn.ModuleList(self._nets)
         if batch_norm:

@@ -68,7 +68,7 @@ class MaskedNet(nn.Module):
     hidden
         Widths of the hidden layers.
     generator
-        Source of the initial weights; the global generator is never used.
+        Source of the initial weights; a new one with torch's default seed if None, never the global one.
 
     Examples
     --------
@@ -103,12 +103,12 @@ class MaskedNet(nn.Module):
             for (_, n_in), reach in zip(self._shapes, self._reach, strict=True)
         ]
         self.register_buffer("mask", torch.cat(masks).to(self.theta.dtype), persistent=False)
-        self._cached: tuple[int, list[Tensor], list[Tensor]] = (0, [], [])
-        self._initialize(generator)
+        self._cached: tuple[list[Tensor], list[Tensor]] = ([], [])
+        self._initialize(generator or torch.Generator())
         self.register_load_state_dict_post_hook(_hide)
 
     @torch.no_grad()
-    def _initialize(self, generator: torch.Generator | None) -> None:
+    def _initialize(self, generator: torch.Generator) -> None:
         """Draw weights whose spread fits the inputs that a row really sees; the output starts small."""
         last = len(self._shapes) - 1
         for layer, (weight, bias) in enumerate(zip(*self.layers(), strict=True)):
@@ -131,10 +131,11 @@ class MaskedNet(nn.Module):
 
     def layers(self) -> tuple[list[Tensor], list[Tensor]]:
         """Return views of the weights, (n_out, n_in) each, and of the biases, (n_out,) each."""
-        address = self.theta.data_ptr()
-        if self._cached[0] != address:  # moved to another device or type, or into a longer vector
-            self._cached = (address, *self._views(self.theta.detach()))
-        return self._cached[1:]
+        weights, _ = self._cached
+        # theta may have moved: to another device or type, into a longer vector, or into a copy of this module
+        if not weights or weights[0].data_ptr() != self.theta.data_ptr():
+            self._cached = self._views(self.theta.detach())
+        return self._cached
 
     def _views(self, vector: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         parts = vector.split(self._sizes)
