@@ -18,7 +18,9 @@ def versions() -> str:
     """Return what the figures depend on, in one line."""
     import zuko
 
-    return f"torch {torch.__version__}, zuko {zuko.__version__}, {torch.get_num_threads()} thread, {os.cpu_count()} cores"
+    return (
+        f"torch {torch.__version__}, zuko {zuko.__version__}, {torch.get_num_threads()} thread, {os.cpu_count()} cores"
+    )
 
 
 def by_turns(contestants: dict[str, Callable[[], object]], n_rounds: int = 5) -> dict[str, float]:

@@ -20,6 +20,8 @@ from flowratio.files import ArrayRows
 from flowratio.training import Recipe, train
 
 BATCH = 100
+# columns, hidden layers, steps of a round, largest ratio to zuko
+CASES = ((2, (100, 100), 300, 0.5), (40, (100, 100), 300, 0.6), (784, (1024, 1024), 8, 1.0))
 
 
 def ours(X: np.ndarray, hidden: tuple[int, ...], batch_norm: bool) -> Callable[[], object]:
@@ -46,7 +48,11 @@ def zukos(X: np.ndarray, hidden: tuple[int, ...]) -> Callable[[], object]:
 def main() -> None:
     one_thread()
     print(versions())
-    for d, hidden, n_steps, bound in ((2, (100, 100), 300, 0.5), (40, (100, 100), 300, 0.6), (784, (1024, 1024), 8, 1.0)):
+    for d, hidden, n_steps, bound in (
+        (2, (100, 100), 300, 0.5),
+        (40, (100, 100), 300, 0.6),
+        (784, (1024, 1024), 8, 1.0),
+    ):
         X = np.random.default_rng(0).standard_normal((n_steps * BATCH, d)).astype(np.float32)
         contestants = {"zuko": zukos(X, hidden), "ours": ours(X, hidden, False), "norm": ours(X, hidden, True)}
         seconds = by_turns(contestants)

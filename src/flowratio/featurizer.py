@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,8 +69,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     Parameters
     ----------
     flow
-        A name (`"maf"`, `"coupling"`, `"spline"`, `"spline-coupling"`), a function from the number of columns to a flow,
-        or a pretrained flow (one of ours, of zuko, nflows or normflows), which is used as it is and not trained.
+        A name (`"maf"`, `"coupling"`, `"spline"`, `"spline-coupling"`), a function from the number of columns to a
+        flow, or a pretrained flow (one of ours, of zuko, nflows or normflows), which is used as it is and not trained.
     n_blocks, hidden
         Number of blocks of a named flow and widths of the hidden layers of each; chosen from the data if None.
     scaling
@@ -180,10 +181,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._check_settings()
         rows = self._open(X)
         seed = _seed(self.random_state)
-        self.scaler_ = self._new_scaler().fit_array(
-            rows.sample(_SCALING_ROWS, np.random.default_rng([seed, 1])) if isinstance(X, str | Path) else rows.X,
-            rows.feature_names,
-        )
+        known = rows.X if isinstance(rows, ArrayRows) else rows.sample(_SCALING_ROWS, np.random.default_rng([seed, 1]))
+        self.scaler_ = self._new_scaler().fit_array(known, rows.feature_names)
         d = self._n_features_out = self.scaler_.n_features_out_
         self.flow_ = self._new_flow(d, rows.n_rows, seed).to(_device(self.device))
         if self.flow_.n_features != d:
@@ -198,7 +197,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _check_settings(self) -> None:
         for name in ("n_blocks", "max_epochs", "batch_size", "patience"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, numbers.Integral) and value >= 1):
+            if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
                 raise ValueError(f"`{name}` is {value!r}: give a whole number of 1 or more, or None to leave it to us.")
         for name, is_good, rule in (
             ("learning_rate", lambda rate: 0 < rate < math.inf, "above 0"),
@@ -234,7 +233,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _new_scaler(self) -> Scaler:
         if isinstance(self.scaling, Scaler):
-            return clone(self.scaling)
+            scaler: Any = clone(self.scaling)
+            return scaler
         name = self.scaling
         if name == "auto":
             return Identity() if isinstance(self.flow, nn.Module) else Gaussianizer(sparing=True)
@@ -244,7 +244,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _new_flow(self, d: int, n: int, seed: int) -> Flow:
         if isinstance(self.flow, nn.Module):
-            return adapt(self.flow)
+            return adapt(deepcopy(self.flow))  # the user's own stays on its device and in its mode
         if callable(self.flow):
             # a flow of another library draws its weights from the global generator: lend it a seeded one
             with torch.random.fork_rng(devices=[]):
@@ -252,15 +252,16 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 return adapt(self.flow(d))
         if self.flow not in FLOWS:
             raise ValueError(f"`flow` is {self.flow!r}: give a flow, a function, or one of {', '.join(FLOWS)}.")
+        make: Any = FLOWS[self.flow]
         shape: dict[str, Any] = {"hidden": self.hidden or _hidden(n, d)}
         if self.n_blocks is not None:
             shape["n_blocks"] = self.n_blocks
         if self.settings == "paper":
             shape |= {"batch_norm": True, "max_log_scale": None}
-        return FLOWS[self.flow](d, **shape, generator=torch.Generator().manual_seed(seed))
+        return make(d, **shape, generator=torch.Generator().manual_seed(seed))
 
     def _recipe(self, n: int, d: int) -> Recipe:
-        """Fill in the settings that were left to us; see `Defaults` in the class."""
+        """Fill in the settings that were left to us; the rules are at the end of this file."""
         paper = self.settings == "paper"
         hidden = self.hidden or _hidden(n, d)
         batch_size = self.batch_size or (100 if paper else _batch_size(n))
@@ -349,7 +350,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def inverse_transform(self, Z: Any) -> np.ndarray:
         """Map z to x: (n, d_z) to (n, d)."""
         check_is_fitted(self)
-        Z = check_array(Z, dtype=[np.float64, np.float32])
+        Z = np.asarray(check_array(Z))
         if Z.shape[1] != self._n_features_out:
             raise ValueError(f"`Z` has {Z.shape[1]} columns, but the latent space has {self._n_features_out}.")
         like = next(self.flow_.parameters(), torch.empty(0))
@@ -411,7 +412,8 @@ def _chunk(n_features: int) -> int:
 def _hidden(n: int, d: int) -> tuple[int, int]:
     """Return the widths of two hidden layers: wide enough that every coordinate has units of its own."""
     width = max(32, math.ceil(1.25 * d)) if n < 1_000 else max(64, 2 ** math.ceil(math.log2(2 * d)))
-    return (min(width, 1024),) * 2
+    width = min(width, 1024)
+    return width, width
 
 
 def _batch_size(n: int) -> int:

@@ -12,24 +12,21 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.optimize import root_scalar
-from scipy.special import expit, ndtr, ndtri
+from scipy.special import expit
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from flowratio.curves import SMALLEST, Curve, Pair, fit_curve, straight_curve
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_Pair: TypeAlias = tuple[np.ndarray, np.ndarray]
-_Tail: TypeAlias = Callable[[np.ndarray, float, float], _Pair]
-_SMALLEST, _LARGEST = 1e-290, 1e300  # differences below are nothing; sums of values above overflow
+_LARGEST = 1e300  # sums of values above it overflow
 _MAX_ROWS = 200_000  # rows that the curves of a Gaussianizer are fitted to
-_MAX_RATE = 20.0  # heaviest tail: the slope falls by e^20 over one unit of z
-_FAR = 100.0  # from e^100 of its units on a heavy tail is a straight line, so that `inverse` stays finite
 
 
 class ScalingWarning(UserWarning):
@@ -62,12 +59,12 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         self._fit(X, names)
         return self
 
-    def forward(self, X: np.ndarray, rng: np.random.Generator | None = None) -> _Pair:
+    def forward(self, X: np.ndarray, rng: np.random.Generator | None = None) -> Pair:
         """Map x to z: (n, d) to (n, d_z), and the log-determinant of x → z, of shape (n,)."""
         check_is_fitted(self)
         return self._forward(_checked(X, "X", self.n_features_in_), rng)
 
-    def inverse(self, Z: np.ndarray) -> _Pair:
+    def inverse(self, Z: np.ndarray) -> Pair:
         """Map z to x: (n, d_z) to (n, d), and the log-determinant of x → z (not of z → x), of shape (n,)."""
         check_is_fitted(self)
         return self._inverse(_checked(Z, "Z", self.n_features_out_))
@@ -92,10 +89,10 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
     def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None: ...
 
     @abstractmethod
-    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> _Pair: ...
+    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair: ...
 
     @abstractmethod
-    def _inverse(self, Z: np.ndarray) -> _Pair: ...
+    def _inverse(self, Z: np.ndarray) -> Pair: ...
 
 
 class Standardizer(Scaler):
@@ -129,7 +126,7 @@ class Standardizer(Scaler):
         size, eps = np.maximum(np.abs(low), np.abs(high)), float(np.finfo(X.dtype).eps)
         if size.max() > _LARGEST:
             raise ValueError(f"`X` holds values of size {size.max():.1e}: the limit is {_LARGEST}. Change the units.")
-        constant = high - low <= np.maximum(8 * eps * size, 2 * _SMALLEST)
+        constant = high - low <= np.maximum(8 * eps * size, 2 * SMALLEST)
         if constant.all():
             raise ValueError("Every column of `X` is constant: there is no density. Give at least one that varies.")
         self.mean_, self.scale_, correlation = _moments(X, np.where(constant, 1.0, high - low))
@@ -191,11 +188,11 @@ class Standardizer(Scaler):
     def _names_out(self, names: np.ndarray) -> np.ndarray:
         return names[self.kept_]
 
-    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> _Pair:
+    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
         Z = (self.select(X) - self.mean_[self.kept_]) / self.scale_[self.kept_]
         return Z, np.full(len(X), -np.log(self.scale_[self.kept_]).sum())
 
-    def _inverse(self, Z: np.ndarray) -> _Pair:
+    def _inverse(self, Z: np.ndarray) -> Pair:
         kept = self.mean_[self.kept_] + self.scale_[self.kept_] * Z
         return self.rebuild(kept), np.full(len(Z), -np.log(self.scale_[self.kept_]).sum())
 
@@ -268,16 +265,8 @@ def _confirmed(
 class Gaussianizer(Scaler):
     r"""Bring each column to a normal shape by a smooth, strictly increasing curve.
 
-    The `Standardizer` says which columns are kept. Each of them goes through a curve t(x) with a continuous slope.
-    Between knots, with :math:`\xi = (x - x_k) / (x_{k+1} - x_k)`, the secant slope s, and the slopes a s and b s at the
-    two knots, it is the rational quadratic spline of [1]_,
-
-    .. math:: t = t_k + (t_{k+1} - t_k) \frac{\xi^2 + a\,\xi(1 - \xi)}{1 + (a + b - 2)\,\xi(1 - \xi)}
-
-    The knots are rows at levels evenly spaced in normal scores; rows with one value share their mean rank. Beyond the
-    outermost knot, with slope s there, :math:`t = t_e + \log(1 + \rho s\,(x - x_e)) / \rho`: a straight line for
-    :math:`\rho = 0`, and the curve of a log-normal column for :math:`\rho > 0`, where the slope falls off towards the
-    edge. At last the scores are brought to mean 0 and variance 1, which ties take from them.
+    The `Standardizer` says which columns are kept. Each of them goes through a curve of its own, a monotone spline
+    between quantiles with tails that extrapolate: `flowratio.curves` has the formulas.
 
     Parameters
     ----------
@@ -285,12 +274,11 @@ class Gaussianizer(Scaler):
         Largest number of knots of a curve, at least 2; by default n^0.4, within 5 and 64.
     sparing
         Whether a column is only standardized where a curve would tell no more than chance: where the log-likelihood of
-        its rows gains less than ½ log n for each knot on a normal density [2]_.
+        its rows gains less than ½ log n for each knot on a normal density [1]_.
 
     References
     ----------
-    .. [1] Gregory, Delbourgo (1982). *Piecewise rational quadratic interpolation to monotonic data.*
-    .. [2] Schwarz (1978). *Estimating the dimension of a model.*
+    .. [1] Schwarz (1978). *Estimating the dimension of a model.*
 
     Examples
     --------
@@ -317,9 +305,10 @@ class Gaussianizer(Scaler):
         for j in standardizer.kept_:
             column = X[:, j]
             x = np.concatenate([column[rows], [column.min(), column.max()]]) if n < len(X) else column
-            curve, straight = _fit_curve(x.astype(np.float64), n_knots), _straight(standardizer, j)
-            gain = _log_likelihood(curve, x) - _log_likelihood(straight, x) if self.sparing else np.inf
-            curves.append(curve if gain > 0.5 * len(curve.x) * np.log(len(x)) else straight)
+            x = x.astype(np.float64)
+            curve, line = fit_curve(x, n_knots), straight_curve(standardizer.mean_[j], standardizer.scale_[j])
+            gain = curve.log_likelihood(x) - line.log_likelihood(x) if self.sparing else np.inf
+            curves.append(curve if gain > 0.5 * len(curve.x) * np.log(len(x)) else line)
         self.steps_ = [standardizer]
         self.n_features_out_ = len(curves)
         self.knots_x_, self.knots_t_, self.slopes_ = (np.concatenate([curve[k] for curve in curves]) for k in range(3))
@@ -329,17 +318,17 @@ class Gaussianizer(Scaler):
     def _names_out(self, names: np.ndarray) -> np.ndarray:
         return names[self.steps_[0].kept_]
 
-    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> _Pair:
-        return self._map(self.steps_[0].select(X), _Curve.forward)
+    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
+        return self._map(self.steps_[0].select(X), Curve.forward)
 
-    def _inverse(self, Z: np.ndarray) -> _Pair:
-        kept, log_det = self._map(Z, _Curve.inverse)
+    def _inverse(self, Z: np.ndarray) -> Pair:
+        kept, log_det = self._map(Z, Curve.inverse)
         return self.steps_[0].rebuild(kept), log_det
 
-    def _map(self, A: np.ndarray, through: Callable[[_Curve, np.ndarray], _Pair]) -> _Pair:
+    def _map(self, A: np.ndarray, through: Callable[[Curve, np.ndarray], Pair]) -> Pair:
         """Send each column through its curve, in spans of rows that stay in the cache."""
         parts = [np.split(knots, self.ends_[:-1]) for knots in (self.knots_x_, self.knots_t_, self.slopes_)]
-        curves = [_Curve(*parts) for parts in zip(*parts, self.rates_, strict=True)]
+        curves = [Curve(*parts) for parts in zip(*parts, self.rates_, strict=True)]
         B, log_det = np.empty_like(A), np.zeros(len(A))
         for start in range(0, len(A), 2**14):
             span = slice(start, start + 2**14)
@@ -347,147 +336,6 @@ class Gaussianizer(Scaler):
                 B[span, j], log_slope = through(curve, A[span, j])
                 log_det[span] += log_slope
         return B, log_det
-
-
-class _Curve(NamedTuple):
-    """A strictly increasing curve t(x) with a continuous slope, in the form that `Gaussianizer` gives."""
-
-    x: np.ndarray  # (k,)
-    t: np.ndarray  # (k,)
-    slope: np.ndarray  # (k,)
-    rates: np.ndarray  # (2,): rho before the first knot and after the last
-
-    def forward(self, x: np.ndarray) -> _Pair:
-        """Return t and log dt/dx at x, all of shape (n,)."""
-        k = np.searchsorted(self.x[1:-1], x, side="right")
-        xi = ((x - self.x[k]) / np.diff(self.x)[k]).clip(0, 1)
-        a, b, log_secant = self._ratios(k)
-        t = self.t[k] + np.diff(self.t)[k] * xi * (xi + a * (1 - xi)) / (1 + (a + b - 2) * xi * (1 - xi))
-        return self._with_tails(x, self.x, t, self.t, log_secant + _log_slope(xi, a, b), _tail)
-
-    def inverse(self, t: np.ndarray) -> _Pair:
-        """Return x and log dt/dx at t, all of shape (n,)."""
-        k = np.searchsorted(self.t[1:-1], t, side="right")
-        eta = ((t - self.t[k]) / np.diff(self.t)[k]).clip(0, 1)
-        a, b, log_secant = self._ratios(k)
-        # the root of the quadratic for xi, in a form without cancellation
-        p, q = a * (1 - eta) - b * eta, 4 * eta * (1 - eta)
-        root = np.hypot(p, np.sqrt(q))
-        xi = 2 * eta / (2 * eta + np.where(p > 0, p + root, q / (root + np.abs(p))))
-        x = self.x[k] + np.diff(self.x)[k] * xi
-        return self._with_tails(t, self.t, x, self.x, log_secant + _log_slope(xi, a, b), _tail_inverse)
-
-    def _ratios(self, k: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        secant = np.diff(self.t) / np.diff(self.x)
-        return (self.slope[:-1] / secant)[k], (self.slope[1:] / secant)[k], np.log(secant)[k]
-
-    def _with_tails(
-        self, u: np.ndarray, knots_u: np.ndarray, v: np.ndarray, knots_v: np.ndarray, log_slope: np.ndarray, tail: _Tail
-    ) -> _Pair:
-        """Replace v and the log-slope where u lies beyond the outermost knots."""
-        for end, sign in ((0, -1), (-1, 1)):
-            beyond = sign * (u - knots_u[end]) > 0
-            if beyond.any():
-                rise, log_slope[beyond] = tail(sign * (u[beyond] - knots_u[end]), self.slope[end], self.rates[end])
-                v[beyond] = knots_v[end] + sign * rise
-        return v, log_slope
-
-
-def _log_slope(xi: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Log-slope of the spline relative to the secant."""
-    other = 1 - xi
-    return np.log(b * xi * xi + 2 * xi * other + a * other * other) - 2 * np.log1p((a + b - 2) * xi * other)
-
-
-def _tail(run: np.ndarray, slope: float, rate: float) -> _Pair:
-    """Rise of t, and log-slope, at a distance `run` beyond the outermost knot."""
-    if rate == 0:
-        return slope * run, np.full(len(run), np.log(slope))
-    growth = slope * rate * run
-    near = np.minimum(growth, np.expm1(_FAR))
-    rise = (np.log1p(near) + (growth - near) * np.exp(-_FAR)) / rate
-    return rise, np.log(slope) - np.log1p(near)
-
-
-def _tail_inverse(rise: np.ndarray, slope: float, rate: float) -> _Pair:
-    """Distance beyond the outermost knot, and log-slope, where t has risen by `rise`."""
-    if rate == 0:
-        return rise / slope, np.full(len(rise), np.log(slope))
-    near = np.minimum(rate * rise, _FAR)
-    growth = np.expm1(near) + (rate * rise - near) * np.exp(_FAR)
-    return growth / (slope * rate), np.log(slope) - near
-
-
-def _fit_curve(x: np.ndarray, n_knots: int) -> _Curve:
-    """Fit a curve to the values of a column, of shape (n,)."""
-    values, counts = np.unique(np.where(np.abs(x) < _SMALLEST, 0.0, x), return_counts=True)
-    level = (np.cumsum(counts) - counts / 2) / len(x)
-    targets = _levels(len(x), n_knots)
-    right = np.searchsorted(level, targets).clip(1, len(level) - 1)
-    knots = np.unique(right - (targets - level[right - 1] < level[right] - targets))
-    score = ndtri(level)
-    knots_x, knots_t = values[knots], score[knots]
-    log_secant = np.log(np.diff(knots_t)) - np.log(np.diff(knots_x))
-    height = np.diff(knots_t)
-    # geometric means of neighbours, the nearer knot counts more: positive, and exact to second order
-    inner = (log_secant[:-1] * height[1:] + log_secant[1:] * height[:-1]) / (height[:-1] + height[1:])
-    low, high = slice(0, knots[0] + 1), slice(knots[-1], None)
-    first, rate_0 = _fit_tail(-knots_x[::-1], -knots_t[::-1], -values[low][::-1], -score[low][::-1], len(x))
-    last, rate_1 = _fit_tail(knots_x, knots_t, values[high], score[high], len(x))
-    slopes, rates = np.concatenate([[first], np.exp(inner), [last]]), np.array([rate_0, rate_1])
-    mean = np.average(score, weights=counts)
-    std = np.sqrt(np.average((score - mean) ** 2, weights=counts))
-    return _Curve(knots_x, (knots_t - mean) / std, slopes / std, rates * std)
-
-
-def _straight(standardizer: Standardizer, j: int) -> _Curve:
-    """Return the line that standardizes column j, as a curve."""
-    mean, scale = standardizer.mean_[j], standardizer.scale_[j]
-    t = np.array([-1.0, 1.0])
-    return _Curve(mean + scale * t, t, np.full(2, 1 / scale), np.zeros(2))
-
-
-def _log_likelihood(curve: _Curve, x: np.ndarray) -> float:
-    """Sum over rows of the log-density that the curve gives to a column, up to a constant."""
-    t, log_slope = curve.forward(x.astype(np.float64))
-    return float(np.sum(log_slope - t * t / 2))
-
-
-def _levels(n: int, n_knots: int) -> np.ndarray:
-    """Levels evenly spaced in normal scores, with at least as many rows between two as beyond the outermost."""
-    beyond = np.clip(n / 20, 0.5, 8.5) / n
-    levels = [beyond]
-    for level in ndtr(np.linspace(ndtri(beyond), -ndtri(beyond), n_knots)):
-        if level <= 0.5 and level - levels[-1] >= beyond:
-            levels.append(float(level))
-    return np.unique([*levels, *(1 - np.array(levels))])
-
-
-def _fit_tail(x: np.ndarray, t: np.ndarray, tail_x: np.ndarray, tail_t: np.ndarray, n: int) -> tuple[float, float]:
-    """Return the slope at the last of the knots (x, t), and the rate of its fall beyond.
-
-    `tail_x` and `tail_t` are the values and scores from that knot on; n is the number of rows.
-    """
-    near = min(int(np.argmin(np.abs(t - t[-1] + 0.7))), len(t) - 2)
-    far = min(int(np.argmin(np.abs(t - t[near] + 0.7))), near - 1)
-    log_slope = np.log(t[-1] - t[near]) - np.log(x[-1] - x[near])
-    rate = 0.0
-    if far >= 0:
-        fall = np.log(t[near] - t[far]) - np.log(x[near] - x[far]) - log_slope
-        # shrunk to zero within two standard errors: so much may be the chance of the few rows out there
-        fall *= max(0.0, 1 - 4 / max(fall**2 * n * (ndtr(t[-1]) - ndtr(t[near])), 4))
-        rate = 2 * fall / (t[-1] - t[far])
-        log_slope -= np.clip(rate * (t[-1] - t[near]) / 2, -1, 2)
-    slope, rate = float(np.exp(log_slope)), float(np.clip(rate, 0, _MAX_RATE)) + 0.0
-    run, most = tail_x[1:] - x[-1], 2 * (tail_t[1:] - t[-1]) + 1
-
-    def excess(rate: float) -> float:
-        return float(np.max(_tail(run, slope, rate)[0] - most))
-
-    if len(run) and excess(rate) > 0:  # rows so far out that they would stay there in z
-        bracket = (max(rate, 1e-9), _MAX_RATE)
-        rate = _MAX_RATE if excess(_MAX_RATE) > 0 else float(root_scalar(excess, bracket=bracket).root)
-    return slope, rate
 
 
 class Dequantizer(Scaler):
@@ -525,12 +373,12 @@ class Dequantizer(Scaler):
         )
         _check_values(X, (X >= 0) & (top >= X) & (np.floor(X) == X), rule)
 
-    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> _Pair:
+    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
         self._check(X)
         noise = 0.5 if rng is None else rng.random(X.shape)
         return (X + noise) / self.levels, np.full(len(X), -X.shape[1] * np.log(self.levels))
 
-    def _inverse(self, Z: np.ndarray) -> _Pair:
+    def _inverse(self, Z: np.ndarray) -> Pair:
         X = np.floor(Z * self.levels).clip(0, self.levels - 1)
         return X, np.full(len(Z), -Z.shape[1] * np.log(self.levels))
 
@@ -565,13 +413,13 @@ class Logit(Scaler):
         rule = "must be from 0 to 1. Divide by the largest possible value, or put a `Dequantizer` before."
         _check_values(X, (X >= 0) & (X <= 1), rule)
 
-    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> _Pair:
+    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
         self._check(X)
         width = 1 - 2 * self.lam
         log_y, log_rest = np.log(self.lam + width * X), np.log(self.lam + width * (1 - X))
         return log_y - log_rest, X.shape[1] * np.log(width) - (log_y + log_rest).sum(axis=1)
 
-    def _inverse(self, Z: np.ndarray) -> _Pair:
+    def _inverse(self, Z: np.ndarray) -> Pair:
         width = 1 - 2 * self.lam
         log_det = Z.shape[1] * np.log(width) + (np.logaddexp(0, Z) + np.logaddexp(0, -Z)).sum(axis=1)
         return ((expit(Z) - self.lam) / width).clip(0, 1), log_det
@@ -618,14 +466,14 @@ class ScalerChain(Scaler):
             names = None if names is None else fitted.get_feature_names_out(names).tolist()
             self.n_features_out_ = fitted.n_features_out_
 
-    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> _Pair:
+    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
         log_det = np.zeros(len(X))
         for step in self.steps_:
             X, part = step.forward(X, rng)
             log_det += part
         return X, log_det
 
-    def _inverse(self, Z: np.ndarray) -> _Pair:
+    def _inverse(self, Z: np.ndarray) -> Pair:
         log_det = np.zeros(len(Z))
         for step in reversed(self.steps_):
             Z, part = step.inverse(Z)

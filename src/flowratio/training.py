@@ -268,8 +268,8 @@ class _Run:
         step. The kernel divides the gradient by `grad_scale`, which clips it at no cost.
         """
         self.n_moved += 1
-        kernel = torch._fused_adamw_ if self.recipe.optimizer == "adamw" else torch._fused_adam_
-        kernel(
+        kernels = torch.ops.aten._fused_adamw_, torch.ops.aten._fused_adam_
+        kernels[self.recipe.optimizer == "adam"](
             [self.weights],
             [self.gradient],
             [self.moments[0]],

@@ -50,7 +50,7 @@ def rows(n: int, d: int, seed: int = 1, scale: float = 1.5) -> Tensor:
     return scale * torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def perturb(flow: Flow, spread: float = 0.03) -> Flow:
+def perturb(flow: Flow, spread: float = 0.1) -> Flow:
     """Move a flow away from where it starts, in float64 and evaluation mode; running statistics have seen rows."""
     generator = torch.Generator().manual_seed(3)
     flow.double()
@@ -100,7 +100,9 @@ def test_log_det_is_that_of_the_jacobian(variant: Variant, d: int) -> None:
 def test_inverse_both_ways_with_the_log_det_of_x_to_z(
     variant: Variant, d: int, dtype: torch.dtype, tolerance: float
 ) -> None:
-    flow, x = perturb(variant.build(d)).to(dtype), rows(300, d).to(dtype)
+    # the digits lost are those of the stretch: in float32 the map is closer to where a flow starts
+    spread = 0.1 if dtype == torch.float64 else 0.03
+    flow, x = perturb(variant.build(d), spread).to(dtype), rows(300, d).to(dtype)
     with torch.no_grad():
         for there, back in ((flow.forward, flow.inverse), (flow.inverse, flow.forward)):
             y, log_det = there(x)
@@ -197,8 +199,8 @@ def test_gradients_are_slopes_of_the_loss(variant: Variant, d: int, training: bo
             p -= step * v
         return value
 
-    step = 1e-6
-    # rounding costs 1e-15 · |loss| / step = 1e-7, curvature step² and less; one slope in thousands may cross a kink
+    step = 1e-7  # so short that no kink of a ReLU network is crossed
+    # rounding costs 1e-16 · |loss| / step, some 1e-6 of a slope as large as the loss
     assert (loss(step) - loss(-step)) / (2 * step) == pytest.approx(slope, rel=1e-5, abs=1e-5)
 
 
@@ -380,7 +382,7 @@ def test_maf_batch_norm_moves_its_running_statistics_as_torch_does() -> None:
     for seed in range(5):
         x = rows(50, 3, seed)
         shift, log_scale = flow._nets[0](x).unbind(1)
-        norm((x + shift) * (5 * torch.tanh(log_scale / 5)).exp())
+        norm((x + shift) * (2 * torch.tanh(log_scale / 2)).exp())
         flow(x)
     for ours, theirs in ((flow.running_mean[0], norm.running_mean), (flow.running_var[0], norm.running_var)):
         assert theirs is not None

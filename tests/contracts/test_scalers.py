@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,22 +53,21 @@ def rows_for(build: Build) -> np.ndarray:
     raise AssertionError(f"no rows for {build}: {reasons}")
 
 
-class Given(np.random.Generator):
-    """A generator that draws one value: the derivative by the noise of a dequantizer is that by x."""
+class Given:
+    """A generator that draws what it is given: the derivative by the noise of a dequantizer is that by x."""
 
     def __init__(self, value: np.ndarray) -> None:
-        super().__init__(np.random.PCG64(0))
         self.value = value
 
-    def random(self, *args: object, **kwargs: object) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
-        del args, kwargs
-        return self.value
+    def random(self, shape: tuple[int, ...]) -> np.ndarray:
+        return self.value.reshape(shape)
 
 
 def shifted(scaler: Scaler, X: np.ndarray, shift: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
     """Map X + shift; where x is whole, the shift is that of the noise around ½."""
     if scaler.stochastic:
-        return scaler.forward(X, Given(np.full(X.shape, 0.5) + shift))
+        noise: Any = Given(np.full(X.shape, 0.5) + shift)
+        return scaler.forward(X, noise)
     return scaler.forward(X + shift)
 
 
@@ -152,7 +152,7 @@ def test_noise_is_that_of_the_generator_alone(build: Build) -> None:
 def test_clone_is_unfitted_and_equal_in_settings(build: Build) -> None:
     X = rows_for(build)
     scaler = build().fit(X)
-    twin = clone(scaler)
+    twin: Any = clone(scaler)
     assert not hasattr(twin, "n_features_in_")
     np.testing.assert_array_equal(twin.fit(X).transform(X), scaler.transform(X))
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 import zuko
 from numpy.random import default_rng
+from scipy.integrate import trapezoid
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -65,7 +66,7 @@ class TestMaps:
         axis = np.linspace(600, 2600, 801)
         grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
         density = np.exp(fitted.score_samples(grid)).reshape(801, 801)
-        total = np.trapezoid(np.trapezoid(density, axis), axis)
+        total = trapezoid(trapezoid(density, axis), axis)
         # steps of 2.5 are a tenth of the density's width; a lost Jacobian would be a factor of thousands
         assert total == pytest.approx(1, abs=0.02)
 
@@ -164,7 +165,8 @@ class TestRandomState:
 
     def test_without_a_seed_each_run_is_another(self) -> None:
         X = normal()
-        assert not np.array_equal(*(small(random_state=None).fit_transform(X) for _ in range(2)))
+        a, b = (small(random_state=None).fit_transform(X) for _ in range(2))
+        assert not np.array_equal(a, b)
 
     def test_takes_generators_of_numpy(self) -> None:
         X = normal()
@@ -213,7 +215,9 @@ class TestPretrained:
         np.testing.assert_allclose(FlowFeaturizer(flow).fit(X).score_samples(X), expected, rtol=0, atol=1e-5)
 
     def test_of_another_dimension_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="`flow` maps 3 columns, but the data have 2: give a flow of that dimension"):
+        with pytest.raises(
+            ValueError, match="`flow` maps 3 columns, but the data have 2: give a flow of that dimension"
+        ):
             FlowFeaturizer(pretrained(3)).fit(normal())
         X = normal()
         X[:, 1] = 7
@@ -224,7 +228,7 @@ class TestPretrained:
             FlowFeaturizer(pretrained(), scaling="standard").fit(X)
 
     def test_module_that_is_no_flow_is_refused(self) -> None:
-        with pytest.raises(TypeError, match="Write a subclass of `flowratio.Flow`"):
+        with pytest.raises(TypeError, match=r"Write a subclass of `flowratio\.Flow`"):
             FlowFeaturizer(nn.Linear(2, 2)).fit(normal())
 
     def test_function_that_makes_a_flow_is_trained(self) -> None:
@@ -273,7 +277,8 @@ class TestSettings:
         image = dataset in ("mnist", "omniglot")
         assert isinstance(made._new_scaler(), ScalerChain if image else Standardizer)
         assert config["hidden"][0] == (1024 if image else 100)
-        assert clone(made).get_params() == made.get_params()
+        twin: Any = clone(made)
+        assert twin.get_params() == made.get_params()
 
     def test_of_the_paper_run(self) -> None:
         made = FlowFeaturizer.from_paper("toy", random_state=0).set_params(max_epochs=3, hidden=(8,))
@@ -282,7 +287,9 @@ class TestSettings:
         np.testing.assert_allclose(fitted.inverse_transform(fitted.transform(X)), X, atol=1e-3)
 
     def test_unknown_dataset(self) -> None:
-        with pytest.raises(ValueError, match="`dataset` is 'cifar': the paper's table has uci, toy, mi, mnist, omniglot"):
+        with pytest.raises(
+            ValueError, match="`dataset` is 'cifar': the paper's table has uci, toy, mi, mnist, omniglot"
+        ):
             FlowFeaturizer.from_paper("cifar")
 
     @pytest.mark.parametrize(
@@ -318,10 +325,10 @@ class TestSettings:
         with pytest.raises(ValueError, match=words):
             small(**setting).fit(normal())
 
-    @pytest.mark.parametrize(("n", "fraction", "n_held_out"), [(1000, 0.3, 300), (100, 0.1, 25), (5, 0.9, 4), (2, 0.1, 1)])
-    def test_held_out_rows(
-        self, n: int, fraction: float, n_held_out: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    @pytest.mark.parametrize(
+        ("n", "fraction", "n_held_out"), [(1000, 0.3, 300), (100, 0.1, 25), (5, 0.9, 4), (2, 0.1, 1)]
+    )
+    def test_held_out_rows(self, n: int, fraction: float, n_held_out: int, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: dict[str, Any] = {}
 
         def watch(flow: Any, loss: Any, rows: ArrayRows, held_out: np.ndarray, recipe: Any, **others: Any) -> None:
@@ -347,9 +354,7 @@ class TestSettings:
             small().fit(X)
 
     @pytest.mark.parametrize("verbose", [False, True])
-    def test_verbose_shows_progress_on_standard_error(
-        self, verbose: bool, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_verbose_shows_progress_on_standard_error(self, verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
         small(verbose=verbose).fit(normal())
         shown = capsys.readouterr()
         assert shown.out == ""
@@ -507,7 +512,8 @@ class TestFiles:
     def test_same_seed_same_bits(self, tmp_path: Path) -> None:
         path = self.write(normal(2000), "parquet", tmp_path)
         X = pd.DataFrame(normal(), columns=["age", "height"])
-        assert np.array_equal(*(small().fit(path).transform(X) for _ in range(2)))
+        a, b = (small().fit(path).transform(X) for _ in range(2))
+        assert np.array_equal(a, b)
 
     def test_names_of_parquet_columns_are_kept(self, tmp_path: Path) -> None:
         fitted = small().fit(self.write(normal(), "parquet", tmp_path))
@@ -521,8 +527,8 @@ class TestFiles:
     def test_that_are_no_good_are_refused(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match="There is no file"):
             small().fit(tmp_path / "none.npy")
+        (tmp_path / "folder.npy").mkdir()
         with pytest.raises(ValueError, match="is a folder"):
-            (tmp_path / "folder.npy").mkdir()
             small().fit(tmp_path / "folder.npy")
         for kind in ("npy", "parquet"):
             path = self.write(normal(), kind, tmp_path)

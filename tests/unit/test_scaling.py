@@ -592,7 +592,9 @@ class TestSparing:
     @staticmethod
     def columns(n):
         rng = np.random.default_rng(0)
-        return np.column_stack([rng.normal(5, 2, n), np.exp(rng.normal(size=n)), rng.normal(size=n) + 6 * (rng.random(n) < 0.5)])
+        return np.column_stack(
+            [rng.normal(5, 2, n), np.exp(rng.normal(size=n)), rng.normal(size=n) + 6 * (rng.random(n) < 0.5)]
+        )
 
     @pytest.mark.parametrize("n", [300, 20_000])
     def test_normal_columns_stay_as_they_are(self, n):

@@ -282,7 +282,9 @@ class TestRestarts:
 
     def test_gives_up_after_three(self) -> None:
         model = Point()
-        with pytest.raises(TrainingDiverged, match=r"nor after 3 restarts .* lower `learning_rate` than 0\.01, or look"):
+        with pytest.raises(
+            TrainingDiverged, match=r"nor after 3 restarts .* lower `learning_rate` than 0\.01, or look"
+        ):
             fit(model, normal(500), settings(), loss=self.bad_at(model, {10, 40, 70, 110}))
         model = Point()
         history = fit(model, normal(500), settings(), loss=self.bad_at(model, {10, 40, 70}))
@@ -444,9 +446,7 @@ class TestCheckpoint:
         assert Job().run(tmp_path) == whole
 
     @pytest.mark.parametrize("kill_at", [1, 2, 6, 10, 11, 20, 21, 22, 27, 41, 42])
-    def test_a_killed_run_goes_on_to_the_same_bits(
-        self, whole: tuple[Any, ...], tmp_path: Path, kill_at: int
-    ) -> None:
+    def test_a_killed_run_goes_on_to_the_same_bits(self, whole: tuple[Any, ...], tmp_path: Path, kill_at: int) -> None:
         with pytest.raises(Killed):
             Job().run(tmp_path, kill_at=kill_at)
         again = Job()
@@ -464,9 +464,10 @@ class TestCheckpoint:
         self, whole: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         steps = iter(range(1, 1000))
-        with monkeypatch.context() as patch, pytest.raises(Killed):
+        with monkeypatch.context() as patch:
             patch.setattr(training._Checkpoint, "is_due", lambda self: next(steps) % 7 == 0)
-            Job().run(tmp_path, kill_at=28)
+            with pytest.raises(Killed):
+                Job().run(tmp_path, kill_at=28)
         again = Job()
         assert again.run(tmp_path) == whole
         assert again.n_calls == N_CALLS - 22  # the 21st step was the 22nd call
@@ -529,7 +530,9 @@ class TestCheckpoint:
         else:
             path.write_bytes({"cut": whole[:-100], "empty": b"", "text": b"not a checkpoint at all"}[damage])
         before = path.read_bytes()
-        with pytest.raises(ValueError, match=r"is no checkpoint of flowratio, or is damaged .* delete it to start again"):
+        with pytest.raises(
+            ValueError, match=r"is no checkpoint of flowratio, or is damaged .* delete it to start again"
+        ):
             Job().run(tmp_path)
         assert path.read_bytes() == before
 

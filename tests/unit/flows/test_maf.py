@@ -15,7 +15,7 @@ def generator(seed: int = 0) -> torch.Generator:
 def test_one_block_is_the_formula() -> None:
     flow = MAF(3, n_blocks=1, hidden=(8,), generator=generator()).double()
     x = torch.randn(6, 3, dtype=torch.float64, generator=generator(1))
-    shift, raw = flow.nets[0](x).unbind(1)
+    shift, raw = flow._nets[0](x).unbind(1)
     log_scale = 2.0 * torch.tanh(raw / 2.0)
     z, log_det = flow(x)
     torch.testing.assert_close(z, ((x + shift) * log_scale.exp()).flip(1))
@@ -25,7 +25,7 @@ def test_one_block_is_the_formula() -> None:
 def test_log_scales_are_bounded() -> None:
     flow = MAF(2, n_blocks=1, hidden=(8,), max_log_scale=2.0, generator=generator()).double()
     with torch.no_grad():
-        flow.nets[0].theta.mul_(1e6)
+        flow._nets[0].theta.mul_(1e6)
     _, log_det = flow(torch.randn(50, 2, dtype=torch.float64, generator=generator(1)))
     # the first coordinate's log-scale is its bias, which starts at 0; the second's is far beyond the bound
     torch.testing.assert_close(log_det.abs(), torch.full((50,), 2.0, dtype=torch.float64))
@@ -55,7 +55,11 @@ def test_batch_norm_is_inverted_in_evaluation_only() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [({"n_blocks": 0}, "at least 1 block"), ({"max_log_scale": 0.0}, "positive bound"), ({"hidden": ()}, "hidden layer")],
+    [
+        ({"n_blocks": 0}, "at least 1 block"),
+        ({"max_log_scale": 0.0}, "positive bound"),
+        ({"hidden": ()}, "hidden layer"),
+    ],
 )
 def test_arguments_are_checked(arguments: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):

@@ -69,9 +69,7 @@ def test_parameters_see_earlier_coordinates_only(d: int) -> None:
 
 
 @pytest.mark.parametrize(("d", "coordinates", "rows"), [(1, 32, 1024), (5, 2, 4), (5, 32, 1024), (40, 7, 5)])
-def test_inverse_undoes_an_affine_map(
-    monkeypatch: pytest.MonkeyPatch, d: int, coordinates: int, rows: int
-) -> None:
+def test_inverse_undoes_an_affine_map(monkeypatch: pytest.MonkeyPatch, d: int, coordinates: int, rows: int) -> None:
     monkeypatch.setattr(masked, "_INVERSE_COORDINATES", coordinates)
     monkeypatch.setattr(masked, "_INVERSE_ROWS", rows)
     net = make(d, 2, (23, 17))
