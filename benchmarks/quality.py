@@ -21,7 +21,7 @@ from _timing import one_thread, versions
 from scipy.special import logsumexp
 
 from flowratio import FlowFeaturizer
-from flowratio.files import ArrayRows
+from flowratio.rows import ArrayRows
 from flowratio.training import train
 
 N_HELD_OUT = 20_000

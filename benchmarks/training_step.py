@@ -16,7 +16,7 @@ import zuko
 from _timing import by_turns, one_thread, versions
 
 from flowratio import MAF
-from flowratio.files import ArrayRows
+from flowratio.rows import ArrayRows
 from flowratio.training import Recipe, train
 
 BATCH = 100

@@ -20,8 +20,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import nn
 from typing_extensions import Self
 
-from flowratio.files import ArrayRows, Rows, open_rows
 from flowratio.flows import FLOWS, Flow, adapt
+from flowratio.rows import ArrayRows, Rows, open_rows
 from flowratio.scaling import Dequantizer, Gaussianizer, Logit, Scaler, ScalerChain, Standardizer
 from flowratio.training import History, Prepare, Recipe, train
 
@@ -30,25 +30,11 @@ _SCALING_ROWS = 200_000  # rows of a file from which its scaling is learned
 _MAX_HELD_OUT = 20_000
 _STEPS = 3000  # of the optimizer, in a run of default length
 
-
-class Identity(Scaler):
-    """No scaling: z = x."""
-
-    def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
-        del X, names
-
-    def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> tuple[np.ndarray, np.ndarray]:
-        return X, np.zeros(len(X))
-
-    def _inverse(self, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return Z, np.zeros(len(Z))
-
-
 _SCALINGS: dict[str, Callable[[], Scaler]] = {
     "standard": Standardizer,
     "gaussian": Gaussianizer,
     "image": lambda: ScalerChain([Dequantizer(), Logit(), Standardizer()]),
-    "none": Identity,
+    "none": lambda: ScalerChain([]),
 }
 # n_hidden = 1 in the paper's table is two hidden layers in its text and results; epochs as in that table
 _PAPER: dict[str, dict[str, Any]] = {
@@ -237,7 +223,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             return scaler
         name = self.scaling
         if name == "auto":
-            return Identity() if isinstance(self.flow, nn.Module) else Gaussianizer(sparing=True)
+            return ScalerChain([]) if isinstance(self.flow, nn.Module) else Gaussianizer(sparing=True)
         if name not in _SCALINGS:
             raise ValueError(f"`scaling` is {name!r}: give a scaler, or one of auto, {', '.join(_SCALINGS)}.")
         return _SCALINGS[name]()

@@ -54,7 +54,8 @@ def save(model: BaseEstimator | Flow, folder: str | os.PathLike[str]) -> None:
     """Save a fitted model in a folder, in place of the model that may be there.
 
     What was fitted is saved to the last bit. Two settings come back as something else: a `random_state` that is a
-    generator as None, and a setting that is code, such as `flow=lambda d: …`, as what was made of it (here `flow_`).
+    generator as None, and a function or a pretrained flow, such as `flow=lambda d: …`, as what was made of it (here
+    `flow_`).
 
     Parameters
     ----------
@@ -282,7 +283,7 @@ class _Writer:
             made = getattr(model, f"{name}_", None) if name in settings else None
             if name in settings and isinstance(value, _STREAMS):
                 state[name] = None
-            elif made is not None and (made is value or (callable(value) and not _is_known(value))):
+            elif made is not None and (made is value or callable(value)):
                 state[name] = {"kind": "fitted", "name": f"{name}_"}
             else:
                 state[name] = self.encode(value, f"{at}.{name}")

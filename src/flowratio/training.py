@@ -7,7 +7,6 @@ run that was killed goes on from its checkpoint to the same bits as one that was
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import time
 import warnings
@@ -19,12 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from flowratio.files import Rows, replacing
+from flowratio.checkpoint import Checkpoint
+from flowratio.rows import Rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +37,6 @@ _EVALUATION_ROWS = 4096
 _MAX_RESTARTS = 3
 _RESTART_FACTOR = 0.2
 _WARM_UP = 50  # steps over which the learning rate rises to its value
-_CHECKPOINT_FILE = "checkpoint.safetensors"
 
 
 class TrainingDiverged(RuntimeError):
@@ -159,8 +156,8 @@ def train(
     kept = None
     held_out = prepare(held_out, np.random.default_rng(seed)) if prepare else held_out
     if checkpoint is not None:
-        kept = _Checkpoint(Path(checkpoint), checkpoint_seconds, _fingerprint(run, rows, held_out, seed))
-        kept.resume(run)
+        kept = Checkpoint(Path(checkpoint), checkpoint_seconds, _fingerprint(run, rows, held_out, seed))
+        run.resume(*kept.begin(*run.state()))
     scored = torch.as_tensor(held_out, dtype=torch.float32, device=run.weights.device)
     n_steps = _n_batches(rows.n_rows, recipe.batch_size)
     every = math.ceil(_ROUND_STEPS / n_steps)
@@ -172,7 +169,7 @@ def train(
                 run.close_round(scored)
             show(run)
     if kept is not None:
-        kept.write(run)
+        kept.write(*run.state())
     run.finish()
     return run.history
 
@@ -228,7 +225,7 @@ class _Run:
             rate *= 0.5 * (1 + math.cos(math.pi * min(1.0, self.n_steps / total)))
         return rate
 
-    def take_epoch(self, batches: Iterator[Tensor], total: int, kept: _Checkpoint | None) -> None:
+    def take_epoch(self, batches: Iterator[Tensor], total: int, kept: Checkpoint | None) -> None:
         """Take those steps of one epoch that are not taken yet, and notice a loss that is not finite."""
         self.model.train()
         for i, batch in enumerate(batches):
@@ -238,7 +235,7 @@ class _Run:
             if self.step_in_epoch % _CHECK_STEPS == 0 and not math.isfinite(self.loss_sum.item()):
                 break
             if kept is not None and kept.is_due():
-                kept.write(self)
+                kept.write(*self.state())
         self.epoch += 1
         self.step_in_epoch = 0
         if not math.isfinite(self.loss_sum.item()):
@@ -362,30 +359,30 @@ class _Run:
                 stacklevel=4,
             )
 
-    def numbers(self) -> dict[str, Any]:
-        """Return all of the state that is not a tensor."""
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return all that a run is made of: numbers as JSON knows them, and arrays."""
         names = ("n_losses", "epoch", "step_in_epoch", "n_steps", "best_loss", "rate_factor", "rate")
         state = {name: getattr(self, name) for name in names}
-        return state | {"seconds": time.perf_counter() - self.started, "history": asdict(self.history)}
+        numbers = state | {"seconds": time.perf_counter() - self.started, "history": asdict(self.history)}
+        return numbers, {name: tensor.detach().cpu().numpy() for name, tensor in self._tensors().items()}
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all of the state that is a tensor: what it is now, by name."""
-        state = {"weights": self.weights, "average": self.average, "best": self.best}
-        state |= {"loss_sum": self.loss_sum, "n_moved": self.n_moved}
-        state |= {"first_moment": self.moments[0], "second_moment": self.moments[1]}
+    def _tensors(self) -> dict[str, Tensor]:
+        tensors = {"weights": self.weights, "average": self.average, "best": self.best}
+        tensors |= {"first_moment": self.moments[0], "second_moment": self.moments[1], "n_moved": self.n_moved}
+        tensors |= {"loss_sum": self.loss_sum}
         for i, (buffer, best) in enumerate(zip(self.buffers, self.best_buffers, strict=True)):
-            state |= {f"buffer.{i}": buffer, f"best_buffer.{i}": best}
-        return state
+            tensors |= {f"buffer.{i}": buffer, f"best_buffer.{i}": best}
+        return tensors
 
     @torch.no_grad()
-    def resume(self, numbers: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """Take over a state that `numbers` and `tensors` gave."""
-        self.history = History(**numbers.pop("history"))
-        self.started = time.perf_counter() - numbers.pop("seconds")
-        for name, value in numbers.items():
-            setattr(self, name, value)
-        for name, value in self.tensors().items():
-            value.copy_(tensors[name])
+    def resume(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Take over a state that `state` gave."""
+        self.history = History(**numbers["history"])
+        self.started = time.perf_counter() - numbers["seconds"]
+        for name in numbers.keys() - {"history", "seconds"}:
+            setattr(self, name, numbers[name])
+        for name, tensor in self._tensors().items():
+            tensor.copy_(torch.tensor(arrays[name]))
 
 
 def _fingerprint(run: _Run, rows: Rows, held_out: np.ndarray, seed: int) -> dict[str, Any]:
@@ -404,62 +401,6 @@ def _settings(module: nn.Module) -> dict[str, Any]:
     """Return the numbers and switches that a module was built with, such as `max_log_scale`."""
     plain = {name: value for name, value in vars(module).items() if isinstance(value, int | float | str | None)}
     return {name: value for name, value in plain.items() if name != "training" and not name.startswith("_")}
-
-
-class _Checkpoint:
-    """The state of a run in a folder: one file, replaced as a whole."""
-
-    def __init__(self, folder: Path, seconds: float, fingerprint: dict[str, Any]) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OSError(
-                error.errno,
-                f"`checkpoint` is {folder}, where no folder can be made ({error.strerror}): give the path of a folder "
-                "that can be written.",
-            ) from error
-        self.path, self.seconds, self.fingerprint = folder / _CHECKPOINT_FILE, seconds, fingerprint
-        self.written = time.monotonic()
-
-    def is_due(self) -> bool:
-        return time.monotonic() - self.written >= self.seconds
-
-    def write(self, run: _Run) -> None:
-        """Replace the file; training goes on if that fails, with a warning."""
-        try:
-            self._replace(run)
-        except (OSError, SafetensorError) as error:
-            warnings.warn(f"The checkpoint was not written: {error}", RuntimeWarning, stacklevel=4)
-        self.written = time.monotonic()
-
-    def _replace(self, run: _Run) -> None:
-        tensors = {name: t.detach().cpu().contiguous() for name, t in run.tensors().items()}
-        metadata = {"fingerprint": json.dumps(self.fingerprint), "numbers": json.dumps(run.numbers())}
-        with replacing(self.path) as temporary:
-            save_file(tensors, temporary, metadata)
-
-    def resume(self, run: _Run) -> None:
-        """Take the run to where the file says it was; without a file, write a first one."""
-        if not self.path.exists():
-            self._replace(run)  # a folder that cannot be written is an error now, not after hours
-            return
-        try:
-            with safe_open(self.path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-            there, numbers = json.loads(metadata["fingerprint"]), json.loads(metadata["numbers"])
-        except (SafetensorError, KeyError, ValueError) as error:
-            raise ValueError(
-                f"{self.path} is no checkpoint of flowratio, or is damaged ({error}): delete it to start again."
-            ) from error
-        here = json.loads(json.dumps(self.fingerprint))
-        different = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
-        if different:
-            raise ValueError(
-                f"`checkpoint` folder {self.path.parent} belongs to another run: it differs in {', '.join(different)}. "
-                "Give another folder, or delete this one to start again."
-            )
-        run.resume(numbers, tensors)
 
 
 @contextmanager

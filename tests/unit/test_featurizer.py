@@ -21,8 +21,8 @@ from torch import nn
 
 from flowratio import featurizer as module
 from flowratio.featurizer import FlowFeaturizer
-from flowratio.files import ArrayRows
 from flowratio.flows import FLOWS, MAF
+from flowratio.rows import ArrayRows
 from flowratio.scaling import Gaussianizer, ScalerChain, ScalingWarning, Standardizer
 
 # most runs here are cut short on purpose

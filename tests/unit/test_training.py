@@ -18,9 +18,9 @@ from safetensors.torch import save_file
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from flowratio import training
-from flowratio.files import ArrayRows, Rows, open_rows
+from flowratio import checkpoint, training
 from flowratio.flows import MAF
+from flowratio.rows import ArrayRows, Rows, open_rows
 from flowratio.training import History, Recipe, TrainingDiverged, train
 
 CPU = torch.device("cpu")
@@ -465,7 +465,7 @@ class TestCheckpoint:
     ) -> None:
         steps = iter(range(1, 1000))
         with monkeypatch.context() as patch:
-            patch.setattr(training._Checkpoint, "is_due", lambda self: next(steps) % 7 == 0)
+            patch.setattr(training.Checkpoint, "is_due", lambda self: next(steps) % 7 == 0)
             with pytest.raises(Killed):
                 Job().run(tmp_path, kill_at=28)
         again = Job()
@@ -546,7 +546,7 @@ class TestCheckpoint:
         assert (tmp_path / "file").read_text() == "not a folder"
 
     def test_a_write_that_fails_at_first_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(training, "save_file", full_disk)
+        monkeypatch.setattr(checkpoint, "save_file", full_disk)
         job = Job()
         with pytest.raises(OSError, match="No space left"):
             job.run(tmp_path)
@@ -560,7 +560,7 @@ class TestCheckpoint:
         before = (tmp_path / "checkpoint.safetensors").read_bytes()
         with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            patch.setattr(training, "save_file", full_disk)
+            patch.setattr(checkpoint, "save_file", full_disk)
             assert Job().run(tmp_path) == whole
         assert {w.category for w in caught} == {RuntimeWarning}
         assert "The checkpoint was not written" in str(caught[0].message)

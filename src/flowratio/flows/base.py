@@ -49,7 +49,10 @@ class Flow(nn.Module, ABC):
         return _NormalLogProb.apply(z)
 
     def base_sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw n latent rows, of shape (n, d)."""
+        """Draw n latent rows, of shape (n, d); from a new generator with a random seed if none is given."""
+        if generator is None:
+            generator = torch.Generator()
+            generator.seed()  # the global generator is never used
         like = next(self.parameters())
         # drawn on the CPU, so that a seed gives the same rows on every device
         return torch.randn(n, self.n_features, generator=generator, dtype=like.dtype).to(like.device)
