@@ -11,7 +11,7 @@ export OMP_NUM_THREADS := 1
 # The type checker runs at its pinned version: no question to the package index for a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-BENCHMARKS := $(sort $(wildcard benchmarks/*.py))
+BENCHMARKS := $(sort $(wildcard benchmarks/[a-z]*.py))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint bench format clean $(BENCHMARKS)

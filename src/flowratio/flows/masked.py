@@ -104,6 +104,7 @@ class MaskedNet(nn.Module):
         ]
         self.register_buffer("mask", torch.cat(masks).to(self.theta.dtype), persistent=False)
         self._cached: tuple[list[Tensor], list[Tensor]] = ([], [])
+        self._transposed: list[Tensor] = []
         self._initialize(generator or torch.Generator())
         self.register_load_state_dict_post_hook(_hide)
 
@@ -135,6 +136,7 @@ class MaskedNet(nn.Module):
         # theta may have moved: to another device or type, into a longer vector, or into a copy of this module
         if not weights or weights[0].data_ptr() != self.theta.data_ptr():
             self._cached = self._views(self.theta.detach())
+            self._transposed = [weight.t() for weight in self._cached[0]]
         return self._cached
 
     def _views(self, vector: Tensor) -> tuple[list[Tensor], list[Tensor]]:
@@ -149,11 +151,12 @@ class MaskedNet(nn.Module):
 
     def run(self, x: Tensor) -> tuple[list[Tensor], Tensor]:
         """Run the layers outside autograd: the input of each, for `pull`, and the output, (n, k·d)."""
-        weights, biases = self.layers()
+        _, biases = self.layers()
         inputs = [x]
-        for layer in range(len(weights) - 1):
-            inputs.append(self._multiply(layer, weights[layer], biases[layer], inputs[-1]).relu_())
-        return inputs, self._multiply(len(weights) - 1, weights[-1], biases[-1], inputs[-1])
+        last = len(biases) - 1
+        for layer in range(last):
+            inputs.append(self._multiply(layer, biases[layer], inputs[-1]).relu_())
+        return inputs, self._multiply(last, biases[-1], inputs[-1])
 
     def pull(self, inputs: list[Tensor], grad: Tensor, needs_x: bool) -> tuple[Tensor | None, Tensor]:
         """Pull a gradient of the output, (n, k·d), back to x (if it is needed) and to `theta`."""
@@ -170,12 +173,13 @@ class MaskedNet(nn.Module):
                 grad = torch.ops.aten.threshold_backward(grad, inputs[layer], 0)
         return grad, grad_theta.mul_(self.mask)
 
-    def _multiply(self, layer: int, weight: Tensor, bias: Tensor, h: Tensor) -> Tensor:
+    def _multiply(self, layer: int, bias: Tensor, h: Tensor) -> Tensor:
+        weight = self._transposed[layer]  # (n_in, n_out)
         if self._panels is None:
-            return torch.addmm(bias, h, weight.t())
-        out = h.new_empty(len(h), len(weight))
+            return torch.addmm(bias, h, weight)
+        out = h.new_empty(len(h), len(bias))
         for a, b, c in self._panels[layer]:
-            torch.addmm(bias[a:b], h[:, :c], weight[a:b, :c].t(), out=out[:, a:b])
+            torch.addmm(bias[a:b], h[:, :c], weight[:c, a:b], out=out[:, a:b])
         return out
 
     def _multiply_weight(self, layer: int, grad: Tensor, h: Tensor, out: Tensor) -> None:
