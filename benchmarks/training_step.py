@@ -48,11 +48,7 @@ def zukos(X: np.ndarray, hidden: tuple[int, ...]) -> Callable[[], object]:
 def main() -> None:
     one_thread()
     print(versions())
-    for d, hidden, n_steps, bound in (
-        (2, (100, 100), 300, 0.5),
-        (40, (100, 100), 300, 0.6),
-        (784, (1024, 1024), 8, 1.0),
-    ):
+    for d, hidden, n_steps, bound in CASES:
         X = np.random.default_rng(0).standard_normal((n_steps * BATCH, d)).astype(np.float32)
         contestants = {"zuko": zukos(X, hidden), "ours": ours(X, hidden, False), "norm": ours(X, hidden, True)}
         seconds = by_turns(contestants)

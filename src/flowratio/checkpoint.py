@@ -12,7 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from flowratio.files import replacing
+from flowratio.files import remove_temporaries, replacing
 
 _FILE = "checkpoint.safetensors"
 
@@ -64,6 +64,7 @@ class Checkpoint:
         self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the state that the folder keeps, or else keep and return the one given."""
+        remove_temporaries(self.path)
         if not self.path.exists():
             self._replace(numbers, arrays)  # a folder that cannot be written is an error now, not after hours
             return numbers, arrays
@@ -71,7 +72,7 @@ class Checkpoint:
             with safe_open(self.path, framework="np") as file:
                 metadata = file.metadata() or {}
                 kept = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-            there, numbers = json.loads(metadata["fingerprint"]), json.loads(metadata["numbers"])
+            there, kept_numbers = json.loads(metadata["fingerprint"]), json.loads(metadata["numbers"])
         except (SafetensorError, KeyError, ValueError) as error:
             raise ValueError(
                 f"{self.path} is no checkpoint of flowratio, or is damaged ({error}): delete it to start again."
@@ -83,4 +84,10 @@ class Checkpoint:
                 f"`checkpoint` folder {self.path.parent} belongs to another run: it differs in {', '.join(different)}. "
                 "Give another folder, or delete this one to start again."
             )
-        return numbers, kept
+        if kept_numbers.keys() != numbers.keys() or _kinds(kept) != _kinds(arrays):
+            raise ValueError(f"{self.path} is damaged: it holds another state than it says. Delete it to start again.")
+        return kept_numbers, kept
+
+
+def _kinds(arrays: dict[str, np.ndarray]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {name: (str(array.dtype), array.shape) for name, array in arrays.items()}

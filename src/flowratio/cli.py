@@ -45,7 +45,9 @@ def main() -> None:
     except OSError as error:
         # words of our own stand alone in `strerror`
         _say(error.strerror if error.strerror and not error.filename else str(error))
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and type(error).__name__ != "TrainingDiverged":  # its module loads torch
+            raise
         _say(str(error))
     if code == 130:
         _say("interrupted: every file is as it was before, or complete.")

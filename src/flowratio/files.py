@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_KEPT = 40  # characters of the target's name that are in the name of its temporary file
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -37,7 +38,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise OSError(errno.EINVAL, f"Cannot write {path}: it is a folder or a device. Give the path of a file.")
-    temporary = target.with_name(f".{secrets.token_hex(4)}.{target.name[-40:]}")
+    temporary = target.with_name(f".{secrets.token_hex(4)}.{target.name[-_KEPT:]}")
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except OSError as error:
@@ -55,6 +56,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         if code in (*_DISK_FULL, errno.EROFS):
             raise _write_error(code, path) from error
         raise
+
+
+def remove_temporaries(path: str | os.PathLike[str]) -> None:
+    """Remove what writers of a file left beside it when they were killed; no other may be at work on it."""
+    target = Path(os.path.realpath(path))
+    name = re.compile(r"\.[0-9a-f]{8}\." + re.escape(target.name[-_KEPT:]))
+    for left in target.parent.iterdir():
+        if name.fullmatch(left.name):
+            left.unlink(missing_ok=True)
 
 
 def _error_code(error: BaseException) -> int:

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 import flowratio
 from flowratio.files import replacing
-from flowratio.flows import Flow
+from flowratio.flows import FLOWS, Flow
 from flowratio.flows.adapters import AdaptedFlow
 
 _Node: TypeAlias = Any  # what `json` reads and writes
@@ -189,8 +189,9 @@ def _read_tensor_file(path: Path, entry: dict[str, str]) -> dict[str, Tensor]:
 
 @cache
 def _classes() -> Mapping[tuple[str | None, str], type]:
-    """Return by kind and name what may be saved and loaded: the classes in the modules of the public names."""
+    """Return by kind and name what may be saved and loaded: the classes beside the public names and the flows."""
     modules = {getattr(flowratio, name).__module__ for name in flowratio.__all__}
+    modules |= {flow.__module__ for flow in FLOWS.values()}
     values = [value for module in sorted(modules) for value in vars(sys.modules[module]).values()]
     found = [value for value in values if isinstance(value, type) and value.__module__ in modules]
     return {(_kind(cls), cls.__name__): cls for cls in found if _kind(cls) and not inspect.isabstract(cls)}

@@ -36,7 +36,6 @@ _ROUND_STEPS = 20  # the held-out loss is computed once an epoch, or after so ma
 _EVALUATION_ROWS = 4096
 _MAX_RESTARTS = 3
 _RESTART_FACTOR = 0.2
-_WARM_UP = 50  # steps over which the learning rate rises to its value
 
 
 class TrainingDiverged(RuntimeError):
@@ -62,7 +61,11 @@ class Recipe:
     schedule
         `"cosine"` lowers the learning rate to zero over `max_epochs`; `"constant"` leaves it.
     patience
-        Epochs without a better held-out loss before the run ends. The best weights are restored at the end.
+        Epochs without progress before the run ends. The best weights are restored at the end.
+    min_gain
+        How much the held-out loss must fall to count as progress.
+    warm_up
+        Steps over which the learning rate rises to its value.
     clip_norm
         Length of the longest gradient: a longer one is cut to it.
     average
@@ -79,6 +82,8 @@ class Recipe:
     optimizer: Literal["adamw", "adam"] = "adamw"
     schedule: Literal["cosine", "constant"] = "cosine"
     patience: int = 20
+    min_gain: float = 0.0
+    warm_up: int = 50
     clip_norm: float = 5.0
     average: bool = True
     tolerance: float = 0.01
@@ -158,12 +163,12 @@ def train(
     if checkpoint is not None:
         kept = Checkpoint(Path(checkpoint), checkpoint_seconds, _fingerprint(run, rows, held_out, seed))
         run.resume(*kept.begin(*run.state()))
-    scored = torch.as_tensor(held_out, dtype=torch.float32, device=run.weights.device)
+    scored = torch.as_tensor(held_out).to(run.weights)
     n_steps = _n_batches(rows.n_rows, recipe.batch_size)
     every = math.ceil(_ROUND_STEPS / n_steps)
     with _progress_bar(recipe.max_epochs, verbose) as show:
         while not run.history.stopped:
-            batches = _batches(rows, recipe.batch_size, run.weights.device, prepare, seed, run.epoch)
+            batches = _batches(rows, recipe.batch_size, run.weights, prepare, seed, run.epoch)
             run.take_epoch(batches, n_steps * recipe.max_epochs, kept)
             if run.epoch % every == 0 or run.epoch >= recipe.max_epochs:
                 run.close_round(scored)
@@ -179,15 +184,29 @@ def _n_batches(n_rows: int, batch_size: int) -> int:
 
 
 def _batches(
-    rows: Rows, batch_size: int, device: torch.device, prepare: Prepare | None, seed: int, epoch: int
+    rows: Rows, batch_size: int, like: Tensor, prepare: Prepare | None, seed: int, epoch: int
 ) -> Iterator[Tensor]:
-    """Yield the batches of one epoch, of nearly equal size: a last batch of a few rows would only be noise."""
-    rng = np.random.default_rng([seed, epoch])
+    """Yield the batches of one epoch, of nearly equal size: a last batch of a few rows would only be noise.
+
+    They have the type and the device of `like`.
+    """
+    rng = np.random.default_rng([seed, epoch, 3])
     max_rows = max(1, _BLOCK_BYTES // (4 * rows.n_features * batch_size)) * batch_size
-    for block in rows.shuffled(rng, max_rows):
-        prepared = prepare(block, rng) if prepare else block
-        tensor = torch.as_tensor(prepared, dtype=torch.float32, device=device)
+    for block in _joined(rows.shuffled(rng, max_rows), batch_size):
+        tensor = torch.as_tensor(prepare(block, rng) if prepare else block).to(like)
         yield from tensor.tensor_split(_n_batches(len(tensor), batch_size))
+
+
+def _joined(blocks: Iterator[np.ndarray], batch_size: int) -> Iterator[np.ndarray]:
+    """Join a last block that is shorter than a batch to the block before it."""
+    held = next(blocks)
+    for block in blocks:
+        if len(block) < batch_size:
+            held = np.concatenate([held, block])
+        else:
+            yield held
+            held = block
+    yield held
 
 
 class _Run:
@@ -204,12 +223,13 @@ class _Run:
         state = model.state_dict(keep_vars=True)
         self.buffers = [b for name, b in state.items() if name not in trained and b.is_floating_point()]
         self.average, self.best = self.weights.clone(), self.weights.clone()
-        self.best_buffers = [b.clone() for b in self.buffers]
+        self.average_buffers, self.best_buffers = ([b.clone() for b in self.buffers] for _ in range(2))
         self.moments = [torch.zeros_like(self.average), torch.zeros_like(self.average)]
         self.n_moved = self.average.new_zeros(())  # steps since the moments began
         self.loss_sum = self.weights.new_zeros(())
         self.n_losses = self.epoch = self.step_in_epoch = self.n_steps = 0
         self.best_loss, self.rate_factor, self.rate = math.inf, 1.0, 0.0
+        self.progress_loss, self.progress_epoch = math.inf, 0
         self.started = time.perf_counter()
         self.history = History()
 
@@ -220,7 +240,7 @@ class _Run:
             p.data = part.view_as(p)
 
     def _learning_rate(self, total: int) -> float:
-        rate = self.recipe.learning_rate * self.rate_factor * min(1.0, (self.n_steps + 1) / _WARM_UP)
+        rate = self.recipe.learning_rate * self.rate_factor * min(1.0, (self.n_steps + 1) / max(self.recipe.warm_up, 1))
         if self.recipe.schedule == "cosine":
             rate *= 0.5 * (1 + math.cos(math.pi * min(1.0, self.n_steps / total)))
         return rate
@@ -251,7 +271,8 @@ class _Run:
         self.rate = self._learning_rate(total)
         self._move()
         if self.recipe.average:
-            self.average.lerp_(self.weights, 10 / (self.n_steps + 10))
+            for average, now in zip((self.average, *self.average_buffers), (self.weights, *self.buffers), strict=True):
+                average.lerp_(now, 10 / (self.n_steps + 10))
         self.loss_sum += loss.detach()
         self.n_losses += 1
         self.n_steps += 1
@@ -280,7 +301,7 @@ class _Run:
             eps=1e-8,
             amsgrad=False,
             maximize=False,
-            grad_scale=(self.gradient.norm() / self.recipe.clip_norm).clamp_(min=1.0),
+            grad_scale=(self.gradient.norm() / self.recipe.clip_norm).clamp_(min=1.0).float(),
             found_inf=None,
         )
 
@@ -296,6 +317,7 @@ class _Run:
         self.rate_factor *= _RESTART_FACTOR
         self._set(self.best, self.best_buffers)
         self.average.copy_(self.best)
+        self.average_buffers = [b.clone() for b in self.best_buffers]
         for moment in (*self.moments, self.n_moved, self.loss_sum):
             moment.zero_()
         self.n_losses = 0
@@ -310,20 +332,20 @@ class _Run:
     def close_round(self, held_out: Tensor) -> None:
         """Score the weights on held-out rows, keep them if they are the best, and decide whether to go on."""
         if self.n_losses:  # none if it has just been restarted
-            current = self.weights.clone()
+            current = self.weights.clone(), [b.clone() for b in self.buffers]
             if self.recipe.average:
-                self.weights.copy_(self.average)
+                self._set(self.average, self.average_buffers)
             self.model.eval()
             parts = held_out.split(_EVALUATION_ROWS)
             loss = sum(self.loss(part).item() * len(part) for part in parts) / len(held_out)
             if math.isfinite(loss):
                 self._record(loss)
-                self.weights.copy_(current)
+                self._set(*current)
             else:
                 self._restart()
         if self.epoch >= self.recipe.max_epochs:
             self.history.stopped = "max_epochs"
-        elif self.history.epoch and self.epoch - self.history.best_epoch >= self.recipe.patience:
+        elif self.epoch - self.progress_epoch >= self.recipe.patience:
             self.history.stopped = "patience"
 
     def _record(self, loss: float) -> None:
@@ -335,6 +357,8 @@ class _Run:
         history.seconds.append(time.perf_counter() - self.started)
         self.loss_sum.zero_()
         self.n_losses = 0
+        if loss < self.progress_loss - self.recipe.min_gain:
+            self.progress_loss, self.progress_epoch = loss, self.epoch
         if loss < self.best_loss:
             self.best_loss = loss
             self.best.copy_(self.weights)
@@ -361,7 +385,8 @@ class _Run:
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return all that a run is made of: numbers as JSON knows them, and arrays."""
-        names = ("n_losses", "epoch", "step_in_epoch", "n_steps", "best_loss", "rate_factor", "rate")
+        names = ("n_losses", "epoch", "step_in_epoch", "n_steps", "rate_factor", "rate")
+        names += ("best_loss", "progress_loss", "progress_epoch")
         state = {name: getattr(self, name) for name in names}
         numbers = state | {"seconds": time.perf_counter() - self.started, "history": asdict(self.history)}
         return numbers, {name: tensor.detach().cpu().numpy() for name, tensor in self._tensors().items()}
@@ -370,8 +395,8 @@ class _Run:
         tensors = {"weights": self.weights, "average": self.average, "best": self.best}
         tensors |= {"first_moment": self.moments[0], "second_moment": self.moments[1], "n_moved": self.n_moved}
         tensors |= {"loss_sum": self.loss_sum}
-        for i, (buffer, best) in enumerate(zip(self.buffers, self.best_buffers, strict=True)):
-            tensors |= {f"buffer.{i}": buffer, f"best_buffer.{i}": best}
+        for i, buffers in enumerate(zip(self.buffers, self.average_buffers, self.best_buffers, strict=True)):
+            tensors |= {f"{name}.{i}": b for name, b in zip(("buffer", "average", "best"), buffers, strict=True)}
         return tensors
 
     @torch.no_grad()
@@ -391,10 +416,16 @@ def _fingerprint(run: _Run, rows: Rows, held_out: np.ndarray, seed: int) -> dict
         "model": [[type(module).__name__, _settings(module)] for module in run.model.modules()],
         "parameters": [list(p.shape) for p in run.parameters],
         "rows": [rows.n_rows, rows.n_features],
-        "held-out rows": hashlib.sha256(np.ascontiguousarray(held_out).tobytes()).hexdigest(),
+        "first rows": _digest(next(rows.blocks(1000))),
+        "held-out rows": _digest(held_out),
+        "first weights": _digest(run.weights.cpu().numpy()),
         "seed": seed,
         **asdict(run.recipe),
     }
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
 def _settings(module: nn.Module) -> dict[str, Any]:

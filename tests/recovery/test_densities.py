@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -182,3 +184,22 @@ def test_samples_come_from_the_density(flow: str) -> None:
     # along the line through both centres there are two hills; chance alone stays below 0.031, see above
     truth = lambda t: (stats.norm.cdf(t, 0, 0.5**0.5) + stats.norm.cdf(t, 3, 0.5**0.5)) / 2  # noqa: E731
     assert float(stats.kstest(drawn.mean(1), truth).statistic) < 0.05
+
+
+@cut_short  # on whole numbers the density can grow without end
+def test_blood_transfusion_table_trains_and_says_what_it_left_out() -> None:
+    """The table itself, where it is at hand; the test above has its likeness."""
+    folder = Path(os.environ.get("FLOWRATIO_DATA", Path(__file__).parents[3] / "shared" / "data"))
+    path = folder / "uci" / "transfusion.data"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not in FLOWRATIO_DATA")
+    X = np.loadtxt(path, delimiter=",", skiprows=1)[:, :4]  # Monetary = 250 × Frequency
+    with pytest.warns(ScalingWarning, match="column 2"):
+        featurizer = FlowFeaturizer(random_state=0).fit(X)
+    Z = featurizer.transform(X)
+    assert Z.shape == (748, 3)
+    assert np.isfinite(Z).all()
+    assert np.isfinite(featurizer.score_samples(X)).all()
+    np.testing.assert_allclose(featurizer.inverse_transform(Z), X, rtol=1e-3, atol=1e-2)
+    drawn = featurizer.sample(100, random_state=0)
+    np.testing.assert_allclose(drawn[:, 2], 250 * drawn[:, 1], rtol=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from pathlib import Path
 from typing import Any
@@ -550,3 +551,70 @@ def test_pretrained_flow_takes_a_file_too(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         fitted = FlowFeaturizer(pretrained()).fit(tmp_path / "rows.npy")
     assert fitted.n_features_in_ == 2
+
+
+class TestAfterReview:
+    """Cases that were wrong once."""
+
+    @staticmethod
+    def fitted() -> FlowFeaturizer:
+        X = np.random.default_rng(0).normal(size=(200, 2))
+        return FlowFeaturizer(hidden=(8,), n_blocks=2, max_epochs=20, random_state=0).fit(X)
+
+    def test_whole_numbers_in_latent_space_keep_their_decimals_in_x(self) -> None:
+        featurizer = self.fitted()
+        whole = featurizer.inverse_transform([[0, 1], [1, -1]])
+        np.testing.assert_array_equal(whole, featurizer.inverse_transform([[0.0, 1.0], [1.0, -1.0]]))
+        assert (whole != np.round(whole)).any()
+
+    def test_a_fit_that_fails_leaves_the_model_as_it_was(self) -> None:
+        featurizer = self.fitted()
+        X = np.random.default_rng(1).normal(size=(50, 2))
+        Z = featurizer.transform(X)
+        with pytest.raises(ValueError, match="`flow` is 'glow'"):
+            featurizer.set_params(flow="glow").fit(100 * X[:, :1])
+        np.testing.assert_array_equal(featurizer.transform(X), Z)
+
+    def test_a_float64_flow_trains(self) -> None:
+        X = np.random.default_rng(0).normal(size=(200, 2))
+        featurizer = FlowFeaturizer(lambda d: MAF(d, hidden=(8,)).double(), max_epochs=20, random_state=0).fit(X)
+        np.testing.assert_allclose(featurizer.inverse_transform(featurizer.transform(X)), X, atol=1e-10)
+
+    def test_one_row_batches_with_batch_norm_are_named(self) -> None:
+        with pytest.raises(ValueError, match="batch of 1 row"):
+            FlowFeaturizer.from_paper("uci", random_state=0).fit([[0.0, 1.0], [1.0, 3.0]])
+
+    def test_a_checkpoint_needs_a_seed(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="`checkpoint` is given with `random_state` None"):
+            FlowFeaturizer(checkpoint=tmp_path).fit(np.random.default_rng(0).normal(size=(50, 2)))
+
+    @pytest.mark.parametrize("hidden", ["64", (64.0,), (True,), 64])
+    def test_widths_are_whole_numbers(self, hidden: Any) -> None:
+        with pytest.raises(ValueError, match="`hidden` is"):
+            FlowFeaturizer(hidden=hidden).fit(np.zeros((5, 2)))
+
+    def test_pretrained_flows_with_trainable_bases_give_densities_and_stay_as_they_were(self) -> None:
+        import nflows.distributions
+        import nflows.flows
+        import nflows.transforms
+        import normflows
+
+        X = np.random.default_rng(0).normal(size=(20, 2))
+        theirs = [
+            nflows.flows.Flow(nflows.transforms.IdentityTransform(), nflows.distributions.DiagonalNormal([2])),
+            normflows.NormalizingFlow(normflows.distributions.DiagGaussian(2), [normflows.flows.Permute(2)]),
+        ]
+        for flow in theirs:
+            flow.train()
+            log_p = FlowFeaturizer(flow).fit(X).score_samples(X)
+            np.testing.assert_allclose(log_p, -0.5 * (X**2).sum(1) - np.log(2 * np.pi), rtol=1e-5)
+            assert flow.training
+
+    def test_a_copy_by_way_of_bytes_is_small_and_equal(self) -> None:
+        import joblib
+
+        featurizer = self.fitted()
+        path = io.BytesIO()
+        joblib.dump(featurizer.flow_, path)
+        n_bytes = sum(p.numel() for p in featurizer.flow_.parameters()) * 4
+        assert len(path.getvalue()) < 3 * n_bytes + 50_000  # weights and mask, and what describes them

@@ -19,14 +19,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Independent, Normal
 
-from flowratio.flows.base import Flow
+from flowratio.flows.base import Flow, like, new_generator
 
 # what the layers and bases of nflows and normflows hold if they need a context or a class
 _CONTEXT = ("context_layer", "context_features", "context_encoder", "_context_encoder", "num_classes")
@@ -114,16 +113,17 @@ class AdaptedFlow(Flow):
         return x, -log_det.expand(len(z))
 
     def base_sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw n latent rows, of shape (n, d); with a generator, torch's global state stays as it was."""
-        like = _like(self)
+        """Draw n latent rows, of shape (n, d); from a new generator with a random seed if none is given."""
+        generator = generator or new_generator()
+        kind = like(self)
         normal = self._normal()
         if normal is not None:
             # drawn on the CPU, so that a seed gives the same rows on every device
-            noise = torch.randn(n, self.n_features, generator=generator, dtype=like.dtype).to(like.device)
+            noise = torch.randn(n, self.n_features, generator=generator, dtype=kind.dtype).to(kind.device)
             return normal[0] + normal[1] * noise
         seed = int(torch.randint(2**62, (), generator=generator))
-        with _seeded(seed, like.device):
-            return self._draw(n).to(like)
+        with seeded(seed, kind.device):
+            return self._draw(n).to(kind)
 
     def config(self) -> dict[str, Any]:
         """Refuse: what built the flow is known to its package alone."""
@@ -303,30 +303,24 @@ def _refuse_context(flow: nn.Module, package: str) -> None:
         )
 
 
-def _like(flow: nn.Module) -> Tensor:
-    """Return a tensor of the dtype and on the device of the flow."""
-    tensors = (t for t in chain(flow.parameters(), flow.buffers()) if t.is_floating_point())
-    return next(tensors, torch.empty(0))
-
-
 def _drawn_shape(draw: Callable[[int], Tensor], flow: nn.Module) -> tuple[int, ...]:
     """Draw two rows to see their shape, and leave torch's global state as it was."""
-    with torch.no_grad(), _seeded(0, _like(flow).device):
+    with torch.no_grad(), seeded(0, like(flow).device):
         return tuple(draw(2).shape[1:])
 
 
 def _run_row_zuko(flow: nn.Module) -> tuple[int, ...]:
     """Return the shape of the base of a zuko flow, once a row of that shape has passed through: it builds lazily."""
-    like = _like(flow)
-    with torch.no_grad(), _seeded(0, like.device), _eval(flow):
+    kind = like(flow)
+    with torch.no_grad(), seeded(0, kind.device), _eval(flow):
         density = flow()
         shape = tuple(density.base.event_shape)
-        density.transform(like.new_zeros(1, *shape))
+        density.transform(kind.new_zeros(1, *shape))
     return shape
 
 
 @contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch's global generators inside the block alone."""
     cuda = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda):

@@ -12,10 +12,12 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 
 class Flow(nn.Module, ABC):
@@ -50,12 +52,10 @@ class Flow(nn.Module, ABC):
 
     def base_sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw n latent rows, of shape (n, d); from a new generator with a random seed if none is given."""
-        if generator is None:
-            generator = torch.Generator()
-            generator.seed()  # the global generator is never used
-        like = next(self.parameters())
+        generator = generator or new_generator()
+        kind = like(self)
         # drawn on the CPU, so that a seed gives the same rows on every device
-        return torch.randn(n, self.n_features, generator=generator, dtype=like.dtype).to(like.device)
+        return torch.randn(n, self.n_features, generator=generator, dtype=kind.dtype).to(kind.device)
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density of rows of x, (n, d) to (n,)."""
@@ -73,6 +73,19 @@ class Flow(nn.Module, ABC):
         return {name: getattr(self, name) for name in names if name not in ("self", "generator")}
 
 
+def like(module: nn.Module) -> Tensor:
+    """Return a tensor of the type and on the device of a module."""
+    tensors = (t for t in chain(module.parameters(), module.buffers()) if t.is_floating_point())
+    return next(tensors, torch.empty(0))
+
+
+def new_generator() -> torch.Generator:
+    """Return a generator with a random seed: the global one is never used."""
+    generator = torch.Generator()
+    generator.seed()
+    return generator
+
+
 class _NormalLogProb(torch.autograd.Function):
     """Log-density of the standard normal as one node of the graph: it is part of every training step."""
 
@@ -82,6 +95,7 @@ class _NormalLogProb(torch.autograd.Function):
         return z.square().sum(1).mul_(-0.5).sub_(0.5 * z.shape[1] * math.log(2 * math.pi))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         (z,) = ctx.saved_tensors
         return z * -grads[0][:, None]

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from flowratio.flows.base import Flow
 from flowratio.flows.masked import MaskedNet
@@ -88,13 +89,16 @@ class MAF(Flow):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Map x to z: (n, d) to (n, d), and the log-determinant of x → z, of shape (n,)."""
-        thetas = [net.theta for net in self._nets]
+        if self.batch_norm and self.training and len(x) < 2:
+            raise ValueError("Batch normalization met a batch of 1 row: give more rows, or a larger `batch_size`.")
         norm = (self.norm_log_scale, self.norm_shift) if self.batch_norm else (None, None)
-        return _MAFFunction.apply(x, self, *norm, *thetas)
+        if not torch.is_grad_enabled():  # no tape: memory is that of one block
+            return _run(self, x, self._norms(*norm), norm[0], None)
+        return _MAFFunction.apply(x, self, *norm, *(net.theta for net in self._nets))
 
     @torch.no_grad()
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Map z to x: (n, d) to (n, d), and the log-determinant of x → z, of shape (n,)."""
+        """Map z to x: (n, d) to (n, d), and the log-determinant of x → z, of shape (n,); without gradients."""
         if self.batch_norm and self.training:
             raise RuntimeError("Batch normalization is inverted by its running statistics: call `.eval()` first.")
         log_det = z.new_zeros(len(z))
@@ -161,6 +165,30 @@ class _Norm:
         return grad_z, grad_gamma.mul_(self.gamma), grad_shift
 
 
+def _run(
+    flow: MAF, x: Tensor, norms: list[_Norm], norm_log_scale: Tensor | None, tapes: list[_Tape] | None
+) -> tuple[Tensor, Tensor]:
+    """Take x through all blocks outside autograd; `tapes`, if given, gets what the backward pass needs."""
+    log_scales = torch.zeros_like(x)  # their sum over blocks; the order of the coordinates does not matter to it
+    for block, net in enumerate(flow._nets):
+        inputs, out = net.run(x)
+        shift, log_scale = out.split(flow.n_features, 1)
+        bounded = None
+        if flow.max_log_scale is not None:
+            bounded = (log_scale / flow.max_log_scale).tanh_()
+            log_scale = bounded * flow.max_log_scale
+        log_scales += log_scale
+        scale = log_scale.exp()
+        z = (x + shift).mul_(scale)
+        if tapes is not None:
+            tapes.append(_Tape(inputs, bounded, scale, z))
+        x = (norms[block].forward(z) if norms else z).flip(1)
+    log_det = log_scales.sum(1)
+    if norm_log_scale is not None:
+        log_det += norm_log_scale.sum() + torch.cat([norm.inverse_std for norm in norms]).log_().sum()
+    return x, log_det
+
+
 class _MAFFunction(torch.autograd.Function):
     """The forward pass of all blocks, and its backward pass by hand."""
 
@@ -168,31 +196,12 @@ class _MAFFunction(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, flow: MAF, norm_log_scale: Tensor | None, norm_shift: Tensor | None, *thetas: Tensor
     ) -> tuple[Tensor, Tensor]:
-        ctx.flow, ctx.training = flow, flow.training
-        norms = flow._norms(norm_log_scale, norm_shift)
-        tapes: list[_Tape] = []
-        log_scales = torch.zeros_like(x)  # their sum over blocks; the order of the coordinates does not matter to it
-        for block, net in enumerate(flow._nets):
-            inputs, out = net.run(x)
-            shift, log_scale = out.split(flow.n_features, 1)
-            bounded = None
-            if flow.max_log_scale is not None:
-                bounded = (log_scale / flow.max_log_scale).tanh_()
-                log_scale = bounded * flow.max_log_scale
-            log_scales += log_scale
-            scale = log_scale.exp()
-            z = (x + shift).mul_(scale)
-            tapes.append(_Tape(inputs, bounded, scale, z))
-            x = norms[block].forward(z) if norms else z
-            x = x.flip(1)
-        ctx.tapes, ctx.norms = tapes, norms
-        log_det = log_scales.sum(1)
-        if norm_log_scale is not None:
-            log_det += norm_log_scale.sum() + torch.cat([norm.inverse_std for norm in norms]).log_().sum()
-        return x, log_det
+        ctx.flow, ctx.tapes, ctx.norms = flow, [], flow._norms(norm_log_scale, norm_shift)
+        return _run(flow, x, ctx.norms, norm_log_scale, ctx.tapes)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         flow: MAF = ctx.flow
         grad, grad_log_det = grads
         total = grad_log_det.sum()

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 # a network with fewer weights multiplies whole layers: its panels' overhead would outweigh the half they save
 _PANEL_WEIGHTS = 1 << 18
@@ -143,6 +144,10 @@ class MaskedNet(nn.Module):
         parts = vector.split(self._sizes)
         weights = [part.view(shape) for part, shape in zip(parts[::2], self._shapes, strict=True)]
         return weights, list(parts[1::2])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the views out: a copy makes its own, and a file would hold the weights once for each."""
+        return {**vars(self), "_cached": ([], []), "_transposed": []}
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the parameters of every coordinate, (n, d) to (n, k, d)."""
@@ -270,6 +275,7 @@ class _MaskedNetFunction(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         grad_x, grad_theta = ctx.net.pull(ctx.inputs, grads[0].contiguous(), ctx.needs_input_grad[0])
         return grad_x, None, grad_theta
