@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Loss = Callable[[Tensor], Tensor]
 Prepare = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
-_BLOCK_BYTES = 64 << 20  # rows are gathered in blocks of this size, and cut into batches from there
+_BLOCK_BYTES = 32 << 20  # rows are gathered in blocks of this size, and cut into batches from there
 _CHECK_STEPS = 50  # a loss that is not finite is noticed after at most so many steps
 _ROUND_STEPS = 20  # the held-out loss is computed once an epoch, or after so many steps where epochs are shorter
 _EVALUATION_ROWS = 4096
