@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flowratio.flows import MAF, Flow, RealNVP, SplineCoupling, SplineMAF
     from flowratio.persistence import load, save
     from flowratio.samples import stack
-    from flowratio.scaling import Dequantizer, Gaussianizer, Logit, ScalerChain, ScalingWarning, Standardizer
+    from flowratio.scaling import Dequantizer, Gaussianizer, Logit, ScalerChain, ScalingWarning, Standardizer, Whitener
     from flowratio.training import TrainingDiverged
 
 __version__ = "0.1.0"
@@ -23,6 +23,7 @@ __all__ = [  # noqa: RUF022 - the order of the path
     "stack",
     "Standardizer",
     "Gaussianizer",
+    "Whitener",
     "Dequantizer",
     "Logit",
     "ScalerChain",
@@ -40,7 +41,7 @@ __all__ = [  # noqa: RUF022 - the order of the path
 
 _STAGES = {
     "samples": ["stack"],
-    "scaling": ["Standardizer", "Gaussianizer", "Dequantizer", "Logit", "ScalerChain", "ScalingWarning"],
+    "scaling": ["Standardizer", "Gaussianizer", "Whitener", "Dequantizer", "Logit", "ScalerChain", "ScalingWarning"],
     "flows": ["Flow", "MAF", "RealNVP", "SplineMAF", "SplineCoupling"],
     "training": ["TrainingDiverged"],
     "featurizer": ["FlowFeaturizer"],

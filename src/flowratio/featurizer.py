@@ -24,7 +24,7 @@ from flowratio.flows import FLOWS, Flow, adapt
 from flowratio.flows.adapters import seeded
 from flowratio.flows.base import like
 from flowratio.rows import ArrayRows, Rows, open_rows
-from flowratio.scaling import Dequantizer, Gaussianizer, Logit, Scaler, ScalerChain, Standardizer
+from flowratio.scaling import Dequantizer, Gaussianizer, Logit, Scaler, ScalerChain, Standardizer, Whitener
 from flowratio.training import History, Prepare, Recipe, train
 
 _FLOATS: Any = [np.float64, np.float32]  # types that are kept; others become the first
@@ -36,6 +36,7 @@ _STEPS = 3000  # of the optimizer, in a run of default length
 _SCALINGS: dict[str, Callable[[], Scaler]] = {
     "standard": Standardizer,
     "gaussian": Gaussianizer,
+    "white": lambda: ScalerChain([Gaussianizer(sparing=True), Whitener()]),
     "image": lambda: ScalerChain([Dequantizer(), Logit(), Standardizer()]),
     "none": lambda: ScalerChain([]),
 }
@@ -63,9 +64,10 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     n_blocks, hidden
         Number of blocks of a named flow and widths of the hidden layers of each; chosen from the data if None.
     scaling
-        What comes before the flow: `"standard"`, `"gaussian"` (each column to a normal shape), `"image"` (whole numbers
-        0…255 dequantized, logit, standardized), `"none"`, or a scaler. `"auto"` is `"gaussian"` for the columns that
-        are clearly not normal and `"standard"` for the others, and nothing before a pretrained flow.
+        What comes before the flow: `"standard"`, `"gaussian"` (each column to a normal shape), `"white"` (those columns
+        that are clearly not normal to a normal shape, then correlations removed), `"image"` (whole numbers 0…255
+        dequantized, logit, standardized), `"none"`, or a scaler. `"auto"` is `"white"`, but `"none"` before a
+        pretrained flow.
     max_epochs, batch_size, learning_rate, weight_decay, patience
         Settings of the training; chosen from the data if None.
     settings
@@ -95,9 +97,9 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     -----
     What is None is chosen for n rows and d columns: two hidden layers, 32 wide below 1000 rows (more if d asks for it),
     else 64 or the power of two from 2 d on; about 150 batches an epoch, of 64 to 1024 rows; as many epochs as make 3000
-    steps, at most 400; a learning rate of 0.005 for batches of 256, growing with the root of the batch, lower for layers
-    wider than 256, after 50 steps of warm-up; a weight decay of 20 000/n, at most 1; patience of a tenth of the epochs,
-    in which the held-out log-likelihood must gain 0.001 nats.
+    steps, at most 400; a learning rate of 0.005 for batches of 256, growing with the root of the batch, lower for
+    layers wider than 256, after 50 steps of warm-up; a weight decay of 5000/n, at most 1; patience of a tenth of the
+    epochs, at least 5, in which the held-out log-likelihood must gain 0.001 nats.
 
     References
     ----------
@@ -174,7 +176,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         y
             Ignored.
         """
-        del y
+        if y is not None and getattr(y, "ndim", 1) == 2 and y.shape[1] > 1:
+            raise ValueError("`y` looks like a second sample: fit on both as one, `X, y = stack(X_p, X_q)`.")
         before = dict(vars(self))
         try:
             self._fit(X)
@@ -250,7 +253,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             return scaler
         name = self.scaling
         if name == "auto":
-            return ScalerChain([]) if isinstance(self.flow, nn.Module) else Gaussianizer(sparing=True)
+            name = "none" if isinstance(self.flow, nn.Module) else "white"
         if name not in _SCALINGS:
             raise ValueError(f"`scaling` is {name!r}: give a scaler, or one of auto, {', '.join(_SCALINGS)}.")
         return _SCALINGS[name]()
@@ -285,7 +288,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             weight_decay=(1e-6 if paper else _weight_decay(n)) if self.weight_decay is None else self.weight_decay,
             optimizer="adam" if paper else "adamw",
             schedule="constant" if paper else "cosine",
-            patience=self.patience or (max_epochs if paper else max(3, max_epochs // 10)),
+            patience=self.patience or (max_epochs if paper else min(max_epochs, max(5, max_epochs // 10))),
             min_gain=0.0 if paper else 0.001,
             warm_up=0 if paper else 50,
             clip_norm=math.inf if paper else 5.0,
@@ -349,6 +352,10 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
+        if isinstance(X, str | Path):
+            raise ValueError(
+                f"`X` is the path {X}: files are read by `fit` alone. Give rows, such as a block of the file."
+            )
         return np.asarray(validate_data(self, X, dtype=_FLOATS, reset=False))
 
     @torch.no_grad()
@@ -388,8 +395,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             Seed of the draw; a new one each time if None.
         """
         check_is_fitted(self)
-        if n < 1:
-            raise ValueError(f"`n` is {n}: draw at least 1 row.")
+        if not _is_count(n):
+            raise ValueError(f"`n` is {n!r}: give a whole number of 1 or more.")
         generator = torch.Generator().manual_seed(_seed(random_state))
         Z = self.flow_.base_sample(n, generator).detach().cpu().double().numpy()
         return self.inverse_transform(Z)
@@ -451,4 +458,4 @@ def _learning_rate(batch_size: int, hidden: Sequence[int]) -> float:
 
 def _weight_decay(n: int) -> float:
     """Return a decay that fades for large tables: on small ones early stopping alone overfits."""
-    return min(1.0, 20_000 / n)
+    return min(1.0, 5_000 / n)

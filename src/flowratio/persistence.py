@@ -54,8 +54,8 @@ def save(model: BaseEstimator | Flow, folder: str | os.PathLike[str]) -> None:
     """Save a fitted model in a folder, in place of the model that may be there.
 
     What was fitted is saved to the last bit. Two settings come back as something else: a `random_state` that is a
-    generator as None, and a function or a pretrained flow, such as `flow=lambda d: …`, as what was made of it (here
-    `flow_`).
+    generator as None, and a function or a pretrained flow of ours, such as `flow=lambda d: …`, as what was made of it
+    (here `flow_`).
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from flowratio.checkpoint import Checkpoint
-from flowratio.rows import Rows
+from flowratio.rows import ArrayRows, Rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -173,6 +173,7 @@ def train(
             if run.epoch % every == 0 or run.epoch >= recipe.max_epochs:
                 run.close_round(scored)
             show(run)
+        show(run, done=True)
     if kept is not None:
         kept.write(*run.state())
     run.finish()
@@ -380,7 +381,7 @@ class _Run:
                 f"Training ended at `max_epochs` = {self.recipe.max_epochs} while the held-out loss still fell "
                 f"(to {losses[-1]:.4g}): a larger `max_epochs` may do better.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=6,  # the caller of an estimator's `fit`
             )
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -416,7 +417,7 @@ def _fingerprint(run: _Run, rows: Rows, held_out: np.ndarray, seed: int) -> dict
         "model": [[type(module).__name__, _settings(module)] for module in run.model.modules()],
         "parameters": [list(p.shape) for p in run.parameters],
         "rows": [rows.n_rows, rows.n_features],
-        "first rows": _digest(next(rows.blocks(1000))),
+        "rows to fit": _digest(next(rows.blocks(rows.n_rows if isinstance(rows, ArrayRows) else 1000))),
         "held-out rows": _digest(held_out),
         "first weights": _digest(run.weights.cpu().numpy()),
         "seed": seed,
@@ -435,10 +436,10 @@ def _settings(module: nn.Module) -> dict[str, Any]:
 
 
 @contextmanager
-def _progress_bar(max_epochs: int, verbose: bool) -> Iterator[Callable[[_Run], None]]:
+def _progress_bar(max_epochs: int, verbose: bool) -> Iterator[Callable[..., None]]:
     """Show epoch, loss and time left on standard error, if asked to."""
     if not verbose:
-        yield lambda run: None
+        yield lambda run, done=False: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -454,8 +455,9 @@ def _progress_bar(max_epochs: int, verbose: bool) -> Iterator[Callable[[_Run], N
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("training", total=max_epochs, loss="–")
 
-        def show(run: _Run) -> None:
+        def show(run: _Run, done: bool = False) -> None:
             losses = run.history.held_out_loss
-            progress.update(task, completed=run.epoch, loss=f"{losses[-1]:.4f}" if losses else "–")
+            total = run.epoch if done else max_epochs  # a run that stops early is done, too
+            progress.update(task, completed=run.epoch, total=total, loss=f"{losses[-1]:.4f}" if losses else "–")
 
         yield show
