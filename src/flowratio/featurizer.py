@@ -432,7 +432,7 @@ def _chunk(n_features: int) -> int:
     return min(_CHUNK_ROWS, max(64, _CHUNK_VALUES // n_features))
 
 
-# The defaults below were chosen on synthetic densities and small real tables (200 to 160 000 rows, 1 to 64 columns).
+# The defaults below were chosen on synthetic densities and small real tables (200 to 160 000 rows, 1 to 40 columns).
 
 
 def _hidden(n: int, d: int) -> tuple[int, int]:
