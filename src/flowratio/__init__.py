@@ -1,6 +1,6 @@
 """Density ratios r(x) = p(x) / q(x) from two samples, learned in the latent space of a normalizing flow.
 
-The names below stand in the order of the path: samples → scaling → flow → latent. Each is imported when it is first
+The names below stand in the order of the path: samples → scaling → flow → latent → ratio. Each is imported when it is first
 asked for, so that `import flowratio` loads neither torch nor scikit-learn.
 """
 
@@ -13,6 +13,19 @@ if TYPE_CHECKING:
     from flowratio.featurizer import FlowFeaturizer
     from flowratio.flows import MAF, Flow, RealNVP, SplineCoupling, SplineMAF
     from flowratio.persistence import load, save
+    from flowratio.ratios import (
+        KLIEP,
+        KMM,
+        RULSIF,
+        ULSIF,
+        ClassifierRatio,
+        FlowDifferenceRatio,
+        InverseRatio,
+        OverlapWarning,
+        RatioEstimator,
+        TelescopingRatio,
+        kl_score,
+    )
     from flowratio.samples import stack
     from flowratio.scaling import Dequantizer, Gaussianizer, Logit, ScalerChain, ScalingWarning, Standardizer, Whitener
     from flowratio.training import TrainingDiverged
@@ -35,6 +48,17 @@ __all__ = [  # noqa: RUF022 - the order of the path
     "SplineCoupling",
     "TrainingDiverged",
     "FlowFeaturizer",
+    "RatioEstimator",
+    "InverseRatio",
+    "KMM",
+    "KLIEP",
+    "ULSIF",
+    "RULSIF",
+    "ClassifierRatio",
+    "FlowDifferenceRatio",
+    "TelescopingRatio",
+    "OverlapWarning",
+    "kl_score",
     "save",
     "load",
 ]
@@ -45,6 +69,19 @@ _STAGES = {
     "flows": ["Flow", "MAF", "RealNVP", "SplineMAF", "SplineCoupling"],
     "training": ["TrainingDiverged"],
     "featurizer": ["FlowFeaturizer"],
+    "ratios": [
+        "RatioEstimator",
+        "InverseRatio",
+        "KMM",
+        "KLIEP",
+        "ULSIF",
+        "RULSIF",
+        "ClassifierRatio",
+        "FlowDifferenceRatio",
+        "TelescopingRatio",
+        "OverlapWarning",
+        "kl_score",
+    ],
     "persistence": ["save", "load"],
 }
 _STAGE_OF = {name: stage for stage, names in _STAGES.items() for name in names}

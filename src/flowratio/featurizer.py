@@ -25,6 +25,7 @@ from flowratio.flows.adapters import seeded
 from flowratio.flows.base import like
 from flowratio.rows import ArrayRows, Rows, open_rows
 from flowratio.scaling import Dequantizer, Gaussianizer, Logit, Scaler, ScalerChain, Standardizer, Whitener
+from flowratio.settings import RandomState, is_count, seed_from, unchanged_on_failure
 from flowratio.training import History, Prepare, Recipe, train
 
 _FLOATS: Any = [np.float64, np.float32]  # types that are kept; others become the first
@@ -129,7 +130,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         patience: int | None = None,
         settings: Literal["default", "paper"] = "default",
         validation_fraction: float = 0.1,
-        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        random_state: RandomState = None,
         device: str = "auto",
         verbose: bool = False,
         checkpoint: str | Path | None = None,
@@ -178,19 +179,14 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         if y is not None and getattr(y, "ndim", 1) == 2 and y.shape[1] > 1:
             raise ValueError("`y` looks like a second sample: fit on both as one, `X, y = stack(X_p, X_q)`.")
-        before = dict(vars(self))
-        try:
+        with unchanged_on_failure(self):
             self._fit(X)
-        except BaseException:  # what was fitted before stays as it was
-            vars(self).clear()
-            vars(self).update(before)
-            raise
         return self
 
     def _fit(self, X: Any) -> None:
         self._check_settings()
         rows = self._open(X)
-        seed = _seed(self.random_state)
+        seed = seed_from(self.random_state)
         known = (
             rows.X if isinstance(rows, ArrayRows) else rows.sample(_SCALING_ROWS, np.random.default_rng([seed, 0, 1]))
         )
@@ -208,7 +204,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _check_settings(self) -> None:
         for name in ("n_blocks", "max_epochs", "batch_size", "patience"):
             value = getattr(self, name)
-            if value is not None and not _is_count(value):
+            if value is not None and not is_count(value):
                 raise ValueError(f"`{name}` is {value!r}: give a whole number of 1 or more, or None to leave it to us.")
         for name, is_good, rule in (
             ("learning_rate", lambda rate: 0 < rate < math.inf, "above 0"),
@@ -218,7 +214,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             if value is not None and not (isinstance(value, numbers.Real) and is_good(value)):
                 raise ValueError(f"`{name}` is {value!r}: give a number {rule}, or None to leave it to us.")
         if self.hidden is not None and not (
-            isinstance(self.hidden, list | tuple) and self.hidden and all(map(_is_count, self.hidden))
+            isinstance(self.hidden, list | tuple) and self.hidden and all(map(is_count, self.hidden))
         ):
             raise ValueError(f"`hidden` is {self.hidden!r}: give the widths of one or more layers, such as (64, 64).")
         if not 0 < self.validation_fraction < 1:
@@ -273,7 +269,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             shape["n_blocks"] = self.n_blocks
         if self.settings == "paper":
             shape |= {"batch_norm": True, "max_log_scale": None}
-        return make(d, **shape, generator=torch.Generator().manual_seed(seed))
+        return make(d, **shape, generator=torch.Generator().manualseed_from(seed))
 
     def _recipe(self, n: int, d: int) -> Recipe:
         """Fill in the settings that were left to us; the rules are at the end of this file."""
@@ -395,28 +391,11 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             Seed of the draw; a new one each time if None.
         """
         check_is_fitted(self)
-        if not _is_count(n):
+        if not is_count(n):
             raise ValueError(f"`n` is {n!r}: give a whole number of 1 or more.")
-        generator = torch.Generator().manual_seed(_seed(random_state))
+        generator = torch.Generator().manualseed_from(seed_from(random_state))
         Z = self.flow_.base_sample(n, generator).detach().cpu().double().numpy()
         return self.inverse_transform(Z)
-
-
-def _seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
-    """Turn any `random_state` into one integer, without a look at the global generator."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    if isinstance(random_state, numbers.Integral) and 0 <= random_state < 2**63:
-        return int(random_state)
-    raise ValueError(f"`random_state` is {random_state!r}: give an integer of 0 or more, a NumPy generator, or None.")
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
 
 
 def _device(name: str) -> torch.device:

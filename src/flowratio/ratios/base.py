@@ -1,0 +1,427 @@
+r"""What every ratio shares: the checks, the units, the class odds, the score.
+
+A ratio is a two-class scikit-learn classifier. Its log-ratio is the logit of the posterior less that of the prior:
+
+.. math:: \log r(x) = \log\frac{p(x)}{q(x)} = \log\frac{P(y = 1 \mid x)}{P(y = 0 \mid x)} - \log\frac{P(y = 1)}{P(y = 0)}
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import expit, log_expit, logsumexp
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from typing_extensions import Self
+
+from flowratio.samples import distinct_rows, stack
+from flowratio.settings import unchanged_on_failure
+
+_FLOATS: Any = [np.float64, np.float32]  # types that are kept; others become the first
+_CHUNK_ROWS, _CHUNK_VALUES = 8192, 1 << 20  # rows scored at a time, and values of x in them at most
+_FARTHEST = 1e6  # standard deviations: beyond it rows are scored as if they stood there
+_OVERLAP_ROWS = 5_000  # rows of each sample on which the overlap is looked at
+_FEWEST_DRAWS = 20.0
+_LOG_LARGEST = math.log(np.finfo(np.float64).max)
+
+
+class OverlapWarning(UserWarning):
+    """So few rows of q lie where p does that anything weighted by r rests on a handful of them."""
+
+
+class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
+    """Estimate r(x) = p(x) / q(x): p is the sample with y = 1 (the numerator), q that with y = 0.
+
+    A method writes `_fit` and `_log_ratio`; both see standardized rows, so that units never matter. `_fit` sees
+    distinct rows in an order of their own, and weights that count them: the order of the rows does not matter, and a
+    row of weight 2 is a row that is there twice.
+
+    Attributes
+    ----------
+    classes_
+        The two labels, sorted: p is the second, q the first.
+    log_odds_
+        log(n_p / n_q), the prior that is taken out of the ratio; of weights where rows have them.
+    mean_, scale_
+        What rows are standardized by, of shape (d,): both samples count one half. A constant column has scale `inf`:
+        it says nothing about the ratio, and is ignored.
+    effective_draws_
+        How many equally weighted rows of q the ratio leaves, as far as the training rows tell.
+    """
+
+    classes_: np.ndarray
+    n_features_in_: int
+    log_odds_: float
+    mean_: np.ndarray
+    scale_: np.ndarray
+    effective_draws_: float
+
+    _sign = 1  # log r is this times the log of (second class : first class)
+    _needs_distinct = True  # whether `_fit` depends on the order of the rows, or on how often one is there
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to labelled rows.
+
+        Parameters
+        ----------
+        X
+            Rows of both samples, of shape (n, d).
+        y
+            1 on rows of p, 0 on rows of q, of shape (n,). Of two other labels, the larger is p.
+        sample_weight
+            How often each row counts, of shape (n,), on rows of both samples; 1 if None.
+        """
+        with unchanged_on_failure(self):
+            self._fit_checked(X, y, sample_weight)
+        return self
+
+    def fit_samples(self, X_p: Any, X_q: Any, sample_weight_p: Any = None, sample_weight_q: Any = None) -> Self:
+        """Fit to two samples, r = p/q.
+
+        Parameters
+        ----------
+        X_p, X_q
+            Rows drawn from p (the numerator) and from q, of shapes (n_p, d) and (n_q, d).
+        sample_weight_p, sample_weight_q
+            How often each row counts, of shapes (n_p,) and (n_q,); 1 if None.
+        """
+        X, y = stack(X_p, X_q)
+        if sample_weight_p is None and sample_weight_q is None:
+            return self.fit(X, y)
+        n_p, n_q = np.count_nonzero(y), np.count_nonzero(y == 0)
+        weights = []
+        for w, n, name in ((sample_weight_p, n_p, "p"), (sample_weight_q, n_q, "q")):
+            w = np.ones(n) if w is None else np.asarray(w, np.float64)
+            if w.shape != (n,):
+                raise ValueError(
+                    f"`sample_weight_{name}` has shape {w.shape} but `X_{name}` has {n} rows: give one weight a row."
+                )
+            weights.append(w)
+        return self.fit(X, y, np.concatenate(weights))
+
+    def _fit_checked(self, X: Any, y: Any, sample_weight: Any) -> None:
+        X, y = validate_data(self, X, y, dtype=_FLOATS, ensure_min_samples=2)
+        self.classes_, is_p = _two_classes(y)
+        w = _checked_weights(sample_weight, X)
+        samples = [_sample(X, w, is_p == label, self.classes_[int(label)]) for label in (True, False)]  # p, then q
+        self.log_odds_ = math.log(samples[0][1].sum() / samples[1][1].sum())
+        self.mean_, self.scale_ = self._centre_and_scale(*(item for sample in samples for item in sample))
+        samples = [(self._standardized(rows), w) for rows, w in samples]
+        if self._needs_distinct:
+            samples = [distinct_rows(rows, w) for rows, w in samples]
+        Z, w = (np.concatenate(parts) for parts in zip(*samples, strict=True))
+        labels = np.repeat([1, 0], [len(rows) for rows, _ in samples])
+        self._fit(Z, labels, w)
+        self._check_overlap(*(item for sample in samples for item in sample))
+
+    @abstractmethod
+    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+        """Fit to standardized rows (n, d), those of p first; labels (n,) 1 and 0; positive weights (n,)."""
+
+    @abstractmethod
+    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+        """Return log r of standardized rows, (n, d) to (n,), finite."""
+
+    def _centre_and_scale(
+        self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return balanced_moments(X_p, w_p, X_q, w_q)
+
+    def _standardized(self, X: np.ndarray) -> np.ndarray:
+        """Standardize rows, (n, d), in float64; no value is farther from 0 than any method can bear."""
+        with np.errstate(over="ignore"):
+            Z = (X - self.mean_) / self.scale_
+        return np.clip(Z, -_FARTHEST, _FARTHEST, out=Z)
+
+    def log_ratio(self, X: Any) -> np.ndarray:
+        """Return log r(x) = log p(x) - log q(x) in nats: (n, d) to (n,), float64, finite for every finite row."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=_FLOATS, reset=False)
+        log_r = np.empty(len(X))
+        for part in chunks(*X.shape):
+            log_r[part] = self._log_ratio(self._standardized(X[part]))
+        return log_r
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return log r(x): `log_ratio`, by the name that a `Pipeline` passes on."""
+        return self.log_ratio(X)
+
+    def ratio(self, X: Any) -> np.ndarray:
+        """Return r(x) = p(x) / q(x): (n, d) to (n,). What is too large for a float is the largest float."""
+        return np.exp(np.minimum(self.log_ratio(X), _LOG_LARGEST))
+
+    def weights(self, X: Any, normalize: Literal["mean", "sum"] | None = "mean") -> np.ndarray:
+        """Return weights that turn rows of q into a sample of p: (n, d) to (n,).
+
+        Parameters
+        ----------
+        X
+            Rows of q, of shape (n, d).
+        normalize
+            `"mean"`: their mean is 1; `"sum"`: their sum is 1; None: they are r(x) itself.
+        """
+        if normalize is None:
+            return self.ratio(X)
+        if normalize not in ("mean", "sum"):
+            raise ValueError(f"`normalize` is {normalize!r}: give 'mean', 'sum' or None.")
+        log_r = self.log_ratio(X)
+        share = np.exp(log_r - logsumexp(log_r))
+        return share * len(log_r) if normalize == "mean" else share
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the logit of the second class: log r plus the log-odds of the training sample, (n, d) to (n,)."""
+        return self._sign * self.log_ratio(X) + self.log_odds_
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the posterior of both classes under the odds of the training sample, (n, d) to (n, 2)."""
+        logit = self.decision_function(X)
+        return np.column_stack([expit(-logit), expit(logit)])
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the more probable class, (n, d) to (n,)."""
+        likely = self.decision_function(X) > 0
+        return self.classes_[likely.astype(int)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        r"""Return how much the ratio tells, in nats: at most the Jensen-Shannon divergence of p and q.
+
+        .. math:: S(r) = \log 2 + \tfrac12 \mathrm{mean}_p \log\frac{r}{1 + r}
+                         + \tfrac12 \mathrm{mean}_q \log\frac{1}{1 + r}
+
+        the log-likelihood of y with both classes counting one half, above that of a coin. Why this one:
+
+        - It is proper. Its expectation is greatest at the true ratio and at no other, and is then the divergence of
+          Jensen and Shannon, between 0 (p = q) and log 2 (disjoint). r = 1 everywhere scores 0; less than 0 is worse
+          than no ratio at all.
+        - It does not hang on units, on n_p : n_q, or on a method's own objective, so that all ratios can be compared.
+        - No row can spoil it: the loss of a row grows as log r, whereas the mean of r over q, in objectives of the
+          type of KLIEP, is ruled by the few largest. It therefore has a standard error worth the name.
+        - It sees the scale of r. A ratio that is off by a factor pays for it.
+
+        It hardly tells good from better where p and q are far apart: every good ratio is then near log 2. `kl_score`,
+        the other one, still does, if n is large. Both can be the `scoring` of a `GridSearchCV`.
+
+        Parameters
+        ----------
+        X, y
+            Labelled rows that were not fitted, of shapes (n, d) and (n,); both labels must be there.
+        sample_weight
+            How often each row counts, of shape (n,).
+        """
+        log_r, is_p, w = self._scored(X, y, sample_weight)
+        told = [np.average(log_expit(s * log_r[of]), weights=w[of]) for s, of in ((1, is_p), (-1, ~is_p))]
+        return float(math.log(2) + 0.5 * sum(told))
+
+    def _scored(self, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return log r, where the numerator is, and weights, each of shape (n,)."""
+        log_r, y = self.log_ratio(X), np.asarray(y)
+        if y.shape != log_r.shape:
+            raise ValueError(f"`y` has shape {y.shape} but `X` has {len(log_r)} rows: give one label a row.")
+        found = np.unique(y)
+        if not np.array_equal(found, self.classes_):
+            raise ValueError(
+                f"`y` has the labels {found.tolist()}, but the ratio was fitted to {self.classes_.tolist()}: a score "
+                "needs rows of both samples. Use stratified folds."
+            )
+        w = _checked_weights(sample_weight, log_r)
+        is_p = y == self.classes_[(1 + self._sign) // 2]
+        if not (w[is_p].any() and w[~is_p].any()):
+            raise ValueError("`sample_weight` is zero on all rows of a class: a score needs rows of both samples.")
+        return log_r, is_p, w
+
+    def inverse(self) -> RatioEstimator:
+        """Return 1/r = q/p, without another fit. It shares what was fitted with this one."""
+        check_is_fitted(self)
+        inverse = InverseRatio(self)
+        inverse.ratio_ = self
+        for name in ("classes_", "log_odds_", "n_features_in_", "feature_names_in_", "mean_", "scale_"):
+            if hasattr(self, name):
+                setattr(inverse, name, getattr(self, name))
+        return inverse
+
+    def _check_overlap(self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray) -> None:
+        n_q = w_q.sum() ** 2 / (w_q**2).sum()
+        every_p, every_q = (slice(None, None, math.ceil(len(X) / _OVERLAP_ROWS)) for X in (X_p, X_q))
+        log_p, log_q = (
+            np.concatenate([self._log_ratio(X[part]) for part in chunks(*X.shape)])
+            for X in (X_p[every_p], X_q[every_q])
+        )
+        self.effective_draws_ = effective_draws(log_p, w_p[every_p], log_q, w_q[every_q], n_q)
+        if self.effective_draws_ < min(_FEWEST_DRAWS, n_q / 4):
+            warnings.warn(
+                f"{self.effective_draws_:.3g} effective draws of {n_q:.0f}: p and q hardly overlap, and weights rest "
+                "on a handful of rows of q. Compare `score` with log 2 = 0.69, drop columns that tell p from q by "
+                "their construction, or use `RULSIF`, whose relative ratio is bounded.",
+                OverlapWarning,
+                stacklevel=4,
+            )
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        direction = "p/q" if self._sign == 1 else "q/p"
+        return f"<{super().__repr__(N_CHAR_MAX)}: r = {direction}, p is y = 1>"
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+class InverseRatio(RatioEstimator):
+    """Turn a ratio over: q/p from an estimate of p/q. `RatioEstimator.inverse` makes one without another fit.
+
+    Parameters
+    ----------
+    ratio
+        The ratio p/q; p is y = 1 here too.
+
+    Attributes
+    ----------
+    ratio_
+        The fitted ratio.
+    """
+
+    ratio_: RatioEstimator
+    _sign = -1
+    _needs_distinct = False
+
+    def __init__(self, ratio: RatioEstimator) -> None:
+        self.ratio = ratio
+
+    def inverse(self) -> RatioEstimator:
+        """Return the ratio that was turned over."""
+        check_is_fitted(self)
+        return self.ratio_
+
+    def _centre_and_scale(self, *samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        d = samples[0].shape[1]
+        return np.zeros(d), np.ones(d)  # the ratio inside standardizes
+
+    def _standardized(self, X: np.ndarray) -> np.ndarray:
+        return X
+
+    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+        ratio: Any = clone(self.ratio)
+        self.ratio_ = ratio.fit(X, y, w)
+
+    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+        return -self.ratio_.log_ratio(X)
+
+    def _check_overlap(self, *samples: np.ndarray) -> None:
+        """Leave the warning to the ratio inside."""
+
+
+def kl_score(ratio: RatioEstimator, X: Any, y: Any, sample_weight: Any = None) -> float:
+    r"""Return the objective of KLIEP on held-out rows, in nats: at most the divergence KL(p ‖ q).
+
+    .. math:: \mathrm{mean}_p \log r - \log \mathrm{mean}_q\, r
+
+    A factor of r cancels. Its second term is ruled by the largest ratios on rows of q: trust it for large n and
+    moderate divergences. `RatioEstimator.score` says why it is not the score.
+
+    Parameters
+    ----------
+    ratio
+        A fitted ratio.
+    X, y
+        Labelled rows that were not fitted, of shapes (n, d) and (n,).
+    sample_weight
+        How often each row counts, of shape (n,).
+    """
+    log_r, is_p, w = ratio._scored(X, y, sample_weight)
+    log_mean_q = logsumexp(log_r[~is_p], b=w[~is_p]) - math.log(w[~is_p].sum())
+    return float(np.average(log_r[is_p], weights=w[is_p]) - log_mean_q)
+
+
+def chunks(n_rows: int, n_features: int) -> Iterator[slice]:
+    """Yield slices over rows, so long that a chunk fits in the cache of a machine, and in its memory many times."""
+    size = min(_CHUNK_ROWS, max(64, _CHUNK_VALUES // n_features))
+    for start in range(0, n_rows, size):
+        yield slice(start, start + size)
+
+
+def effective_draws(log_p: np.ndarray, w_p: np.ndarray, log_q: np.ndarray, w_q: np.ndarray, n_q: float) -> float:
+    r"""Estimate how many equally weighted rows the weights r leave of n_q rows of q.
+
+    The effective sample size of the weights on rows of q does not notice that no row of q lies where p does. By
+    :math:`\mathrm{mean}_q r^2 = \mathrm{mean}_p r` the rows of p tell the same number, and notice: the smaller counts.
+
+    Parameters
+    ----------
+    log_p, w_p
+        log r and weights of rows of p, of shape (m_p,).
+    log_q, w_q
+        log r and weights of rows of q, of shape (m_q,).
+    n_q
+        Number of rows of q.
+    """
+    log_mean_p = logsumexp(log_p, b=w_p) - math.log(w_p.sum())
+    log_mean_q, log_mean_square = (logsumexp(k * log_q, b=w_q) - math.log(w_q.sum()) for k in (1, 2))
+    return float(n_q * math.exp(min(0.0, 2 * log_mean_q - log_mean_square, -log_mean_p)))
+
+
+def balanced_moments(
+    X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of every column, of shape (d,), where both samples count one half.
+
+    The deviation of a column that is constant up to rounding is `inf`.
+    """
+    low = np.minimum(X_p.min(axis=0), X_q.min(axis=0)).astype(np.float64)
+    high = np.maximum(X_p.max(axis=0), X_q.max(axis=0)).astype(np.float64)
+    middle, half = low / 2 + high / 2, high / 2 - low / 2  # halves first: the sum of two large numbers overflows
+    constant = half <= 4 * np.finfo(np.float64).eps * np.maximum(np.abs(low), np.abs(high))
+    if constant.all():
+        raise ValueError("Every column of `X` is constant: there is no ratio. Give at least one that varies.")
+    half[constant] = np.inf
+    U_p, U_q = (X_p - middle) / half, (X_q - middle) / half  # within -1 and 1
+    share_p, share_q = 0.5 * w_p / w_p.sum(), 0.5 * w_q / w_q.sum()
+    mean = share_p @ U_p + share_q @ U_q
+    variance = share_p @ (U_p - mean) ** 2 + share_q @ (U_q - mean) ** 2
+    return middle + np.where(constant, 0.0, half * mean), np.where(constant, np.inf, half * np.sqrt(variance))
+
+
+def _two_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the two labels, sorted, and where the second is, of shape (n,)."""
+    check_classification_targets(y)
+    kind = type_of_target(y, input_name="y", raise_unknown=True)
+    classes, index = np.unique(y, return_inverse=True)
+    if kind not in ("binary", "multiclass") or len(classes) > 2:
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is {kind}: `y` must have two labels, 1 "
+            f"on rows of p and 0 on rows of q, but has {len(classes)}."
+        )
+    if len(classes) == 1:
+        raise ValueError(
+            f"`y` has one class only, {classes[0]!r}: a ratio needs rows of p (1) and of q (0). "
+            "Use `X, y = stack(X_p, X_q)`."
+        )
+    return classes, index.astype(bool)
+
+
+def _checked_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
+    w = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if (w < 0).any():
+        raise ValueError(
+            f"`sample_weight` is negative on {np.count_nonzero(w < 0)} rows, {w.min():g} at the least: weights count "
+            "rows, and must be 0 or more."
+        )
+    return w
+
+
+def _sample(X: np.ndarray, w: np.ndarray, chosen: np.ndarray, label: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of one class and their weights, without those of weight zero."""
+    chosen = chosen & (w > 0)
+    n = int(np.count_nonzero(chosen))
+    if n == 0 or (n == 1 and w[chosen].sum() < 2):  # a row of weight 2 is a row that is there twice
+        raise ValueError(
+            f"The class {label!r} of `y` has {n} row{'s' * (n != 1)} of positive weight: a sample must have at least "
+            "2 rows. Give more rows of this class."
+        )
+    return X[chosen], w[chosen]

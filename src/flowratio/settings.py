@@ -1,0 +1,54 @@
+"""What every estimator does with its settings: turn a `random_state` into a seed, know a count, survive a failed fit."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import numpy as np
+
+RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
+
+
+def seed_from(random_state: RandomState) -> int:
+    """Turn any `random_state` into one integer, without a look at the global generator.
+
+    Examples
+    --------
+    >>> seed_from(7)
+    7
+    """
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, numbers.Integral) and 0 <= random_state < 2**63:
+        return int(random_state)
+    raise ValueError(f"`random_state` is {random_state!r}: give an integer of 0 or more, a NumPy generator, or None.")
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number of 1 or more.
+
+    Examples
+    --------
+    >>> is_count(3), is_count(0), is_count(True), is_count(2.0)
+    (True, False, False, False)
+    """
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
+
+
+@contextmanager
+def unchanged_on_failure(estimator: Any) -> Iterator[None]:
+    """Leave an estimator as it was if what is done inside fails: a refit that fails loses no fit."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
