@@ -1,7 +1,7 @@
 """Density ratios r(x) = p(x) / q(x) from two samples, learned in the latent space of a normalizing flow.
 
-The names below stand in the order of the path: samples → scaling → flow → latent → ratio. Each is imported when it is first
-asked for, so that `import flowratio` loads neither torch nor scikit-learn.
+The names below stand in the order of the path: samples → scaling → flow → latent → ratio. Each is imported when it is
+first asked for, so that `import flowratio` loads neither torch nor scikit-learn.
 """
 
 from __future__ import annotations

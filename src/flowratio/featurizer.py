@@ -269,7 +269,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             shape["n_blocks"] = self.n_blocks
         if self.settings == "paper":
             shape |= {"batch_norm": True, "max_log_scale": None}
-        return make(d, **shape, generator=torch.Generator().manualseed_from(seed))
+        return make(d, **shape, generator=torch.Generator().manual_seed(seed))
 
     def _recipe(self, n: int, d: int) -> Recipe:
         """Fill in the settings that were left to us; the rules are at the end of this file."""
@@ -393,7 +393,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         if not is_count(n):
             raise ValueError(f"`n` is {n!r}: give a whole number of 1 or more.")
-        generator = torch.Generator().manualseed_from(seed_from(random_state))
+        generator = torch.Generator().manual_seed(seed_from(random_state))
         Z = self.flow_.base_sample(n, generator).detach().cpu().double().numpy()
         return self.inverse_transform(Z)
 

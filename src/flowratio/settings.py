@@ -1,4 +1,4 @@
-"""What every estimator does with its settings: turn a `random_state` into a seed, know a count, survive a failed fit."""
+"""What every estimator does with its settings: a `random_state` becomes a seed, a failed fit changes nothing."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@ r"""What every ratio shares: the checks, the units, the class odds, the score.
 
 A ratio is a two-class scikit-learn classifier. Its log-ratio is the logit of the posterior less that of the prior:
 
-.. math:: \log r(x) = \log\frac{p(x)}{q(x)} = \log\frac{P(y = 1 \mid x)}{P(y = 0 \mid x)} - \log\frac{P(y = 1)}{P(y = 0)}
+.. math:: \log r(x) = \log\frac{p(x)}{q(x)}
+                    = \log\frac{P(y = 1 \mid x)}{P(y = 0 \mid x)} - \log\frac{P(y = 1)}{P(y = 0)}
 """
 
 from __future__ import annotations
