@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import expit, log_expit, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from typing_extensions import Self
 
@@ -110,17 +110,18 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     def _fit_checked(self, X: Any, y: Any, sample_weight: Any) -> None:
         X, y = validate_data(self, X, y, dtype=_FLOATS, ensure_min_samples=2)
         self.classes_, is_p = _two_classes(y)
-        w = _checked_weights(sample_weight, X)
-        samples = [_sample(X, w, is_p == label, self.classes_[int(label)]) for label in (True, False)]  # p, then q
-        self.log_odds_ = math.log(samples[0][1].sum() / samples[1][1].sum())
-        self.mean_, self.scale_ = self._centre_and_scale(*(item for sample in samples for item in sample))
-        samples = [(self._standardized(rows), w) for rows, w in samples]
+        X, w, n_p = _p_first(X, is_p, _checked_weights(sample_weight, X), self.classes_)
+        total_p, total_q = w[:n_p].sum(), w[n_p:].sum()
+        self.log_odds_ = math.log(total_p / total_q)
+        share = np.concatenate([w[:n_p] / (2 * total_p), w[n_p:] / (2 * total_q)])
+        self.mean_, self.scale_ = self._centre_and_scale(X, share)
+        X = self._standardized(X)
         if self._needs_distinct:
-            samples = [distinct_rows(rows, w) for rows, w in samples]
-        Z, w = (np.concatenate(parts) for parts in zip(*samples, strict=True))
-        labels = np.repeat([1, 0], [len(rows) for rows, _ in samples])
-        self._fit(Z, labels, w)
-        self._check_overlap(*(item for sample in samples for item in sample))
+            samples = [distinct_rows(X[of], w[of]) for of in (slice(n_p), slice(n_p, None))]
+            X, w = (np.concatenate(parts) for parts in zip(*samples, strict=True))
+            n_p = len(samples[0][0])
+        self._fit(X, np.repeat([1, 0], [n_p, len(X) - n_p]), w)
+        self._check_overlap(X[:n_p], w[:n_p], X[n_p:], w[n_p:])
 
     @abstractmethod
     def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
@@ -130,10 +131,9 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
         """Return log r of standardized rows, (n, d) to (n,), finite."""
 
-    def _centre_and_scale(
-        self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return balanced_moments(X_p, w_p, X_q, w_q)
+    def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what rows (n, d), of weights (n,) that add up to one half in each sample, are standardized by."""
+        return weighted_moments(X, share)
 
     def _standardized(self, X: np.ndarray) -> np.ndarray:
         """Standardize rows, (n, d), in float64; no value is farther from 0 than any method can bear."""
@@ -300,9 +300,8 @@ class InverseRatio(RatioEstimator):
         check_is_fitted(self)
         return self.ratio_
 
-    def _centre_and_scale(self, *samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        d = samples[0].shape[1]
-        return np.zeros(d), np.ones(d)  # the ratio inside standardizes
+    def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(X.shape[1]), np.ones(X.shape[1])  # the ratio inside standardizes
 
     def _standardized(self, X: np.ndarray) -> np.ndarray:
         return X
@@ -362,51 +361,64 @@ def effective_draws(log_p: np.ndarray, w_p: np.ndarray, log_q: np.ndarray, w_q: 
     n_q
         Number of rows of q.
     """
-    log_mean_p = logsumexp(log_p, b=w_p) - math.log(w_p.sum())
-    log_mean_q, log_mean_square = (logsumexp(k * log_q, b=w_q) - math.log(w_q.sum()) for k in (1, 2))
+    log_mean_p = _log_mean(log_p, w_p)
+    log_mean_q, log_mean_square = _log_mean(log_q, w_q), _log_mean(2 * log_q, w_q)
     return float(n_q * math.exp(min(0.0, 2 * log_mean_q - log_mean_square, -log_mean_p)))
 
 
-def balanced_moments(
-    X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of every column, of shape (d,), where both samples count one half.
+def _log_mean(log_r: np.ndarray, w: np.ndarray) -> float:
+    largest = log_r.max()
+    return float(largest + math.log(w @ np.exp(log_r - largest) / w.sum()))
+
+
+def weighted_moments(X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of every column, of shape (d,).
 
     The deviation of a column that is constant up to rounding is `inf`.
+
+    Parameters
+    ----------
+    X
+        Rows, of shape (n, d).
+    share
+        Weights that add up to 1, of shape (n,).
     """
-    low = np.minimum(X_p.min(axis=0), X_q.min(axis=0)).astype(np.float64)
-    high = np.maximum(X_p.max(axis=0), X_q.max(axis=0)).astype(np.float64)
-    middle, half = low / 2 + high / 2, high / 2 - low / 2  # halves first: the sum of two large numbers overflows
-    constant = half <= 4 * np.finfo(np.float64).eps * np.maximum(np.abs(low), np.abs(high))
+    first = X[0].astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        D = X - first  # no row is so far from another that the squares below cancel
+        mean = share @ D
+        variance = share @ np.square(D, out=D) - mean**2
+    if not np.isfinite(variance).all():
+        raise ValueError(f"`X` holds values of size {np.abs(X).max():.1e}, whose squares overflow. Change the units.")
+    mean += first
+    scale = np.sqrt(np.maximum(variance, 0))
+    constant = scale <= 4 * np.finfo(np.float64).eps * np.abs(mean)
     if constant.all():
         raise ValueError("Every column of `X` is constant: there is no ratio. Give at least one that varies.")
-    half[constant] = np.inf
-    U_p, U_q = (X_p - middle) / half, (X_q - middle) / half  # within -1 and 1
-    share_p, share_q = 0.5 * w_p / w_p.sum(), 0.5 * w_q / w_q.sum()
-    mean = share_p @ U_p + share_q @ U_q
-    variance = share_p @ (U_p - mean) ** 2 + share_q @ (U_q - mean) ** 2
-    return middle + np.where(constant, 0.0, half * mean), np.where(constant, np.inf, half * np.sqrt(variance))
+    scale[constant] = np.inf
+    return mean, scale
 
 
 def _two_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the two labels, sorted, and where the second is, of shape (n,)."""
     check_classification_targets(y)
-    kind = type_of_target(y, input_name="y", raise_unknown=True)
-    classes, index = np.unique(y, return_inverse=True)
-    if kind not in ("binary", "multiclass") or len(classes) > 2:
+    classes = np.unique(y)
+    if len(classes) > 2:
         raise ValueError(
-            f"Only binary classification is supported. The type of the target is {kind}: `y` must have two labels, 1 "
-            f"on rows of p and 0 on rows of q, but has {len(classes)}."
+            "Only binary classification is supported. The type of the target is multiclass: `y` must have two labels, "
+            f"1 on rows of p and 0 on rows of q, but has {len(classes)}."
         )
     if len(classes) == 1:
         raise ValueError(
             f"`y` has one class only, {classes[0]!r}: a ratio needs rows of p (1) and of q (0). "
             "Use `X, y = stack(X_p, X_q)`."
         )
-    return classes, index.astype(bool)
+    return classes, y == classes[1]
 
 
 def _checked_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
+    if sample_weight is None:
+        return np.ones(len(X))
     w = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if (w < 0).any():
         raise ValueError(
@@ -416,13 +428,19 @@ def _checked_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
     return w
 
 
-def _sample(X: np.ndarray, w: np.ndarray, chosen: np.ndarray, label: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of one class and their weights, without those of weight zero."""
-    chosen = chosen & (w > 0)
-    n = int(np.count_nonzero(chosen))
-    if n == 0 or (n == 1 and w[chosen].sum() < 2):  # a row of weight 2 is a row that is there twice
-        raise ValueError(
-            f"The class {label!r} of `y` has {n} row{'s' * (n != 1)} of positive weight: a sample must have at least "
-            "2 rows. Give more rows of this class."
-        )
-    return X[chosen], w[chosen]
+def _p_first(X: np.ndarray, is_p: np.ndarray, w: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """Put the rows of p before those of q, without rows of weight zero; return also the number of the first."""
+    positive = w > 0
+    chosen = [np.flatnonzero(is_p & positive), np.flatnonzero(~is_p & positive)]
+    for rows, label in zip(chosen, classes[::-1].tolist(), strict=True):
+        n = len(rows)
+        if n == 0 or (n == 1 and w[rows].sum() < 2):  # a row of weight 2 is a row that is there twice
+            raise ValueError(
+                f"The class {label!r} of `y` has {n} row{'s' * (n != 1)} of positive weight: a sample must have at "
+                "least 2 rows. Give more rows of this class."
+            )
+    n_p = len(chosen[0])
+    if positive.all() and is_p[:n_p].all():
+        return X, w, n_p
+    order = np.concatenate(chosen)
+    return X[order], w[order], n_p
