@@ -5,6 +5,7 @@ FITS := -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))'
 PYTHON ?= $(shell for p in python3.11 python3 python; do $$p $(FITS) 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 READY := .venv/.ready
+PEERS := .venv/.peers
 
 # One thread a process: the tests run in two processes, and the benchmarks compare one thread with one thread.
 export OMP_NUM_THREADS := 1
@@ -37,6 +38,8 @@ $(BENCHMARKS): $(READY)
 	@echo "== $@"
 	@$(BIN)/python $@
 
+benchmarks/ratios.py benchmarks/ratio_errors.py: $(PEERS)
+
 format: $(READY) ## put the code in the house format
 	@$(BIN)/ruff check --fix --quiet
 	@$(BIN)/ruff format --quiet
@@ -46,11 +49,18 @@ clean: ## remove .venv and every cache
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # -qq: errors only. The constraints reach the build of each source package too, by both of the names that pip knows.
+INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
+  $(BIN)/python -m pip install -qq
+
 $(READY): pyproject.toml constraints.txt
 	@$(or $(PYTHON),false) $(FITS) 2>/dev/null || { echo "make: $(or $(PYTHON),no Python found): constraints.txt" \
 	  "holds for Python 3.11 to 3.13. Install Python 3.11, or name one: make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	@echo "Building .venv with the versions of constraints.txt: a few minutes, once."
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-	@PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
-	  $(BIN)/python -m pip install -qq -e '.[dev]'
+	@$(INSTALL) -e '.[dev]'
+	@touch $@
+
+$(PEERS): $(READY)
+	@echo "Adding the libraries that the ratios are measured against to .venv: a few minutes, once."
+	@$(INSTALL) -e '.[peers]'
 	@touch $@

@@ -5,12 +5,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
+from threadpoolctl import threadpool_limits
+
+Result = TypeVar("Result")
 
 
 def one_thread() -> None:
-    """Give this process one thread, for us and for the peer."""
+    """Give this process one thread, and those that it starts: for us and for the peers, loaded already or later."""
+    for name in ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "TF_NUM_INTRAOP", "TF_NUM_INTEROP"):
+        os.environ[f"{name}_THREADS"] = "1"
+    threadpool_limits(1)
     torch.set_num_threads(1)
 
 
@@ -27,10 +34,24 @@ def by_turns(contestants: dict[str, Callable[[], object]], n_rounds: int = 5) ->
     """Run each contestant once to warm up, then all by turns; return the seconds of the best round of each."""
     for contestant in contestants.values():
         contestant()
-    best = dict.fromkeys(contestants, float("inf"))
+    return {name: min(seconds) for name, seconds in all_turns(contestants, n_rounds).items()}
+
+
+def all_turns(
+    contestants: dict[str, Callable[[], object]], n_rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
+    """Run all contestants by turns; return the seconds of every round of each."""
+    rounds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(n_rounds):
         for name, contestant in contestants.items():
-            start = time.perf_counter()
+            start = clock()
             contestant()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
+            rounds[name].append(clock() - start)
+    return rounds
+
+
+def timed(work: Callable[[], Result]) -> tuple[Result, float]:
+    """Return what a piece of work gives, and its seconds of processor time, of all threads."""
+    start = time.process_time()
+    result = work()
+    return result, time.process_time() - start

@@ -32,6 +32,14 @@ def test_samples_and_scaling_need_no_torch() -> None:
     assert "torch" not in loaded
 
 
+def test_kernel_ratios_and_classifiers_of_scikit_learn_need_no_torch() -> None:
+    names = "KMM, KLIEP, ULSIF, RULSIF, ClassifierRatio, kl_score"
+    fit = 'ClassifierRatio("logistic").fit_samples([[0.0], [1.0]], [[0.5], [2.0]]).inverse()'
+    loaded = modules_after(f"from flowratio import {names}; {fit}")
+    assert {"flowratio.ratios.kmm", "flowratio.ratios.classifier"} <= loaded
+    assert "torch" not in loaded
+
+
 def test_first_flow_loads_torch() -> None:
     # the counterpart of the tests above: without it they would pass on a package whose names resolve to nothing
     assert "torch" in modules_after("from flowratio import MAF")

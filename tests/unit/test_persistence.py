@@ -15,13 +15,22 @@ import pandas as pd
 import pytest
 import torch
 import zuko
+from safetensors import torch as safetensors
 from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-import flowratio
 from flowratio import MAF, Dequantizer, FlowFeaturizer, Gaussianizer, Logit, ScalerChain, Standardizer, load, save
 from flowratio.flows import FLOWS
+from flowratio.learners import LEARNERS
+from flowratio.ratios.networks import CNN, MLP, Network
 from flowratio.scaling import Scaler
 
 # two epochs are enough to have a state that is not the initial one
@@ -239,6 +248,133 @@ def test_model_of_a_device_that_is_not_here(tmp_path: Path) -> None:
 def test_setting_of_a_later_version_has_its_default(saved: Path) -> None:
     forge(saved, lambda document: document["model"]["state"].pop("validation_fraction"))
     assert load(saved).validation_fraction == 0.1
+
+
+@pytest.mark.parametrize("network", [MLP(4, (5, 3), 2), CNN((1, 2, 2), (3,))], ids=type)
+def test_network_of_a_ratio(network: Network, tmp_path: Path) -> None:
+    scaler, x = Standardizer().fit(rows()), torch.from_numpy(rows(4)).float()
+    network(x)  # moves the running statistics of the batch norm
+    vars(scaler)["network_"] = network.eval()
+    save(scaler, tmp_path)
+    loaded = load(tmp_path).network_
+    assert type(loaded) is type(network)
+    assert not loaded.training
+    assert torch.equal(loaded(x), network(x))
+
+
+# Estimators of scikit-learn
+
+# their types are guessed from their defaults, and are wider
+boosting: Any = HistGradientBoostingClassifier
+neighbours: Any = KNeighborsClassifier
+CLASSIFIERS: dict[str, Callable[[], Any]] = {
+    "logistic": lambda: LogisticRegression(C=0.3),
+    "quadratic": lambda: make_pipeline(StandardScaler(), PolynomialFeatures(2), LogisticRegression()),
+    "bayes": GaussianNB,
+    "linear discriminant": lambda: LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
+    "quadratic discriminant": lambda: QuadraticDiscriminantAnalysis(reg_param=0.1),
+    "neighbours": lambda: KNeighborsClassifier(7, weights="distance"),
+    "neighbours without a tree": lambda: KNeighborsClassifier(3, algorithm="brute", metric="cosine"),
+    "boosting": lambda: HistGradientBoostingClassifier(max_iter=20, min_samples_leaf=3),
+    "boosting that stops": lambda: boosting(early_stopping=True, scoring="accuracy"),
+    "one tree": lambda: HistGradientBoostingClassifier(max_iter=1, min_samples_leaf=1000),
+}
+
+
+def labels(X: np.ndarray) -> np.ndarray:
+    return np.where(X[:, 0] + X[:, 1] ** 2 > 0.5, "p", "q")
+
+
+def test_every_learner_is_saved_in_some_test() -> None:
+    models = [make() for make in CLASSIFIERS.values()]
+    steps = [step for model in models if hasattr(model, "steps") for _, step in model.steps]
+    names = {type(model).__name__ for model in [*models, *steps]}
+    assert names | {"IsotonicRegression"} == set(LEARNERS)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_every_classifier_comes_back_to_the_bit(name: str, tmp_path: Path) -> None:
+    X, X_new = rows(3, 200), rows(3, 333) * 2
+    model = CLASSIFIERS[name]().fit(X, labels(X))
+    save(model, tmp_path)
+    loaded = load(tmp_path)
+    assert repr(loaded) == repr(model)
+    np.testing.assert_array_equal(loaded.classes_, model.classes_)
+    np.testing.assert_array_equal(loaded.predict_proba(X_new), model.predict_proba(X_new))
+    if hasattr(model, "decision_function"):
+        np.testing.assert_array_equal(loaded.decision_function(X_new), model.decision_function(X_new))
+    again: Any = clone(loaded)
+    np.testing.assert_array_equal(again.fit(X, labels(X)).classes_, model.classes_)
+
+
+def test_isotonic_regression_comes_back_to_the_bit(tmp_path: Path) -> None:
+    x = rows(1, 80).ravel()
+    model = IsotonicRegression(out_of_bounds="clip").fit(x, x + np.sin(9 * x))
+    save(model, tmp_path)
+    new = np.linspace(-5, 5, 201)
+    np.testing.assert_array_equal(load(tmp_path).predict(new), model.predict(new))
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_unfitted_classifier_as_a_setting(name: str, tmp_path: Path) -> None:
+    scaler = Standardizer().fit(rows())
+    vars(scaler)["classifier"] = CLASSIFIERS[name]()
+    save(scaler, tmp_path)
+    loaded = load(tmp_path).classifier
+    assert repr(loaded) == repr(CLASSIFIERS[name]())
+    with pytest.raises(NotFittedError):
+        loaded.predict(rows())
+
+
+def test_path_in_a_pipeline(tmp_path: Path) -> None:
+    X = rows(2, 200)
+    pipeline = make_pipeline(small_model(), LogisticRegression()).fit(X, labels(X))
+    save(pipeline, tmp_path)
+    np.testing.assert_array_equal(load(tmp_path).decision_function(X), pipeline.decision_function(X))
+
+
+def test_other_version_of_scikit_learn_is_said(tmp_path: Path) -> None:
+    X = rows(2, 100)
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, labels(X))
+    save(model, tmp_path)
+    document = json.loads((tmp_path / "model.json").read_text())
+    here = document["model"]["scikit-learn"]
+    patch_level = ".".join([*here.split(".")[:2], "999"])
+    forge(tmp_path, lambda document: document["model"].update({"scikit-learn": patch_level}))
+    load(tmp_path)  # no warning: numbers do not change with the last digit
+    forge(tmp_path, lambda document: document["model"].update({"scikit-learn": "0.9.1"}))
+    with pytest.warns(UserWarning, match=rf"parts of scikit-learn 0\.9\.1, and this is {here}.*Fit and save") as told:
+        load(tmp_path)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+
+
+def grow(model: Any) -> Any:
+    X = rows(2, 200)
+    return model.fit(X, labels(X))
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (RandomForestClassifier(2), "RandomForestClassifier: only .*LogisticRegression, Pipeline"),
+        (
+            make_pipeline(StandardScaler(), RandomForestClassifier(2)),
+            "`model.steps.1.1` is a .*RandomForest",
+        ),
+        (make_pipeline(StandardScaler(), LogisticRegression(), memory="cache"), "`model` is a Pipeline with a cache"),
+        (boosting(max_iter=1, categorical_features=[0]), "is boosting with categories"),
+        (neighbours(metric=lambda a, b: float(abs(a - b).sum())), "`model.metric` is code"),
+        (neighbours(weights=np.exp), "`model.weights` is code"),
+    ],
+    ids=str,
+)
+def test_estimators_that_cannot_be_saved(model: Any, words: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)  # for the cache
+    X = np.abs(rows(2, 50)).round()
+    with pytest.raises(TypeError, match=words):
+        save(model.fit(X, X[:, 1] > 0), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
 
 
 # What is refused at saving
@@ -462,21 +598,35 @@ def test_forged_file_without_a_change_loads(saved: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["os.system", "builtins.eval", "eval", "this", "subprocess.Popen", "Scaler", "Flow", "save", "_Writer", ""]
+    "name",
+    [
+        *("os.system", "builtins.eval", "eval", "this", "subprocess.Popen", "Scaler", "Flow", "Network", "save", ""),
+        *("Writer", "RandomForestClassifier", "sklearn.svm.SVC", "FunctionTransformer", "TreePredictor", "_BinMapper"),
+    ],
 )
-@pytest.mark.parametrize("kind", ["estimator", "flow", "dataclass"])
+@pytest.mark.parametrize("kind", ["estimator", "flow", "network", "learner", "dataclass"])
 def test_only_classes_of_flowratio(kind: str, name: str, saved: Path) -> None:
-    node = {"kind": kind, "class": name, "config": {}, "state": {}}
+    node = {"kind": kind, "class": name, "scikit-learn": "1", "config": {}, "state": {}}
     forge(saved, lambda document: document["model"]["state"].update(scaler_=node))
-    with pytest.raises(ValueError, match=f"asks for the {kind} '{name}', which flowratio {flowratio.__version__}"):
+    with pytest.raises(ValueError, match=f"asks for the {kind} '{name}', which this version"):
         load(saved)
     assert "this" not in sys.modules
 
 
-@pytest.mark.parametrize("kind", ["estimator", "flow", "dataclass"])
-def test_class_of_another_kind(kind: str, saved: Path) -> None:
-    name = {"estimator": "MAF", "flow": "History", "dataclass": "Standardizer"}[kind]
-    node = {"kind": kind, "class": name, "config": {}, "state": {}}
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("estimator", "MAF"),
+        ("estimator", "LogisticRegression"),
+        ("flow", "History"),
+        ("flow", "MLP"),
+        ("network", "MAF"),
+        ("learner", "Standardizer"),
+        ("dataclass", "Standardizer"),
+    ],
+)
+def test_class_of_another_kind(kind: str, name: str, saved: Path) -> None:
+    node = {"kind": kind, "class": name, "scikit-learn": "1", "config": {}, "state": {}}
     forge(saved, lambda document: document["model"]["state"].update(scaler_=node))
     with pytest.raises(ValueError, match=f"asks for the {kind} '{name}'"):
         load(saved)
@@ -547,3 +697,80 @@ def test_depth_that_the_parser_takes(saved: Path) -> None:
     (saved / "model.json").write_text(f"{head} {'[' * 900}{']' * 900}}}}}")
     with pytest.raises(ValueError, match=r"is nested too deeply|was changed"):
         load(saved)
+
+
+# Forged estimators of scikit-learn
+
+
+def forge_tensors(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    """Change arrays in place, and give the file and `model.json` the digests that fit."""
+    path = tensor_file(folder)
+    tensors = safetensors.load(path.read_bytes())
+    change(tensors)
+    data = safetensors.save(tensors)
+    path.write_bytes(data)
+    forge(folder, lambda document: document["tensors"].update(sha256=hashlib.sha256(data).hexdigest()))
+
+
+@pytest.fixture
+def boosted(tmp_path: Path) -> Path:
+    save(grow(HistGradientBoostingClassifier(max_iter=4)), tmp_path / "boosted")
+    return tmp_path / "boosted"
+
+
+def set_item(name: str, value: int) -> Callable[[dict[str, torch.Tensor]], object]:
+    """Change the root of the first tree, or the size of the first tree."""
+    return lambda tensors: tensors[f"model.trees.{name}"].view(-1)[0:1].fill_(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("left", 0, "lead nowhere"),  # a walk without an end
+        ("left", 10**6, "lead nowhere"),  # beyond the nodes
+        ("right", 0, "lead nowhere"),
+        ("right", 2**32 - 1, "lead nowhere"),
+        ("feature_idx", 2, "lead nowhere"),  # beyond the columns
+        ("feature_idx", -1, "lead nowhere"),
+        ("is_categorical", 1, "lead nowhere"),  # would ask for bits that are not there
+        ("sizes", 0, "without nodes"),
+        ("sizes", 1, "another number of nodes"),
+        ("sizes", -1, "without nodes"),
+        ("sizes", 2**62, "another number of nodes"),
+    ],
+)
+def test_forged_trees(name: str, value: int, words: str, boosted: Path) -> None:
+    forge_tensors(boosted, set_item(name, value))
+    with pytest.raises(ValueError, match=f"HistGradientBoostingClassifier that cannot be put together .*({words})"):
+        load(boosted)
+
+
+def test_forged_sizes_that_overflow_to_the_right_sum(boosted: Path) -> None:
+    # four trees with 2⁶² nodes more each: 2⁶⁴ of them are 0 in 64 bits
+    forge_tensors(boosted, lambda tensors: tensors["model.trees.sizes"].add_(2**62))
+    with pytest.raises(ValueError, match="another number of nodes"):
+        load(boosted)
+
+
+FORGED: list[tuple[Any, str, Any, str]] = [
+    (HistGradientBoostingClassifier(max_iter=1), "n_features_in_", None, "without a number of columns"),
+    (HistGradientBoostingClassifier(max_iter=1), "n_features_in_", 1, "lead nowhere"),
+    (HistGradientBoostingClassifier(max_iter=1), "_in_fit", True, "attributes that boosting has not"),
+    (HistGradientBoostingClassifier(max_iter=1), "_preprocessor", 1, "attributes that boosting has not"),
+    (HistGradientBoostingClassifier(max_iter=1), "trees", [], "without trees"),
+    (HistGradientBoostingClassifier(max_iter=1), "trees", {"kind": "dict", "items": {}}, "trees with other parts"),
+    (HistGradientBoostingClassifier(max_iter=1), "_raw_predict", 1, "does not hold the attributes of a Hist"),
+    (make_pipeline(StandardScaler(), LogisticRegression()), "memory", "folder", "a pipeline with a cache"),
+    (KNeighborsClassifier(), "labels", [1], "KNeighborsClassifier that cannot be put together"),
+    (KNeighborsClassifier(), "rows", None, "KNeighborsClassifier that cannot be put together"),
+    (KNeighborsClassifier(), "metric", "no such metric", "KNeighborsClassifier that cannot be put together"),
+    (LogisticRegression(), "decision_function", 1, "does not hold the attributes of a LogisticRegression"),
+]
+
+
+@pytest.mark.parametrize(("model", "name", "value", "words"), FORGED, ids=str)
+def test_forged_estimators(model: Any, name: str, value: Any, words: str, tmp_path: Path) -> None:
+    save(grow(model), tmp_path)
+    forge(tmp_path, lambda document: document["model"]["state"].update({name: value}))
+    with pytest.raises(ValueError, match=words):
+        load(tmp_path)

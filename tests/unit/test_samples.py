@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from flowratio.samples import check_samples, stack
+from flowratio.samples import check_samples, distinct_rows, stack
 
 P = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
 Q = np.array([[6.0, 7.0], [8.0, 9.0]])
@@ -211,3 +211,62 @@ def test_no_data_frame_library_is_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+# Distinct rows
+
+
+def whole_rows(n=60, d=3, seed=0):
+    """Rows of which many are equal, and weights."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(-1, 2, (n, d)) / 7, rng.integers(1, 4, n).astype(float)
+
+
+def test_distinct_rows_are_those_of_numpy_with_their_weights():
+    X, w = whole_rows()
+    merged, total = distinct_rows(X, w)
+    expected, index = np.unique(X, axis=0, return_inverse=True)
+    order = np.lexsort(merged.T[::-1])
+    np.testing.assert_array_equal(merged[order], expected)
+    np.testing.assert_allclose(total[order], np.bincount(index.ravel(), w))
+
+
+@pytest.mark.parametrize("n_values", [3, 10**6])
+def test_order_of_distinct_rows_is_their_own(n_values):
+    rng = np.random.default_rng(1)
+    X, w = rng.integers(0, n_values, (80, 4)) / 7, rng.integers(1, 4, 80).astype(float)
+    merged, total = distinct_rows(X, w)
+    for _ in range(5):
+        order = rng.permutation(80)
+        again, total_again = distinct_rows(X[order], w[order])
+        np.testing.assert_array_equal(again, merged)
+        np.testing.assert_allclose(total_again, total, rtol=1e-15)
+
+
+def test_order_of_distinct_rows_does_not_hang_on_that_of_the_columns():
+    rng = np.random.default_rng(2)
+    X, w = rng.normal(size=(80, 4)), np.ones(80)
+    columns = rng.permutation(4)
+    np.testing.assert_array_equal(distinct_rows(X[:, columns], w)[0], distinct_rows(X, w)[0][:, columns])
+
+
+def test_repeated_rows_are_rows_of_that_weight():
+    X, w = whole_rows(seed=3)
+    merged, total = distinct_rows(X, w)
+    repeated, count = distinct_rows(np.repeat(X, w.astype(int), axis=0), np.ones(int(w.sum())))
+    np.testing.assert_array_equal(repeated, merged)
+    np.testing.assert_array_equal(count, total)
+
+
+def test_rows_that_differ_in_the_last_bit_stay_apart():
+    X = np.array([[1.0, 2.0], [np.nextafter(1.0, 2.0), 2.0], [1.0, 2.0], [-5.0, 0.0]])
+    merged, total = distinct_rows(X, np.ones(4))
+    assert sorted(map(tuple, merged)) == sorted({tuple(row) for row in X})
+    assert sorted(total) == [1.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("X", [np.zeros((5, 2)), np.ones((1, 3)), np.full((4, 1), -7.0)])
+def test_rows_that_are_all_equal_are_one(X):
+    merged, total = distinct_rows(X, np.full(len(X), 2.0))
+    np.testing.assert_array_equal(merged, X[:1])
+    np.testing.assert_array_equal(total, [2.0 * len(X)])

@@ -241,14 +241,15 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         """Return 1/r = q/p, without another fit. It shares what was fitted with this one."""
         check_is_fitted(self)
         inverse = InverseRatio(self)
-        inverse.ratio_ = self
+        inverse.estimator_ = self
         for name in ("classes_", "log_odds_", "n_features_in_", "feature_names_in_", "mean_", "scale_"):
             if hasattr(self, name):
                 setattr(inverse, name, getattr(self, name))
         return inverse
 
     def _check_overlap(self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray) -> None:
-        n_q = w_q.sum() ** 2 / (w_q**2).sum()
+        counts = np.array_equal(w_q, np.round(w_q))  # whole weights are rows that are there so often
+        n_q = w_q.sum() if counts else w_q.sum() ** 2 / (w_q**2).sum()
         every_p, every_q = (slice(None, None, math.ceil(len(X) / _OVERLAP_ROWS)) for X in (X_p, X_q))
         log_p, log_q = (
             np.concatenate([self._log_ratio(X[part]) for part in chunks(*X.shape)])
@@ -279,26 +280,26 @@ class InverseRatio(RatioEstimator):
 
     Parameters
     ----------
-    ratio
+    estimator
         The ratio p/q; p is y = 1 here too.
 
     Attributes
     ----------
-    ratio_
-        The fitted ratio.
+    estimator_
+        The fitted ratio p/q.
     """
 
-    ratio_: RatioEstimator
+    estimator_: RatioEstimator
     _sign = -1
     _needs_distinct = False
 
-    def __init__(self, ratio: RatioEstimator) -> None:
-        self.ratio = ratio
+    def __init__(self, estimator: RatioEstimator) -> None:
+        self.estimator = estimator
 
     def inverse(self) -> RatioEstimator:
         """Return the ratio that was turned over."""
         check_is_fitted(self)
-        return self.ratio_
+        return self.estimator_
 
     def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(X.shape[1]), np.ones(X.shape[1])  # the ratio inside standardizes
@@ -307,11 +308,13 @@ class InverseRatio(RatioEstimator):
         return X
 
     def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
-        ratio: Any = clone(self.ratio)
-        self.ratio_ = ratio.fit(X, y, w)
+        estimator: Any = clone(self.estimator)
+        self.estimator_ = estimator.fit(X, y, w)
+        if hasattr(self, "feature_names_in_"):
+            estimator.feature_names_in_ = self.feature_names_in_
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        return -self.ratio_.log_ratio(X)
+        return -self.estimator_._log_ratio(self.estimator_._standardized(X))
 
     def _check_overlap(self, *samples: np.ndarray) -> None:
         """Leave the warning to the ratio inside."""

@@ -1,0 +1,139 @@
+"""The ratios of other libraries, each as `fit(X_p, X_q, seed)` that returns a function from rows to log r = log p/q.
+
+Each library has a direction of its own: ADAPT and skada weight a source (our q) towards a target (our p), hep_ml an
+original towards a target, densratio(x, y) is x over y. They are used as they come, but for the bandwidths of a grid,
+which ADAPT and skada leave to the user, and hep_ml's constant, which it leaves open. A weight of 0 has no log: the
+smallest counts as machine epsilon, the number that ADAPT and skada add themselves before they take a log.
+
+The libraries are benchmark-only: pip install -c constraints.txt -e '.[peers]'
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import sklearn
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+
+Score = Callable[[np.ndarray], np.ndarray]
+Fit = Callable[[np.ndarray, np.ndarray, int], Score]
+
+MODULES = ("adapt.instance_based", "densratio", "skada", "hep_ml.reweight")
+
+
+def peer(module: str) -> Any:
+    """Import a module of a peer; what it changes in scikit-learn's settings is put back."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    settings = sklearn.get_config()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise SystemExit(
+            f"{error}: this benchmark runs beside other libraries. Use `make bench`, or install them: "
+            "pip install -c constraints.txt -e '.[peers]'"
+        ) from error
+    finally:
+        sklearn.set_config(**settings)
+
+
+def load_peers() -> str:
+    """Import them all, so that no clock counts it; return what the figures depend on, in one line."""
+    names = ["numpy", "scikit-learn", *(peer(module).__name__.split(".")[0] for module in MODULES)]
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+
+
+def grid(n: int) -> list[float]:
+    """Return values for a search that a peer leaves to the user: n from 0.001 to 10, the range of densratio's own."""
+    return [float(value) for value in np.logspace(-3, 1, n)]
+
+
+def log_weights(w: Any) -> np.ndarray:
+    return np.log(np.maximum(np.asarray(w, np.float64).ravel(), np.finfo(np.float64).eps))
+
+
+def logistic(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
+    X, y = np.concatenate([X_p, X_q]), np.repeat([1, 0], [len(X_p), len(X_q)])
+    return LogisticRegression().fit(X, y).decision_function  # as many rows of p as of q: no odds to take out
+
+
+def boosting(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
+    X, y = np.concatenate([X_p, X_q]), np.repeat([1, 0], [len(X_p), len(X_q)])
+    return HistGradientBoostingClassifier(random_state=seed).fit(X, y).decision_function
+
+
+def hep_boosting(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
+    reweighter = peer("hep_ml.reweight").GBReweighter(gb_args={"random_state": seed})
+    reweighter.fit(X_q, X_p)
+    constant = np.log(reweighter.predict_weights(X_q).mean())
+    return lambda X: log_weights(reweighter.predict_weights(X)) - constant
+
+
+def densratios(method: str) -> Fit:
+    def fit(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
+        np.random.seed(seed)  # noqa: NPY002 - it draws its centres from the global generator
+        found = peer("densratio").densratio(X_p, X_q, method=method, verbose=False)
+        return lambda X: log_weights(found.compute_density_ratio(X))
+
+    return fit
+
+
+def adapts(method: str, gammas: float | Sequence[float] | None = None, lambdas: Sequence[float] | None = None) -> Fit:
+    """Return ADAPT's KLIEP or ULSIF: with its own defaults, or with its search over what is given."""
+    grid: dict[str, Any] = {} if gammas is None else {"gamma": gammas}
+    grid |= {} if lambdas is None else {"lambdas": lambdas}
+
+    def fit(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
+        np.random.seed(seed)  # noqa: NPY002 - its ULSIF draws its centres from the global generator
+        model = getattr(peer("adapt.instance_based"), method)(Xt=X_p, verbose=0, random_state=seed, **grid)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "not enough centers", where a bandwidth is much too narrow
+            model.fit_weights(X_q, X_p)
+        return lambda X: log_weights(model.predict_weights(X))
+
+    return fit
+
+
+def adapt_kmm_weights(
+    X_p: np.ndarray, X_q: np.ndarray, gamma: float | None = None, max_weight: float = 1000.0, tolerance: Any = None
+) -> np.ndarray:
+    """Return the weights of ADAPT's KMM, as one quadratic program: (n_q,)."""
+    kernel = {} if gamma is None else {"gamma": gamma}
+    size = len(X_q)
+    model = peer("adapt.instance_based").KMM(Xt=X_p, B=max_weight, eps=tolerance, max_size=size, verbose=0, **kernel)
+    return model.fit_weights(X_q, X_p)
+
+
+def adapt_kmm(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
+    w = adapt_kmm_weights(X_p, X_q)
+    return lambda X: log_weights(w)  # of the rows of q that were fitted, and of no others
+
+
+def skada_kmm_weights(
+    X_p: np.ndarray, X_q: np.ndarray, gamma: float, max_weight: float, tolerance: float
+) -> np.ndarray:
+    """Return the weights of skada's KMM: (n_q,)."""
+    adapter = peer("skada").KMMReweightAdapter(gamma=gamma, B=max_weight, eps=tolerance)
+    X, domain = np.concatenate([X_q, X_p]), np.repeat([1, -1], [len(X_q), len(X_p)])
+    return adapter.fit(X, sample_domain=domain).source_weights_
+
+
+def skadas(name: str, settings: dict[str, Any] | None = None) -> Fit:
+    def fit(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
+        adapter = getattr(peer("skada"), f"{name}ReweightAdapter")(**(settings or {}))
+        X, domain = np.concatenate([X_q, X_p]), np.repeat([1, -1], [len(X_q), len(X_p)])  # a source is positive
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "maximum iteration reached"
+            adapter.fit(X, sample_domain=domain)
+        return lambda X: log_weights(adapter.compute_weights(X, sample_domain=np.ones(len(X), int)))
+
+    return fit

@@ -1,0 +1,469 @@
+r"""KMM: weights on the rows of q under which the kernel means of both samples agree.
+
+.. math:: \min_\beta \ \tfrac12 \beta^\top K \beta - \kappa^\top \beta
+          \quad \text{subject to} \quad 0 \le \beta_i \le B, \quad |\mathrm{mean}_q \beta - 1| \le \varepsilon
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
+from sklearn.exceptions import ConvergenceWarning
+
+from flowratio.ratios.base import RatioEstimator
+from flowratio.ratios.kernels import choose_centres, median_distance, squared_distances
+from flowratio.settings import RandomState, is_count, seed_from
+
+_EXACT_ROWS = 4_000  # rows of a sample up to which the whole kernel is in memory; also those that landmarks come from
+_RESIDUAL = 1e-8  # of k(x, x) = 1 outside the span of the landmarks: below it they are the whole kernel
+_BLOCK = 1 << 19  # kernel values at a time
+_NARROWEST_SLAB = 1e-6  # an interior needs some width
+_NARROWEST = 1e-3
+_COARSEST_GAP = 0.1
+_CENTRED, _NEARLY_CENTRED = 1e-8, 1e-2  # relative error of a bound times its multiplier
+_COARSE = 0.03  # share of what landmarks miss: the gap at which they hand over to the kernel
+_SHORT_STEP, _TO_THE_BOUND = 0.8, 0.99
+
+
+class KMM(RatioEstimator):
+    r"""Estimate r = p/q (p is y = 1) by kernel mean matching: weights β on rows of q that give them p's kernel mean.
+
+    .. math:: \min_\beta \ \tfrac12 \sum_{ij} \beta_i \beta_j k(x_i, x_j) - \sum_i \beta_i \kappa_i, \qquad
+              \kappa_i = \frac{n_q}{n_p} \sum_j k(x_i, x^p_j), \qquad k(x, x') = e^{-\|x - x'\|^2 / (2 \sigma^2)}
+
+    subject to :math:`0 \le \beta_i \le B` and :math:`|\mathrm{mean}_q \beta - 1| \le \varepsilon` [1]_ [2]_. x is in
+    standard units. A row of weight w counts as w equal rows, which get equal β.
+
+    *The solver* is a primal-dual interior-point method. It does not end at just any of the many β whose objective is
+    as good as the least one, but at that on the central path: the minimum of
+
+    .. math:: \tfrac12 \beta^\top K \beta - \kappa^\top \beta
+              - \mu \sum_i \big[\log \beta_i + \log(B - \beta_i)\big] + \dots
+
+    (and the same for ε), with μ so small that the objective is within `gap` of its least value. This point is unique,
+    all its weights are positive, and it does not hang on rounding, order or start. As `gap` goes to 0 it goes to the
+    exact solution.
+
+    *How exact?* The kernel means of n rows are known to 1/n of their squared length. A smaller gap fits noise: the
+    exact solution puts nearly all of the weight on few rows and zero on most, where log r is -∞. (q = N(0, I), p of
+    KL 1, d = 2, n = 1000: mean squared error of log r .22 for gap 1/n, 8 for 1e-6, above 20 for 1e-8.) So 1/n is the
+    default. For the exact quadratic program set `gap=1e-8`.
+
+    *New rows.* At each row of q the optimality conditions tie β to the witness function, the gap of the kernel means:
+
+    .. math:: \frac{\mu}{\beta(x)} - \frac{\mu}{B - \beta(x)} + \nu = h(x)
+              = \sum_i \beta_i k(x, x_i) - \frac{n_q}{n_p} \sum_j k(x, x^p_j)
+
+    with ν the multiplier of ε. The same equation gives β(x) for any x: on rows of q it is their β, in between it is
+    smooth, and it is at most the largest β of the fit. Far from all rows, where h says nothing, it goes to the mean,
+    and r to 1. r is β over its mean on the rows of q.
+
+    *Size.* Landmarks from a pivoted Cholesky decomposition give a kernel of low rank. Up to 4000 rows in either
+    sample it is only the start, unless it is the whole kernel to 1e-8; above, the program is that of this kernel.
+
+    Parameters
+    ----------
+    bandwidth
+        σ in standard deviations (`scale_`), at least 0.001. None for the median distance of rows of both samples.
+    max_weight
+        B, the largest weight; above 1 - ε.
+    tolerance
+        ε, how far the mean weight may be from 1. None for :math:`1 - 1 / \sqrt{n_q}`, as in [1]_. At least 1e-6.
+    gap
+        How far the objective may stay above its least value, as a share of half the squared length of the kernel
+        means, :math:`n_q^2 (\|m_p\|^2 + \|m_q\|^2) / 4`. None for the precision of the samples,
+        :math:`(1/n_p + 1/n_q) / 2`, and at most 0.1.
+    rank
+        Number of landmarks at most.
+    max_iter
+        Newton steps at most.
+    random_state
+        Seed of the rows that landmarks are chosen from, if there are more than 4000: an integer, a NumPy generator, or
+        None for a new one each time.
+
+    Attributes
+    ----------
+    rows_
+        Standardized, distinct rows of q in an order of their own, of shape (m, d).
+    weights_
+        β of these rows, of shape (m,), as the program has it: its mean is `mean_weight_`, not 1.
+    mean_weight_
+        Mean of β over the rows of q. β of a row of q is `mean_weight_ * ratio(X)`.
+    bandwidth_, tolerance_, gap_
+        σ, ε and the gap that were used.
+    objective_
+        ½ βᵀKβ - κᵀβ.
+    kkt_residual_
+        How far the optimality conditions of the program are missed, in the unit of `gap`: with g the gradient at β,
+        gᵀβ less its minimum over all β within the bounds. It is 0 at the exact solution and nowhere else, and the
+        objective is at most this far above the least one.
+    n_iter_
+        Newton steps.
+    centres_, coef_
+        The witness function, :math:`h(x) = \sum_c a_c k(x, c)`, of shapes (c, d) and (c,).
+    landmarks_, root_
+        Standardized landmarks, of shape (r, d), and the Cholesky factor of their kernel matrix, of shape (r, r).
+    residual_
+        The largest part of k(x, x) = 1, among rows of q, that the landmarks miss.
+    barrier_, multiplier_
+        μ and ν.
+
+    References
+    ----------
+    .. [1] Huang, Smola, Gretton, Borgwardt & Schölkopf (2006). *Correcting sample selection bias by unlabeled data.*
+    .. [2] Gretton, Smola, Huang, Schmittfull, Borgwardt & Schölkopf (2009). *Covariate shift by kernel mean matching.*
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X_p, X_q = rng.normal(1.0, 1.0, (500, 1)), rng.normal(0.0, 1.0, (500, 1))
+    >>> kmm = KMM(random_state=0).fit_samples(X_p, X_q)
+    >>> kmm.log_ratio([[-1.0], [0.5], [2.0]]).round(1)  # the truth is -1.5, 0, 1.5
+    array([-1.7, -0. ,  1.4])
+    """
+
+    rows_: np.ndarray
+    weights_: np.ndarray
+    mean_weight_: float
+    bandwidth_: float
+    tolerance_: float
+    gap_: float
+    objective_: float
+    kkt_residual_: float
+    n_iter_: int
+    centres_: np.ndarray
+    coef_: np.ndarray
+    landmarks_: np.ndarray
+    root_: np.ndarray
+    residual_: float
+    barrier_: float
+    multiplier_: float
+
+    def __init__(
+        self,
+        bandwidth: float | None = None,
+        *,
+        max_weight: float = 1000.0,
+        tolerance: float | None = None,
+        gap: float | None = None,
+        rank: int = 500,
+        max_iter: int = 200,
+        random_state: RandomState = None,
+    ) -> None:
+        self.bandwidth = bandwidth
+        self.max_weight = max_weight
+        self.tolerance = tolerance
+        self.gap = gap
+        self.rank = rank
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+        is_p = y == 1
+        X_p, X_q, w_p, w_q = X[is_p], X[~is_p], w[is_p], w[~is_p]
+        n_p, n_q = w_p.sum(), w_q.sum()
+        bounds = self._checked_bounds(w_q)
+        self._check_settings()
+        self.gap_ = min(_COARSEST_GAP, (1 / n_p + 1 / n_q) / 2) if self.gap is None else float(self.gap)
+        halves = np.concatenate([w_p / n_p, w_q / n_q])
+        self.bandwidth_ = median_distance(X, halves) if self.bandwidth is None else float(self.bandwidth)
+        self.rows_ = X_q
+        A = self._fit_landmarks(X_q, w_q)
+        b = self._features_of_sum(X_p, w_p * (n_q / n_p))
+        unit = (b @ b + np.square(A.sum(axis=0)).sum()) / 4
+        self.barrier_ = float(self.gap_ * unit / bounds.units.sum())
+        self._solve(A, b, X_p, w_p * (n_q / n_p), bounds, unit)
+        if not self.kkt_residual_ <= self.gap_:
+            warnings.warn(
+                f"KMM stopped after {self.n_iter_} steps, {self.kkt_residual_:.2g} above its minimum by the optimality "
+                f"conditions, not within `gap` = {self.gap_:.2g}. Give a larger `max_iter`, or a larger `gap`.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+
+    def _check_settings(self) -> None:
+        if self.bandwidth is not None and not (_is_number(self.bandwidth) and _NARROWEST <= self.bandwidth < math.inf):
+            raise ValueError(
+                f"`bandwidth` is {self.bandwidth!r}: give standard deviations, at least {_NARROWEST:g}, or None for "
+                "the median distance."
+            )
+        if self.gap is not None and not (_is_number(self.gap) and 0 < self.gap <= 1):
+            raise ValueError(f"`gap` is {self.gap!r}: give a number above 0 and at most 1, or None for about 1/n.")
+        for name in ("rank", "max_iter"):
+            if not is_count(getattr(self, name)):
+                raise ValueError(f"`{name}` is {getattr(self, name)!r}: give a whole number of 1 or more.")
+
+    def _checked_bounds(self, w: np.ndarray) -> _Bounds:
+        if not (_is_number(self.max_weight) and 0 < self.max_weight < math.inf):
+            raise ValueError(
+                f"`max_weight` is {self.max_weight!r}: give a positive number, the largest weight of a row."
+            )
+        if self.tolerance is not None and not (_is_number(self.tolerance) and 0 <= self.tolerance < math.inf):
+            raise ValueError(
+                f"`tolerance` is {self.tolerance!r}: give how far the mean weight may be from 1, 0 or more, or None "
+                "for 1 - 1/√n."
+            )
+        tolerance = 1 - 1 / math.sqrt(w.sum()) if self.tolerance is None else float(self.tolerance)
+        self.tolerance_ = max(tolerance, _NARROWEST_SLAB)
+        if self.max_weight <= 1 - self.tolerance_:
+            raise ValueError(
+                f"`max_weight` is {self.max_weight:g}, but the mean weight must be at least {1 - self.tolerance_:g}: "
+                f"no weights are within both bounds. Give `max_weight` above 1, or `tolerance` above "
+                f"{1 - self.max_weight:g}."
+            )
+        return _Bounds(w, float(self.max_weight), 1 - self.tolerance_, 1 + self.tolerance_)
+
+    def _kernel(self, X: np.ndarray, C: np.ndarray) -> np.ndarray:
+        K = squared_distances(X, C)
+        K *= -0.5 / self.bandwidth_**2
+        return np.exp(K, out=K)
+
+    def _kernel_times(self, X: np.ndarray, C: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """Return K(X, C) a, (n,), a block of rows at a time."""
+        return np.concatenate([self._kernel(X[part], C) @ a for part in _blocks(len(X), len(C))])
+
+    def _features(self, X: np.ndarray) -> np.ndarray:
+        """Return features of rows, (n, d) to (n, r), whose products are the kernel of low rank."""
+        F = np.empty((len(X), len(self.root_)))
+        for part in _blocks(*F.shape):
+            F[part] = solve_triangular(self.root_, self._kernel(X[part], self.landmarks_).T, lower=True).T
+        return F
+
+    def _features_of_sum(self, X: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Return the weighted sum of the features of rows, (n, d) to (r,)."""
+        total = sum(w[part] @ self._kernel(X[part], self.landmarks_) for part in _blocks(len(X), len(self.root_)))
+        return solve_triangular(self.root_, total, lower=True)
+
+    def _fit_landmarks(self, X: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Choose landmarks, and return the features of rows times their weights, (n, r)."""
+        pool = choose_centres(X, w, _EXACT_ROWS, np.random.default_rng(seed_from(self.random_state)))
+        pivots, self.root_ = _pivoted_cholesky(
+            lambda i: self._kernel(pool, pool[i : i + 1])[:, 0], len(pool), self.rank
+        )
+        self.landmarks_ = pool[pivots]
+        A = self._features(X)
+        self.residual_ = float(max(0.0, 1 - np.einsum("ij,ij->i", A, A).min()))
+        A *= w[:, None]
+        return A
+
+    def _solve(
+        self, A: np.ndarray, b: np.ndarray, X_p: np.ndarray, w_p: np.ndarray, bounds: _Bounds, unit: float
+    ) -> None:
+        """Find the central point of the kernel of low rank and, from there, that of the kernel itself."""
+        exact = self.residual_ > _RESIDUAL and max(len(X_p), len(A)) <= _EXACT_ROWS
+        quadratic: _LowRank | _Dense = _LowRank(A)
+        kappa = A @ b
+        # what the landmarks miss decides how far down their path is that of the kernel
+        mu = self.barrier_ * max(1.0, _COARSE * self.residual_ / self.gap_ if exact else 1.0)
+        point = _central_point(quadratic, kappa, bounds, mu, _start(quadratic, kappa, bounds, mu), self.max_iter)
+        if exact:
+            X_q, w = self.rows_, bounds.w
+            quadratic = _Dense(w[:, None] * self._kernel(X_q, X_q) * w)
+            kappa = w * self._kernel_times(X_q, X_p, w_p)
+            left = self.max_iter - point.n_iter
+            point = _central_point(quadratic, kappa, bounds, self.barrier_, point, left)
+            self.centres_ = np.concatenate([X_q, X_p])
+            self.coef_ = np.concatenate([w * point.beta, -w_p])
+        else:
+            self.centres_ = self.landmarks_
+            self.coef_ = solve_triangular(self.root_, A.T @ point.beta - b, lower=True, trans=1)
+        self.weights_, self.n_iter_ = point.beta, point.n_iter
+        self.mean_weight_ = float(bounds.share @ point.beta)
+        self.multiplier_ = float(point.z[-2] - point.z[-1]) / bounds.w.sum()
+        gradient = quadratic.times(point.beta) - kappa
+        self.objective_ = float(point.beta @ (gradient - kappa)) / 2
+        self.kkt_residual_ = (float(gradient @ point.beta) - bounds.least(gradient)) / unit
+
+    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+        h = self._kernel_times(X, self.centres_, self.coef_) - self.multiplier_
+        F = self._features(X)
+        missed = (
+            1 - np.einsum("ij,ij->i", F, F) - self.residual_
+        )  # by the landmarks, beyond what they miss on rows of q
+        unknown = np.clip(missed / max(1 - self.residual_, _RESIDUAL), 0, 1)
+        at_mean = 1 / self.mean_weight_ - 1 / (self.max_weight - self.mean_weight_)
+        slope = h / self.barrier_ + unknown * (at_mean + self.multiplier_ / self.barrier_)
+        beta = np.minimum(_weight_at(slope, self.max_weight), self.weights_.max())
+        return np.log(beta / self.mean_weight_)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _blocks(n_rows: int, n_columns: int) -> list[slice]:
+    size = max(16, _BLOCK // n_columns)
+    return [slice(start, start + size) for start in range(0, n_rows, size)]
+
+
+def _weight_at(slope: np.ndarray, max_weight: float) -> np.ndarray:
+    """Return the β between 0 and B at which 1/β - 1/(B - β) is the slope, of any shape."""
+    edge = 2 / max_weight
+    both = np.hypot(slope, edge)
+    # slope + both, which cancels where the slope is negative
+    total = np.where(slope < 0, edge**2 / (both - np.minimum(slope, 0)), slope + both)
+    return 2 / (edge + total)
+
+
+class _Bounds:
+    """0 ≤ β ≤ B and low ≤ mean β ≤ high: linear functions of β that must be positive, of shape (2n + 2,)."""
+
+    def __init__(self, w: np.ndarray, max_weight: float, low: float, high: float) -> None:
+        self.w, self.share = w, w / w.sum()
+        self.max_weight, self.low, self.high = max_weight, low, high
+        self.units = np.concatenate([w, w, [1.0, 1.0]])  # how often each counts in the barrier
+
+    def values(self, beta: np.ndarray) -> np.ndarray:
+        mean = self.share @ beta
+        return np.concatenate([beta, self.max_weight - beta, [mean - self.low, self.high - mean]])
+
+    def changes(self, step: np.ndarray) -> np.ndarray:
+        mean = self.share @ step
+        return np.concatenate([step, -step, [mean, -mean]])
+
+    def pull(self, z: np.ndarray) -> np.ndarray:
+        """Return the transpose of `changes` times z, (2n + 2,) to (n,)."""
+        n = len(self.w)
+        return z[:n] - z[n:-2] + self.share * (z[-2] - z[-1])
+
+    def least(self, gradient: np.ndarray) -> float:
+        """Return the minimum of gᵀβ within the bounds: the cheapest rows are filled first."""
+        price = gradient / self.w
+        order = np.argsort(price)
+        room = self.max_weight * self.w[order]
+        mass = np.clip(room[price[order] < 0].sum(), self.low * self.w.sum(), self.high * self.w.sum())
+        filled = np.diff(np.minimum(np.cumsum(room), mass), prepend=0.0)
+        return float(price[order] @ filled)
+
+
+class _LowRank:
+    """M = AAᵀ, with A of shape (n, r)."""
+
+    def __init__(self, A: np.ndarray) -> None:
+        self.A = A
+
+    def times(self, v: np.ndarray) -> np.ndarray:
+        return self.A @ (v @ self.A)
+
+    def factor(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        A, r = self.A, self.A.shape[1]
+        G = np.eye(r)
+        for part in _blocks(*A.shape):
+            scaled = A[part] / np.sqrt(diagonal[part])[:, None]
+            G += scaled.T @ scaled
+        factor = cho_factor(G.T, lower=True, overwrite_a=True, check_finite=False)
+        return lambda v: (v - A @ cho_solve(factor, (v / diagonal) @ A, check_finite=False)) / diagonal  # Woodbury
+
+
+class _Dense:
+    """M itself, of shape (n, n)."""
+
+    def __init__(self, M: np.ndarray) -> None:
+        self.M, self.work = M, np.empty_like(M)
+
+    def times(self, v: np.ndarray) -> np.ndarray:
+        return self.M @ v
+
+    def factor(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        np.copyto(self.work, self.M)
+        self.work.flat[:: len(diagonal) + 1] += diagonal
+        factor = cho_factor(self.work.T, lower=True, overwrite_a=True, check_finite=False)
+        return lambda v: cho_solve(factor, v, check_finite=False)
+
+
+class _Point(NamedTuple):
+    """Weights of shape (n,), multipliers of shape (2n + 2,), and the Newton steps that led there."""
+
+    beta: np.ndarray
+    z: np.ndarray
+    n_iter: int
+
+
+def _start(quadratic: _LowRank | _Dense, kappa: np.ndarray, bounds: _Bounds, mu: float) -> _Point:
+    """Return equal weights, within the bounds, and multipliers as large as the gradient."""
+    low, high = max(bounds.low, 0.0), min(bounds.high, bounds.max_weight)
+    beta = np.full(len(kappa), min(1.0, (low + high) / 2))
+    size = np.abs(quadratic.times(beta) - kappa) @ beta / bounds.w.sum()
+    return _Point(beta, max(size, mu) * bounds.units / bounds.values(beta), 0)
+
+
+def _central_point(
+    quadratic: _LowRank | _Dense, kappa: np.ndarray, bounds: _Bounds, mu: float, start: _Point, max_iter: int
+) -> _Point:
+    """Follow the central path down to μ by Newton steps, and meet it there: every bound times its z is μ."""
+    beta, z, n_iter = start
+    length, off = 0.0, math.inf
+    while n_iter < max_iter:
+        x = bounds.values(beta)
+        unmet = quadratic.times(beta) - kappa - bounds.pull(z)
+        before, off = off, float(np.abs(x * z / (mu * bounds.units) - 1).max())
+        if length == 1 and (off <= _CENTRED or before / 2 < off < _NEARLY_CENTRED):  # the latter: up to rounding
+            break
+        try:
+            length, step, change = _newton_step(quadratic, bounds, x, z, unmet, mu)
+        except LinAlgError:
+            break
+        beta, z, n_iter = beta + length * step, z + length * change, n_iter + 1
+    return _Point(beta, z, n_iter)
+
+
+def _newton_step(
+    quadratic: _LowRank | _Dense, bounds: _Bounds, x: np.ndarray, z: np.ndarray, unmet: np.ndarray, mu: float
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return the length of a predictor-corrector step, and the changes of β and of z if it were 1."""
+    n, units, share = len(unmet), bounds.units, bounds.share
+    ratio = z / x
+    solve = quadratic.factor(ratio[:n] + ratio[n:-2])
+    along = solve(share)
+    stiffness = 1 / (ratio[-2] + ratio[-1]) + share @ along
+
+    def direction(target: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+        wanted = target / x - z
+        step = solve(bounds.pull(wanted) - unmet)
+        step -= along * (share @ step / stiffness)
+        dx = bounds.changes(step)
+        dz = wanted - ratio * dx
+        return min(_largest_step(x, dx), _largest_step(z, dz)), step, dx, dz
+
+    length, _, dx, dz = direction(mu * units)
+    now, then = x @ z, (x + length * dx) @ (z + length * dz)
+    target = max(mu, (then / now) ** 3 * now / units.sum()) * units
+    best = (0.0, unmet, z)
+    for share_of_correction in (1.0, length**2, 0.0):  # in full it may point out of the bounds
+        length, step, _, change = direction(target - share_of_correction * dx * dz)
+        best = max(best, (length, step, change), key=lambda found: found[0])
+        if length > _SHORT_STEP:
+            break
+    length, step, change = best
+    return (1.0 if length == 1 else _TO_THE_BOUND * length), step, change
+
+
+def _largest_step(x: np.ndarray, dx: np.ndarray) -> float:
+    """Return the largest step, at most 1, at which no x is negative."""
+    return 1 / max(1.0, float((-dx / x).max()))
+
+
+def _pivoted_cholesky(column: Callable[[int], np.ndarray], n: int, max_rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """Choose rows whose features span those of all n, the farthest from the span first.
+
+    Columns are those of the kernel matrix, of shape (n,); its diagonal is 1. Returns the rows, (r,), and the lower
+    Cholesky factor of their kernel matrix, (r, r).
+    """
+    L = np.zeros((min(n, max_rank), n))
+    missed = np.ones(n)
+    pivots: list[int] = []
+    for k in range(len(L)):
+        i = int(missed.argmax())
+        if missed[i] <= _RESIDUAL:
+            break
+        L[k] = (column(i) - L[:k, i] @ L[:k]) / math.sqrt(missed[i])
+        missed -= L[k] ** 2
+        missed[i] = 0.0
+        pivots.append(i)
+    return np.array(pivots), np.tril(L[: len(pivots), pivots].T)

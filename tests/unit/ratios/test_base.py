@@ -1,0 +1,297 @@
+"""The base class by means of a ratio that is known: what a method sees, scores, odds, overlap, errors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad
+from scipy.special import expit
+from sklearn.exceptions import NotFittedError
+
+from flowratio.ratios.base import (
+    InverseRatio,
+    OverlapWarning,
+    RatioEstimator,
+    chunks,
+    effective_draws,
+    kl_score,
+    weighted_moments,
+)
+
+
+class Tilt(RatioEstimator):
+    """log r = slope · (sum of standardized columns) + offset; r = p/q, p is y = 1. It keeps what it was fitted to."""
+
+    def __init__(self, slope: float = 1.0, offset: float = 0.0) -> None:
+        self.slope = slope
+        self.offset = offset
+
+    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+        self.seen_ = X, y, w
+
+    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+        return self.slope * X.sum(axis=1) + self.offset
+
+
+class Shift(RatioEstimator):
+    """log r = x - 1/2 of rows as they are: that of N(1, 1) and N(0, 1), r = p/q, p is y = 1."""
+
+    def __init__(self, scale: float = 1.0, power: float = 1.0) -> None:
+        self.scale = scale
+        self.power = power
+
+    def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(1), np.ones(1)
+
+    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+        pass
+
+    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+        return self.power * (X[:, 0] - 0.5) + math.log(self.scale)
+
+
+def two_samples(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    return rng.normal(y, 1.0)[:, None], y
+
+
+X, Y = two_samples(60)
+steep = pytest.mark.filterwarnings("ignore::flowratio.ratios.OverlapWarning")  # a ratio larger than the rows have it
+
+
+# What a method sees
+
+
+def test_method_sees_rows_of_p_first_distinct_and_standardized() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 4, (40, 2)) * [1.0, 100.0] + [5.0, -300.0]
+    y, w = rng.integers(0, 2, 40), rng.integers(0, 3, 40)
+    Z, labels, weights = Tilt().fit(rows, y, w).seen_
+    for label in (1, 0):
+        of, own = labels == label, (y == label) & (w > 0)
+        expected, index = np.unique(rows[own], axis=0, return_inverse=True)
+        assert np.count_nonzero(of) == len(expected)
+        assert sorted(weights[of]) == sorted(np.bincount(index.ravel(), w[own]))
+    assert (np.diff(labels) <= 0).all()
+    # both samples count one half
+    share = weights / np.where(labels == 1, 2 * weights[labels == 1].sum(), 2 * weights[labels == 0].sum())
+    np.testing.assert_allclose(share @ Z, 0, atol=1e-14)
+    np.testing.assert_allclose(share @ Z**2, 1, rtol=1e-13)
+
+
+def test_far_rows_are_scored_where_a_method_can_bear_them() -> None:
+    model = Tilt().fit(X, Y)
+    assert model.log_ratio([[1e300], [-1e300], [1e9]]).tolist() == [1e6, -1e6, 1e6]
+
+
+def test_constant_column_is_ignored() -> None:
+    model = Tilt().fit(np.insert(X, 0, 3.0, axis=1), Y)
+    assert model.scale_[0] == math.inf
+    log_r = Tilt().fit(X, Y).log_ratio([[0.5]])[0]
+    np.testing.assert_allclose(model.log_ratio([[3.0, 0.5], [77.0, 0.5]]), log_r, rtol=1e-12)
+
+
+def test_class_of_one_row_that_counts_twice() -> None:
+    y = np.arange(60) == 7
+    model = Tilt().fit(X, y, np.where(y, 2.0, 1.0))
+    assert model.log_odds_ == pytest.approx(math.log(2 / 59))
+    with pytest.raises(ValueError, match="The class True of `y` has 1 row of positive weight"):
+        Tilt().fit(X, y, np.where(y, 1.9, 1.0))
+
+
+@pytest.mark.parametrize("labels", [[False, True], [-1, 1], ["a", "b"], [0.0, 1.0], [3, 8]])
+def test_larger_label_is_p(labels: list[Any]) -> None:
+    model = Tilt().fit(X, np.array(labels)[Y])
+    np.testing.assert_array_equal(model.classes_, labels)
+    _, seen, _ = model.seen_
+    assert seen.sum() == 30
+    np.testing.assert_array_equal(model.predict([[9.0], [-9.0]]), [labels[1], labels[0]])
+
+
+@pytest.mark.parametrize("name", ["p", "q"])
+def test_weights_of_a_sample_fit_its_rows(name: str) -> None:
+    weights: dict[str, Any] = {f"sample_weight_{name}": np.ones(3)}
+    words = rf"`sample_weight_{name}` has shape \(3,\) but `X_{name}` has 30 rows: give one weight a row"
+    with pytest.raises(ValueError, match=words):
+        Tilt().fit_samples(X[Y == 1], X[Y == 0], **weights)
+
+
+def test_weights_of_one_sample_only() -> None:
+    model = Tilt().fit_samples(X[Y == 1], X[Y == 0], sample_weight_q=np.full(30, 3.0))
+    assert model.log_odds_ == pytest.approx(-math.log(3))
+
+
+def test_not_fitted() -> None:
+    for call in (Tilt().log_ratio, Tilt().weights, Tilt().predict_proba):
+        with pytest.raises(NotFittedError):
+            call(X)
+    with pytest.raises(NotFittedError):
+        Tilt().inverse()
+
+
+# Scores
+
+
+def brute_score(log_r: np.ndarray, y: np.ndarray) -> float:
+    p = expit(log_r)
+    return math.log(2) + np.log(p[y == 1]).mean() / 2 + np.log(1 - p[y == 0]).mean() / 2
+
+
+def test_score_is_the_balanced_likelihood() -> None:
+    model, (X_new, y_new) = Shift().fit(X, Y), two_samples(50, seed=1)
+    kept = np.arange(50) % 3 > 0  # unequal samples
+    X_new, y_new = X_new[kept], y_new[kept]
+    assert model.score(X_new, y_new) == pytest.approx(brute_score(X_new[:, 0] - 0.5, y_new), rel=1e-12)
+    w = np.arange(len(y_new)) % 4
+    expected = model.score(np.repeat(X_new, w, axis=0), np.repeat(y_new, w))
+    assert model.score(X_new, y_new, sample_weight=w) == pytest.approx(expected, rel=1e-12)
+
+
+@steep
+def test_kl_score_is_the_objective_of_kliep() -> None:
+    model, (X_new, y_new) = Shift().fit(X, Y), two_samples(50, seed=1)
+    log_r = X_new[:, 0] - 0.5
+    expected = log_r[y_new == 1].mean() - math.log(np.exp(log_r[y_new == 0]).mean())
+    assert kl_score(model, X_new, y_new) == pytest.approx(expected, rel=1e-12)
+    assert kl_score(Shift(scale=5.0).fit(X, Y), X_new, y_new) == pytest.approx(expected, rel=1e-12)
+    w = np.arange(50) % 4
+    repeated = kl_score(model, np.repeat(X_new, w, axis=0), np.repeat(y_new, w))
+    assert kl_score(model, X_new, y_new, w) == pytest.approx(repeated, rel=1e-12)
+
+
+@steep
+def test_scores_of_the_truth_are_divergences() -> None:
+    n = 40_000
+    X_new, y_new = two_samples(n, seed=2)
+    p, q = (lambda x: stats.norm.pdf(x, 1, 1)), (lambda x: stats.norm.pdf(x, 0, 1))
+    jensen_shannon = quad(lambda x: p(x) * np.log(2 * p(x) / (p(x) + q(x))), -9, 9)[
+        0
+    ]  # q, the mirror of p, has as much
+    model = Shift().fit(X, Y)
+    # log(r / (1 + r)) and x - 1/2 have standard deviations of 0.4 and 1, the mean of r one of √(e - 1) = 1.3
+    assert model.score(X_new, y_new) == pytest.approx(jensen_shannon, abs=4 * 0.4 / math.sqrt(n))
+    assert kl_score(model, X_new, y_new) == pytest.approx(0.5, abs=4 * 1.7 / math.sqrt(n / 2))
+    for worse in (Shift(scale=1.3), Shift(scale=0.7), Shift(power=1.3), Shift(power=0.7)):
+        assert worse.fit(X, Y).score(X_new, y_new) < model.score(X_new, y_new)
+
+
+@steep
+def test_bounds_of_the_score() -> None:
+    assert Tilt(slope=0.0).fit(X, Y).score(X, Y) == pytest.approx(0, abs=1e-15)
+    far, y = np.array([[-5.0], [-4.0], [4.0], [5.0]]), np.array([0, 0, 1, 1])
+    assert Tilt(slope=1e3).fit(X, Y).score(far, y) == pytest.approx(math.log(2))
+    assert Tilt(slope=-1e3).fit(X, Y).score(far, y) < -1e3  # finite, however wrong
+
+
+def test_score_with_a_class_of_no_weight() -> None:
+    with pytest.raises(ValueError, match="`sample_weight` is zero on all rows of a class"):
+        Shift().fit(X, Y).score(X, Y, sample_weight=Y)
+
+
+# Ratios and weights
+
+
+@steep
+def test_ratios_too_large_for_a_float() -> None:
+    model = Tilt(slope=1e3).fit(X, Y)
+    rows = np.array([[50.0], [40.0], [-50.0]])
+    r = model.ratio(rows)
+    assert r[0] == r[1] == pytest.approx(np.finfo(np.float64).max)
+    assert r[2] == 0
+    np.testing.assert_allclose(model.weights(rows), [3, 0, 0], atol=1e-12)  # in logs the larger is still larger
+    np.testing.assert_allclose(model.weights(rows, normalize="sum"), [1, 0, 0], atol=1e-12)
+
+
+def test_chunks_cover_all_rows_and_are_bounded() -> None:
+    for n, d in ((1, 1), (8192, 3), (8193, 3), (20_000, 900), (100, 10**7)):
+        parts = list(chunks(n, d))
+        rows = np.concatenate([np.arange(n)[part] for part in parts])
+        np.testing.assert_array_equal(rows, np.arange(n))
+        assert max(part.stop - part.start for part in parts) <= max(64, 2**20 // d)
+
+
+# The inverse
+
+
+def test_inverse_shares_the_fit_and_turns_back() -> None:
+    model = Shift().fit(X, Y)
+    inverse = model.inverse()
+    assert isinstance(inverse, InverseRatio)
+    assert inverse.inverse() is model
+    np.testing.assert_array_equal(inverse.log_ratio(X), -model.log_ratio(X))
+    np.testing.assert_array_equal(inverse.ratio(X), np.exp(-model.log_ratio(X)))
+    assert inverse.score(X, Y) == pytest.approx(model.score(X, Y), abs=1e-15)
+    np.testing.assert_allclose(inverse.predict_proba(X), model.predict_proba(X), atol=1e-15)
+    # the divergence the other way, KL(q ‖ p)
+    expected = -(X[Y == 0, 0] - 0.5).mean() - math.log(np.exp(0.5 - X[Y == 1, 0]).mean())
+    assert kl_score(inverse, X, Y) == pytest.approx(expected, rel=1e-12)
+
+
+def test_inverse_that_is_fitted_itself() -> None:
+    inverse = InverseRatio(Shift()).fit(X, Y)
+    np.testing.assert_array_equal(inverse.log_ratio(X), -Shift().fit(X, Y).log_ratio(X))
+    assert inverse.log_odds_ == 0
+    assert repr(inverse).endswith("r = q/p, p is y = 1>")
+
+
+# Moments
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e6, -1e9])
+def test_moments_are_those_of_numpy(shift: float) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal([0, 3, -2], [1, 1e-3, 1e4], (50, 3)) + shift
+    share = rng.random(50)
+    share /= share.sum()
+    mean, scale = weighted_moments(rows, share)
+    centred = rows - rows.mean(axis=0)  # exact enough: what is left has the size of the spread
+    expected = share @ centred
+    np.testing.assert_allclose(mean, rows.mean(axis=0) + expected, rtol=1e-14)
+    np.testing.assert_allclose(scale, np.sqrt(share @ (centred - expected) ** 2), rtol=1e-4 if shift else 1e-12)
+
+
+def test_moments_of_columns_that_are_constant_up_to_rounding() -> None:
+    rows = np.column_stack([np.full(20, 0.1), 1e9 + np.arange(20) % 2 * 1e-7, np.arange(20.0)])
+    _, scale = weighted_moments(rows, np.full(20, 0.05))
+    assert np.isinf(scale).tolist() == [True, True, False]
+
+
+def test_values_whose_squares_overflow() -> None:
+    with pytest.raises(ValueError, match=r"values of size 1\.0e\+200, whose squares overflow\. Change the units"):
+        Tilt().fit(X * [[1.0]] + np.where(np.arange(60) == 5, 1e200, 0)[:, None], Y)
+
+
+# Overlap
+
+
+def test_effective_draws_by_both_samples() -> None:
+    rng = np.random.default_rng(0)
+    log_p, log_q, w_p, w_q = rng.normal(size=7), rng.normal(size=9), rng.random(7), rng.random(9)
+    r_p, r_q = np.exp(log_p), np.exp(log_q)
+    by_q = (w_q @ r_q) ** 2 / (w_q @ r_q**2 * w_q.sum())
+    by_p = w_p.sum() / (w_p @ r_p)
+    assert effective_draws(log_p, w_p, log_q, w_q, 9.0) == pytest.approx(9 * min(1, by_q, by_p), rel=1e-12)
+    assert effective_draws(log_p - 50, w_p, log_q, w_q, 9.0) == pytest.approx(9 * min(1, by_q), rel=1e-12)
+    assert effective_draws(log_p + 900, w_p, log_q, w_q, 9.0) == pytest.approx(0, abs=1e-300)
+
+
+def test_effective_draws_of_two_normals() -> None:
+    rows, y = two_samples(20_000, seed=3)
+    # mean_q r² = exp(1): 10 000 rows of q are worth 3700; the mean of r² has a heavy tail, and is known to some 10 %
+    assert Shift().fit(rows, y).effective_draws_ == pytest.approx(10_000 / math.e, rel=0.15)
+
+
+def test_overlap_warning_names_the_draws_and_the_line() -> None:
+    with pytest.warns(OverlapWarning, match=r"^\d\.\d+ effective draws of 30: p and q hardly overlap") as told:
+        Tilt(slope=2.0).fit(X, Y)
+    assert told[0].filename == __file__
+
+
+def test_no_overlap_warning_where_there_is_overlap() -> None:
+    Shift().fit(X, Y)  # warnings are errors
+    Shift().fit(*two_samples(8))  # nor for a handful of rows
