@@ -22,7 +22,7 @@ from typing_extensions import Self
 
 from flowratio.flows import FLOWS, Flow, adapt
 from flowratio.flows.adapters import seeded
-from flowratio.flows.base import like
+from flowratio.flows.base import choose_device, like
 from flowratio.rows import ArrayRows, Rows, open_rows
 from flowratio.scaling import Dequantizer, Gaussianizer, Logit, Scaler, ScalerChain, Standardizer, Whitener
 from flowratio.settings import RandomState, is_count, seed_from, unchanged_on_failure
@@ -192,7 +192,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         )
         self.scaler_ = self._new_scaler().fit_array(known, rows.feature_names)
         d = self._n_features_out = self.scaler_.n_features_out_
-        self.flow_ = self._new_flow(d, rows.n_rows, seed).to(_device(self.device))
+        self.flow_ = self._new_flow(d, rows.n_rows, seed).to(choose_device(self.device))
         if self.flow_.n_features != d:
             raise ValueError(
                 f"`flow` maps {self.flow_.n_features} columns, but the data have {d}"
@@ -396,15 +396,6 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         generator = torch.Generator().manual_seed(seed_from(random_state))
         Z = self.flow_.base_sample(n, generator).detach().cpu().double().numpy()
         return self.inverse_transform(Z)
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"`device` is {name!r}, which torch cannot use here: give 'auto' or 'cpu'.") from error
 
 
 def _chunk(n_features: int) -> int:

@@ -12,10 +12,11 @@ import hashlib
 import inspect
 import json
 import os
+import pkgutil
 import re
-import sys
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 import flowratio
+from flowratio import ratios
 from flowratio.encoding import Classes, Node, Reader, Writer, damaged, kind_of
 from flowratio.files import replacing
 from flowratio.flows import FLOWS, Flow
 from flowratio.learners import LEARNERS
-from flowratio.ratios.networks import Network
 
 _VERSION = 1
 _MODEL_FILE = "model.json"
@@ -108,10 +109,11 @@ def load(folder: str | os.PathLike[str]) -> Any:
 
 @cache
 def _classes() -> Classes:
-    """Return what may be saved and loaded: the classes beside the public names, the flows, networks, and learners."""
+    """Return what may be saved and loaded: the classes beside the public names, the flows, all ratios, and learners."""
     modules = {getattr(flowratio, name).__module__ for name in flowratio.__all__}
-    modules |= {cls.__module__ for cls in (*FLOWS.values(), Network)}
-    values = [value for module in sorted(modules) for value in vars(sys.modules[module]).values()]
+    modules |= {cls.__module__ for cls in FLOWS.values()}
+    modules |= {info.name for info in pkgutil.iter_modules(ratios.__path__, f"{ratios.__name__}.")}
+    values = [value for module in sorted(modules) for value in vars(import_module(module)).values()]
     found = [value for value in values if isinstance(value, type) and value.__module__ in modules]
     found += LEARNERS.values()
     return {(kind_of(cls), cls.__name__): cls for cls in found if kind_of(cls) and not inspect.isabstract(cls)}

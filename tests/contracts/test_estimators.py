@@ -64,8 +64,10 @@ def name_of(value: Any) -> str:
 def test_estimators_are_found() -> None:
     names = {type(estimator).__name__ for estimator in ESTIMATORS}
     assert {"FlowFeaturizer", "Standardizer", "Gaussianizer", "Dequantizer", "Logit", "ScalerChain"} <= names
-    public = {name for name in flowratio.__all__ if isinstance(getattr(flowratio, name), type)}
-    assert {name for name in public if issubclass(getattr(flowratio, name), BaseEstimator)} <= names
+    public = [getattr(flowratio, name) for name in flowratio.__all__]
+    found = [value for value in public if isinstance(value, type) and issubclass(value, BaseEstimator)]
+    # ratios have their own contracts, in test_ratios.py
+    assert {value.__name__ for value in found if not issubclass(value, flowratio.RatioEstimator)} <= names
 
 
 def takes_any_rows(estimator: BaseEstimator) -> bool:

@@ -99,3 +99,13 @@ class _NormalLogProb(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         (z,) = ctx.saved_tensors
         return z * -grads[0][:, None]
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device of a name; `"auto"` is a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"`device` is {name!r}, which torch cannot use here: give 'auto' or 'cpu'.") from error

@@ -94,18 +94,13 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             How often each row counts, of shapes (n_p,) and (n_q,); 1 if None.
         """
         X, y = stack(X_p, X_q)
-        if sample_weight_p is None and sample_weight_q is None:
-            return self.fit(X, y)
-        n_p, n_q = np.count_nonzero(y), np.count_nonzero(y == 0)
-        weights = []
-        for w, n, name in ((sample_weight_p, n_p, "p"), (sample_weight_q, n_q, "q")):
-            w = np.ones(n) if w is None else np.asarray(w, np.float64)
-            if w.shape != (n,):
-                raise ValueError(
-                    f"`sample_weight_{name}` has shape {w.shape} but `X_{name}` has {n} rows: give one weight a row."
-                )
-            weights.append(w)
-        return self.fit(X, y, np.concatenate(weights))
+        w = None
+        if sample_weight_p is not None or sample_weight_q is not None:
+            n_p, n_q = np.count_nonzero(y), np.count_nonzero(y == 0)
+            w = np.concatenate([_given(sample_weight_p, n_p, "p"), _given(sample_weight_q, n_q, "q")])
+        with unchanged_on_failure(self):
+            self._fit_checked(X, y, w)
+        return self
 
     def _fit_checked(self, X: Any, y: Any, sample_weight: Any) -> None:
         X, y = validate_data(self, X, y, dtype=_FLOATS, ensure_min_samples=2)
@@ -417,6 +412,16 @@ def _two_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             "Use `X, y = stack(X_p, X_q)`."
         )
     return classes, y == classes[1]
+
+
+def _given(sample_weight: Any, n: int, name: str) -> np.ndarray:
+    """Return the weights of one sample, of shape (n,)."""
+    w = np.ones(n) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    if w.shape != (n,):
+        raise ValueError(
+            f"`sample_weight_{name}` has shape {w.shape} but `X_{name}` has {n} rows: give one weight a row."
+        )
+    return w
 
 
 def _checked_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:

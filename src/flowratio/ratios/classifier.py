@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import logit
 from sklearn.base import BaseEstimator, clone
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.isotonic import IsotonicRegression
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
-from typing_extensions import Self
 
 from flowratio.ratios.base import RatioEstimator, weighted_moments
+from flowratio.ratios.calibration import CALIBRATORS
+from flowratio.ratios.presets import NEWTON_COLUMNS, PRESETS
 from flowratio.settings import RandomState, is_count, seed_from
 
 if TYPE_CHECKING:
@@ -33,9 +30,6 @@ _NETWORK_SETTINGS = (
     *("hidden", "max_epochs", "batch_size", "learning_rate", "weight_decay", "patience", "validation_fraction"),
     "image_shape",
 )
-_NEWTON_COLUMNS = 256  # beyond them first-order steps are cheaper than the Hessian
-_NEWTON_ROWS = 1024  # rows that are differentiated at a time
-_MAX_PRODUCTS = 1 << 27  # values of the second-order polynomial of all rows, at most
 _CHECKED_ROWS = 1_000  # rows on which logits are compared with probabilities
 
 
@@ -142,7 +136,7 @@ class ClassifierRatio(RatioEstimator):
 
     @property
     def _needs_distinct(self) -> bool:
-        exact = self.classifier == "logistic" and self.calibration is None and self.n_features_in_ <= _NEWTON_COLUMNS
+        exact = self.classifier == "logistic" and self.calibration is None and self.n_features_in_ <= NEWTON_COLUMNS
         return not exact  # its optimum is one of the weighted sample, whatever the order of the rows
 
     def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -164,7 +158,7 @@ class ClassifierRatio(RatioEstimator):
             for k, (rest, fold) in enumerate(self._folds(y, np.random.default_rng(seed))):
                 classifier, readout, _ = fitted(X[rest], y[rest], w[rest], seed + k + 1)
                 scores[fold] = readout(classifier, X[fold])
-            self.calibrator_ = _CALIBRATORS[self.calibration](scores, y, w)
+            self.calibrator_ = CALIBRATORS[self.calibration](scores, y, w)
         self.classifier_, self.readout_, self.history_ = fitted(X, y, w, seed)
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
@@ -188,7 +182,7 @@ class ClassifierRatio(RatioEstimator):
     def _fit_sklearn(self, X: np.ndarray, y: np.ndarray, w: np.ndarray, seed: int) -> tuple[Any, Readout, None]:
         seed %= 2**32  # as scikit-learn wants it
         if isinstance(self.classifier, str):
-            preset = _PRESETS[self.classifier](X, y, seed)
+            preset = PRESETS[self.classifier](X, y, seed)
             _fit_weighted(preset, X, y, w)
             return preset, Readout("decision_function", _log_odds(y, w), math.inf), None
         classifier: Any = clone(self.classifier)
@@ -223,10 +217,11 @@ class ClassifierRatio(RatioEstimator):
         return np.where(y == 1, of_p, of_q)
 
     def _fit_network(self, X: np.ndarray, y: np.ndarray, w: np.ndarray, seed: int) -> tuple[Any, Readout, History]:
-        from flowratio.ratios.networks import choose_device, choose_recipe, new_network, train_classifier
+        from flowratio.flows.base import choose_device
+        from flowratio.ratios.networks import choose_recipe, n_pairs, new_network, train_classifier
 
         settings = {name: getattr(self, name) for name in _NETWORK_SETTINGS[1:6] if getattr(self, name) is not None}
-        recipe = choose_recipe(int(max(y.sum(), (1 - y).sum())), settings, images=self.classifier == "cnn")
+        recipe = choose_recipe(n_pairs(int(y.sum()), int((1 - y).sum())), settings, images=self.classifier == "cnn")
         shape = None if self.classifier == "mlp" else self._checked_shape(X.shape[1])
         network = new_network(X.shape[1], shape, self.hidden, seed).to(choose_device(self.device))
         history = train_classifier(
@@ -259,7 +254,7 @@ class ClassifierRatio(RatioEstimator):
         return shape
 
     def _check_settings(self) -> None:
-        names = (*_PRESETS, *_NETWORKS)
+        names = (*PRESETS, *_NETWORKS)
         if isinstance(self.classifier, str):
             if self.classifier not in names:
                 raise ValueError(
@@ -268,7 +263,7 @@ class ClassifierRatio(RatioEstimator):
                 )
         else:
             _check_classifier(self.classifier, self.calibration is not None)
-        if self.calibration is not None and self.calibration not in _CALIBRATORS:
+        if self.calibration is not None and self.calibration not in CALIBRATORS:
             raise ValueError(f"`calibration` is {self.calibration!r}: give 'isotonic', 'sigmoid' or None.")
         if not (is_count(self.n_folds) and self.n_folds >= 2):
             raise ValueError(f"`n_folds` is {self.n_folds!r}: give a whole number of 2 or more.")
@@ -416,159 +411,3 @@ def _prior_log_odds(classifier: Any, y: np.ndarray, w: np.ndarray) -> float:
 
 def _log_odds(y: np.ndarray, w: np.ndarray) -> float:
     return math.log(w[y == 1].sum() / w[y == 0].sum())
-
-
-class NewtonLogisticRegression(LogisticRegression):
-    """Logistic regression by Newton's method: to the last digits, and in a few passes over the rows.
-
-    Parameters
-    ----------
-    C
-        Inverse of the penalty on the squared coefficients, in units of one row.
-    """
-
-    def __init__(self, C: float = 1.0) -> None:
-        super().__init__(C=C)
-
-    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
-        """Fit to rows (n, d), labels (n,) of 0 and 1, and weights (n,)."""
-        if X.shape[1] > _NEWTON_COLUMNS:
-            return super().fit(X, y, sample_weight)
-        w = np.ones(len(X)) if sample_weight is None else sample_weight
-        penalty = np.append(np.full(X.shape[1], 1 / self.C), 0.0)
-        theta = _newton(X, y.astype(np.float64), w, penalty)
-        self.classes_, self.n_features_in_ = np.array([0, 1]), X.shape[1]
-        self.coef_, self.intercept_ = theta[None, :-1], theta[-1:]
-        return self
-
-    def decision_function(self, X: np.ndarray) -> np.ndarray:
-        """Return the logit of rows, (n, d) to (n,); the checks of scikit-learn took as long as the product."""
-        return X @ self.coef_[0] + self.intercept_[0]
-
-
-def _newton(X: np.ndarray, y: np.ndarray, w: np.ndarray, penalty: np.ndarray) -> np.ndarray:
-    """Return coefficients and intercept of least penalized logistic loss, of shape (d + 1,)."""
-    theta = np.zeros(len(penalty))
-    if len(X) > 4 * _NEWTON_ROWS:  # every eighth row tells where to begin
-        theta = _newton(X[::8], y[::8], 8 * w[::8], penalty)
-    gradient, hessian = _derivatives(theta, X, y, w, penalty)
-    while True:
-        step = -np.linalg.solve(hessian, gradient)
-        if np.abs(step).max() < 1e-5 * max(1.0, np.abs(theta).max()):
-            return theta + step  # each step squares the error: this one leaves rounding
-        while True:
-            new_gradient, hessian = _derivatives(theta + step, X, y, w, penalty)
-            if new_gradient @ step <= -0.5 * (gradient @ step):
-                break
-            step /= 2  # the loss is convex: beyond its minimum along the step
-        theta, gradient = theta + step, new_gradient
-
-
-def _derivatives(
-    theta: np.ndarray, X: np.ndarray, y: np.ndarray, w: np.ndarray, penalty: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    gradient, hessian = penalty * theta, np.diag(penalty)
-    A = np.ones((min(_NEWTON_ROWS, len(X)), len(theta)))  # rows, and 1 for the intercept
-    for start in range(0, len(X), _NEWTON_ROWS):
-        part = slice(start, start + _NEWTON_ROWS)
-        a = A[: len(X[part])]
-        a[:, :-1] = X[part]
-        p = expit(a @ theta)
-        gradient += (w[part] * (p - y[part])) @ a
-        hessian += a.T @ (a * (w[part] * p * (1 - p))[:, None])
-    return gradient, hessian
-
-
-def _logistic(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
-    del X, y, seed
-    return NewtonLogisticRegression(_PENALTY)
-
-
-def _quadratic(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
-    del y, seed
-    n_products = X.shape[1] * (X.shape[1] + 3) // 2
-    if n_products * len(X) > _MAX_PRODUCTS:
-        raise ValueError(
-            f"`classifier` is 'quadratic' with {len(X)} rows of {X.shape[1]} columns: {n_products} products of columns "
-            "for each row need too much memory. Give fewer columns, or `classifier='mlp'`."
-        )
-    return make_pipeline(
-        PolynomialFeatures(2, include_bias=False), StandardScaler(), NewtonLogisticRegression(_PENALTY)
-    )
-
-
-def _boosting(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
-    """Return many small trees, stopped where held-out rows say: large trees tell p from q too surely."""
-    del X
-    stops: Any = bool(min(y.sum(), (1 - y).sum()) >= 40)  # of fewer rows too few are held out to tell
-    return HistGradientBoostingClassifier(
-        max_iter=1000 if stops else 50,
-        max_leaf_nodes=4,
-        l2_regularization=1.0,
-        early_stopping=stops,
-        n_iter_no_change=20,
-        random_state=seed % 2**32,
-    )
-
-
-# weak: log r of two far samples is steep, and what holds the slope back is most of its error there
-_PENALTY = 10.0
-_PRESETS: dict[str, Callable[[np.ndarray, np.ndarray, int], Any]] = {
-    "logistic": _logistic,
-    "quadratic": _quadratic,
-    "boosting": _boosting,
-}
-
-
-@dataclass(frozen=True)
-class IsotonicCalibrator:
-    """An increasing function of the score, linear between its knots.
-
-    Parameters
-    ----------
-    scores, log_r
-        Where the knots are, and log r there, of shape (k,).
-    """
-
-    scores: np.ndarray
-    log_r: np.ndarray
-
-    def __call__(self, scores: np.ndarray) -> np.ndarray:
-        return np.interp(scores, self.scores, self.log_r)
-
-
-@dataclass(frozen=True)
-class SigmoidCalibrator:
-    """A line, log r = slope · score + intercept."""
-
-    slope: float
-    intercept: float
-
-    def __call__(self, scores: np.ndarray) -> np.ndarray:
-        return self.slope * scores + self.intercept
-
-
-def _isotonic(scores: np.ndarray, y: np.ndarray, w: np.ndarray) -> IsotonicCalibrator:
-    """Fit posteriors under even odds. Where no row of n is, a share of 1/(n + 1) may be: log r is finite."""
-    n_p, n_q = w[y == 1].sum(), w[y == 0].sum()
-    line = IsotonicRegression().fit(scores, y, np.where(y == 1, w / n_p, w / n_q))
-    with np.errstate(divide="ignore"):
-        log_r = np.clip(logit(line.y_thresholds_), -math.log1p(n_p), math.log1p(n_q))
-    return IsotonicCalibrator(line.X_thresholds_, log_r)
-
-
-def _sigmoid(scores: np.ndarray, y: np.ndarray, w: np.ndarray) -> SigmoidCalibrator:
-    """Fit a logistic regression under even odds, to labels drawn in from 0 and 1 as Platt does [3]_."""
-    n_p, n_q = w[y == 1].sum(), w[y == 0].sum()
-    target = np.where(y == 1, (n_p + 1) / (n_p + 2), 1 / (n_q + 2))
-    share = (n_p + n_q) * np.where(y == 1, w / n_p, w / n_q) / 2
-    centre = scores.mean()
-    scale = max(np.abs(scores - centre).max(), np.finfo(np.float64).tiny)
-    slope, intercept = _newton((scores[:, None] - centre) / scale, target, share, np.array([1e-6, 0.0]))
-    return SigmoidCalibrator(float(slope / scale), float(intercept - slope * centre / scale))
-
-
-_CALIBRATORS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Any]] = {
-    "isotonic": _isotonic,
-    "sigmoid": _sigmoid,
-}

@@ -26,7 +26,8 @@ from flowratio.rows import Rows
 from flowratio.training import History, Recipe, train
 
 _CHUNK_VALUES = 1 << 21  # values of a layer at most when rows are evaluated
-_MAX_HELD_OUT = 20_000
+_FEWEST_HELD_OUT, _MAX_HELD_OUT = 64, 20_000  # rows of a sample, the former if it has four times as many
+_MOST_PAIRS = 4  # that one row of the smaller sample is in
 
 
 class Network(nn.Module, ABC):
@@ -181,8 +182,9 @@ def new_network(d: int, shape: Sequence[int] | None, hidden: Sequence[int] | Non
 class PairedRows(Rows):
     """Pairs of a row of p and a row of q, side by side, (m, 2 d): a batch of them is half p and half q.
 
-    There are as many pairs as rows in the larger sample. Each shuffle draws them anew, and draws a row as often as its
-    share of the weight says, but for a fraction that is left to chance.
+    There are as many pairs as rows in the larger sample, but no row of the smaller one is in more than four of them: a
+    pass in which few rows come again and again learns them by heart. Each shuffle draws the pairs anew, and draws a row
+    as often as its share of the weight says, but for a fraction that is left to chance.
 
     Parameters
     ----------
@@ -190,6 +192,8 @@ class PairedRows(Rows):
         Rows of p and their positive weights, of shapes (n_p, d) and (n_p,).
     X_q, w_q
         Rows of q and their positive weights, of shapes (n_q, d) and (n_q,).
+    n_rows
+        Number of pairs; None for the rule above.
 
     Examples
     --------
@@ -198,9 +202,11 @@ class PairedRows(Rows):
     [[1.0, 7.0], [2.0, 7.0]]
     """
 
-    def __init__(self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray) -> None:
+    def __init__(
+        self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray, n_rows: int | None = None
+    ) -> None:
         self.samples = ((X_p, w_p), (X_q, w_q))
-        self.n_rows = max(len(X_p), len(X_q))
+        self.n_rows = n_rows or n_pairs(len(X_p), len(X_q))
         self.n_features = 2 * X_p.shape[1]
 
     def blocks(self, max_rows: int) -> Iterator[np.ndarray]:
@@ -214,19 +220,26 @@ class PairedRows(Rows):
         return next(self.shuffled(rng, min(n, self.n_rows)))
 
     def split(self, n_held_out: int, rng: np.random.Generator) -> tuple[PairedRows, np.ndarray]:
-        """Set pairs aside, random rows of each sample in its proportion; the only row of a sample stays in both."""
+        """Set the same share of each sample aside, more of a small one; the only row of a sample stays in both."""
         rest, held_out = [], []
         for X, w in self.samples:
-            n = min(max(round(n_held_out * len(X) / self.n_rows), 1), max(len(X) - 1, 1))
+            n = max(round(n_held_out * len(X) / self.n_rows), min(_FEWEST_HELD_OUT, len(X) // 4), 1)
+            n = min(n, max(len(X) - 1, 1))
             aside = np.sort(rng.permutation(len(X))[:n])
             held_out += [X[aside], w[aside]]
             rest += [X, w] if len(X) == 1 else [np.delete(X, aside, axis=0), np.delete(w, aside)]
-        return PairedRows(*rest), next(PairedRows(*held_out).blocks(self.n_rows))
+        n = max(len(X) for X in held_out[::2])
+        return PairedRows(*rest), next(PairedRows(*held_out, n).blocks(n))
 
     def _gathered(self, positions: Sequence[np.ndarray], max_rows: int) -> Iterator[np.ndarray]:
         for start in range(0, self.n_rows, max_rows):
             part = slice(start, start + max_rows)
             yield np.hstack([X[of[part]] for (X, _), of in zip(self.samples, positions, strict=True)])
+
+
+def n_pairs(n_p: int, n_q: int) -> int:
+    """Return how many pairs are a pass over both samples."""
+    return min(max(n_p, n_q), _MOST_PAIRS * min(n_p, n_q))
 
 
 def _systematic(w: np.ndarray, n: int, phase: float) -> np.ndarray:
@@ -236,7 +249,7 @@ def _systematic(w: np.ndarray, n: int, phase: float) -> np.ndarray:
 
 
 def choose_recipe(n: int, settings: Mapping[str, Any], images: bool = False) -> Recipe:
-    """Return the settings of the loop for n rows of the larger sample; those that are not given are chosen.
+    """Return the settings of the loop for passes of n pairs; those that are not given are chosen.
 
     Chosen are batches of 256 to 2048 rows, 1000 steps or 10 epochs, a learning rate of 0.002, a weight decay of 0.3,
     and patience of a sixth of the epochs. They hardly matter: the step at which the run stops is what counts. For
@@ -245,7 +258,7 @@ def choose_recipe(n: int, settings: Mapping[str, Any], images: bool = False) -> 
     Parameters
     ----------
     n
-        Rows of the larger sample.
+        Pairs of a row of p and a row of q in a pass, as `n_pairs` has it.
     settings
         Those that are given: `max_epochs`, `batch_size` (rows, half p and half q), `learning_rate`, `weight_decay` and
         `patience`.
@@ -253,26 +266,16 @@ def choose_recipe(n: int, settings: Mapping[str, Any], images: bool = False) -> 
         Whether rows are images for a CNN.
     """
     batch_size = settings.get("batch_size", 64 if images else 2 * min(max(128, n // 50), 1024))
-    n_pairs, n_steps = max(1, batch_size // 2), 300 if images else 1000
-    max_epochs = settings.get("max_epochs", max(10, math.ceil(n_steps / max(1, round(n / n_pairs)))))
+    pairs, n_steps = max(1, batch_size // 2), 300 if images else 1000
+    max_epochs = settings.get("max_epochs", max(10, math.ceil(n_steps / max(1, round(n / pairs)))))
     return Recipe(
         max_epochs=max_epochs,
-        batch_size=n_pairs,
+        batch_size=pairs,
         learning_rate=settings.get("learning_rate", 1e-3 if images else 2e-3),
         weight_decay=settings.get("weight_decay", 0.3),
         patience=settings.get("patience", max(5, max_epochs // 6)),
         min_gain=1e-4,
     )
-
-
-def choose_device(name: str) -> torch.device:
-    """Return the device of a name; `"auto"` is a GPU if there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"`device` is {name!r}, which torch cannot use here: give 'auto' or 'cpu'.") from error
 
 
 def train_classifier(
@@ -309,8 +312,8 @@ def train_classifier(
     """
     X = X.astype(np.float32)
     rows = PairedRows(X[y == 1], w[y == 1], X[y == 0], w[y == 0])
-    n_held_out = max(round(validation_fraction * rows.n_rows), min(64, rows.n_rows // 4), 1)
-    rest, held_out = rows.split(min(n_held_out, _MAX_HELD_OUT), np.random.default_rng([seed, 0, 2]))
+    n_held_out = min(round(validation_fraction * rows.n_rows), _MAX_HELD_OUT)
+    rest, held_out = rows.split(n_held_out, np.random.default_rng([seed, 0, 2]))
     sign = torch.tensor([-1.0, 1.0], device=like(network).device)
 
     def loss(pairs: Tensor) -> Tensor:  # (b, 2 d)

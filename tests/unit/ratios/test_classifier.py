@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 from flowratio.ratios.base import OverlapWarning
-from flowratio.ratios.classifier import ClassifierRatio, NewtonLogisticRegression, _isotonic, _newton, _sigmoid
+from flowratio.ratios.classifier import ClassifierRatio
 from flowratio.samples import stack
 
 # small samples a standard deviation or more apart: the warning is right, and tested elsewhere
@@ -123,27 +123,6 @@ def test_logistic_extrapolates_its_line_to_60_nats() -> None:
     assert at[2] == pytest.approx(at[0] + 60 * (at[1] - at[0]), rel=1e-12)
 
 
-def test_newton_finds_the_optimum_of_scikit_learn() -> None:
-    rng = np.random.default_rng(0)
-    X, w = rng.normal(size=(5000, 3)), rng.exponential(size=5000)  # more rows than fit at a time
-    y = (X[:, 0] + rng.logistic(size=5000) > 0.5).astype(int)
-    ours = NewtonLogisticRegression(2.0).fit(X, y, w)
-    theirs = LogisticRegression(C=2.0, tol=1e-10, solver="newton-cholesky").fit(X, y, w)
-    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-7)
-    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=1e-7)
-
-
-@pytest.mark.parametrize("C", [1e-3, 1.0, 1e6])
-def test_newton_converges_where_a_line_parts_the_samples(C: float) -> None:
-    X = np.array([[-3.0], [-1.0], [1.0], [50.0]])
-    penalty = np.array([1 / C, 0.0])
-    y, w = np.array([0.0, 0.0, 1.0, 1.0]), np.array([1.0, 1.0, 1.0, 1000.0])
-    theta = _newton(X, y, w, penalty)
-    p = 1 / (1 + np.exp(-(X[:, 0] * theta[0] + theta[1])))
-    gradient = np.array([w @ ((p - y) * X[:, 0]) + theta[0] / C, w @ (p - y)])
-    np.testing.assert_allclose(gradient, 0, atol=1e-7)
-
-
 def test_wide_rows_are_fitted_too() -> None:
     X_p, X_q = _shifted(40, 40, d=300, shift=0.1)
     with pytest.warns(OverlapWarning):
@@ -231,25 +210,6 @@ def test_calibration_repairs_a_tree() -> None:
         for calibration in (None, "isotonic")
     ]
     assert scores[1] > scores[0] + 0.02
-
-
-def test_isotonic_knots_are_shares_under_even_odds() -> None:
-    scores, y = np.array([0.0, 0.0, 1.0, 1.0, 2.0]), np.array([0, 1, 1, 0, 1])
-    w = np.array([3.0, 1.0, 2.0, 1.0, 1.0])  # p: 1, 2, 1 of 4; q: 3, 1, 0 of 4
-    line = _isotonic(scores, y, w)
-    # nothing of q at 2: at most n_q + 1 times as many of p
-    np.testing.assert_allclose(line(np.array([-9.0, 0.0, 1.0, 2.0, 9.0])), np.log([1 / 3, 1 / 3, 2, 5, 5]))
-
-
-def test_sigmoid_finds_the_line_and_knows_no_odds() -> None:
-    rng = np.random.default_rng(0)
-    x = np.concatenate([rng.normal(1, 1, 40_000), rng.normal(0, 1, 4_000)])
-    line = _sigmoid(10 * x + 3, np.repeat([1, 0], [40_000, 4_000]), np.ones(44_000))
-    # log r = x - 1/2; the slope has an error of about 2 / sqrt(4000)
-    assert 10 * line.slope == pytest.approx(1, abs=0.1)
-    assert 3 * line.slope + line.intercept == pytest.approx(-0.5, abs=0.1)
-    parted = _sigmoid(np.array([-1.0, -2.0, 1.0, 2.0]), np.array([0, 0, 1, 1]), np.ones(4))
-    assert 0 < parted.slope < 10  # labels of 3/4 and 1/4 keep it finite
 
 
 @pytest.mark.parametrize(

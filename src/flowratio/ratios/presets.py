@@ -1,0 +1,132 @@
+"""The classifiers that have a name: logistic regression by Newton's method, of columns or their products; trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from typing_extensions import Self
+
+NEWTON_COLUMNS = 256  # beyond them first-order steps are cheaper than the Hessian
+_NEWTON_ROWS = 1024  # rows that are differentiated at a time
+_MAX_PRODUCTS = 1 << 27  # values of the second-order polynomial of all rows, at most
+
+
+class NewtonLogisticRegression(LogisticRegression):
+    """Logistic regression by Newton's method: to the last digits, and in a few passes over the rows.
+
+    Parameters
+    ----------
+    C
+        Inverse of the penalty on the squared coefficients, in units of one row.
+    """
+
+    def __init__(self, C: float = 1.0) -> None:
+        super().__init__(C=C)
+
+    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
+        """Fit to rows (n, d), labels (n,) of 0 and 1, and weights (n,)."""
+        if X.shape[1] > NEWTON_COLUMNS:
+            return super().fit(X, y, sample_weight)
+        w = np.ones(len(X)) if sample_weight is None else sample_weight
+        penalty = np.append(np.full(X.shape[1], 1 / self.C), 0.0)
+        theta = newton(X, y.astype(np.float64), w, penalty)
+        self.classes_, self.n_features_in_ = np.array([0, 1]), X.shape[1]
+        self.coef_, self.intercept_ = theta[None, :-1], theta[-1:]
+        return self
+
+    def decision_function(self, X: np.ndarray) -> np.ndarray:
+        """Return the logit of rows, (n, d) to (n,); the checks of scikit-learn took as long as the product."""
+        return X @ self.coef_[0] + self.intercept_[0]
+
+
+def newton(X: np.ndarray, y: np.ndarray, w: np.ndarray, penalty: np.ndarray) -> np.ndarray:
+    """Return coefficients and intercept of least penalized logistic loss, of shape (d + 1,).
+
+    Parameters
+    ----------
+    X
+        Rows, of shape (n, d).
+    y
+        Labels between 0 and 1, of shape (n,).
+    w
+        Weights, of shape (n,).
+    penalty
+        Of the squares of coefficients and intercept, of shape (d + 1,).
+    """
+    theta = np.zeros(len(penalty))
+    if len(X) > 4 * _NEWTON_ROWS:  # every eighth row tells where to begin
+        theta = newton(X[::8], y[::8], 8 * w[::8], penalty)
+    gradient, hessian = _derivatives(theta, X, y, w, penalty)
+    while True:
+        step = -np.linalg.solve(hessian, gradient)
+        if np.abs(step).max() < 1e-5 * max(1.0, np.abs(theta).max()):
+            return theta + step  # each step squares the error: this one leaves rounding
+        while True:
+            new_gradient, hessian = _derivatives(theta + step, X, y, w, penalty)
+            if new_gradient @ step <= -0.5 * (gradient @ step):
+                break
+            step /= 2  # the loss is convex: beyond its minimum along the step
+        theta, gradient = theta + step, new_gradient
+
+
+def _derivatives(
+    theta: np.ndarray, X: np.ndarray, y: np.ndarray, w: np.ndarray, penalty: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    gradient, hessian = penalty * theta, np.diag(penalty)
+    A = np.ones((min(_NEWTON_ROWS, len(X)), len(theta)))  # rows, and 1 for the intercept
+    for start in range(0, len(X), _NEWTON_ROWS):
+        part = slice(start, start + _NEWTON_ROWS)
+        a = A[: len(X[part])]
+        a[:, :-1] = X[part]
+        p = expit(a @ theta)
+        gradient += (w[part] * (p - y[part])) @ a
+        hessian += a.T @ (a * (w[part] * p * (1 - p))[:, None])
+    return gradient, hessian
+
+
+def _logistic(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
+    del X, y, seed
+    return NewtonLogisticRegression(_PENALTY)
+
+
+def _quadratic(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
+    del y, seed
+    n_products = X.shape[1] * (X.shape[1] + 3) // 2
+    if n_products * len(X) > _MAX_PRODUCTS:
+        raise ValueError(
+            f"`classifier` is 'quadratic' with {len(X)} rows of {X.shape[1]} columns: {n_products} products of columns "
+            "for each row need too much memory. Give fewer columns, or `classifier='mlp'`."
+        )
+    return make_pipeline(
+        PolynomialFeatures(2, include_bias=False), StandardScaler(), NewtonLogisticRegression(_PENALTY)
+    )
+
+
+def _boosting(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
+    """Return many small trees, stopped where held-out rows say: large trees tell p from q too surely."""
+    del X
+    stops: Any = bool(min(y.sum(), (1 - y).sum()) >= 40)  # of fewer rows too few are held out to tell
+    return HistGradientBoostingClassifier(
+        max_iter=1000 if stops else 50,
+        max_leaf_nodes=4,
+        l2_regularization=1.0,
+        early_stopping=stops,
+        n_iter_no_change=20,
+        random_state=seed % 2**32,
+    )
+
+
+# weak: log r of two far samples is steep, and what holds the slope back is most of its error there
+_PENALTY = 10.0
+PRESETS: dict[str, Callable[[np.ndarray, np.ndarray, int], Any]] = {
+    "logistic": _logistic,
+    "quadratic": _quadratic,
+    "boosting": _boosting,
+}
