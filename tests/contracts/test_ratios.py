@@ -68,6 +68,7 @@ def flows(max_epochs: int) -> FlowFeaturizer:
 CASES: dict[str, Case] = {
     "KMM": Case(lambda: KMM(random_state=0)),
     "KLIEP": Case(lambda: KLIEP(n_centres=20, n_folds=2, random_state=0)),
+    "KLIEP, kernels alone": Case(lambda: KLIEP(start=None, n_centres=20, n_folds=2, random_state=0)),
     "ULSIF": Case(lambda: ULSIF(n_centres=50, random_state=0)),
     "RULSIF": Case(lambda: RULSIF(n_centres=50, random_state=0)),
     "logistic": Case(lambda: ClassifierRatio("logistic"), symmetric=True),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from typing import Literal
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -61,6 +62,8 @@ class KLIEP(RatioEstimator):
     bandwidth
         σ in standard deviations (`scale_`), at least 0.001; `inf` for the log-linear ratio without kernels. None
         searches for it.
+    start
+        `"log-linear"`, or None for the ratio of [1]_: kernels and a constant, without a start and without a step.
     n_centres
         Number of kernels at most. Few get a coefficient, as in any mixture of greatest likelihood: more than a hundred
         cost time and change little.
@@ -118,11 +121,13 @@ class KLIEP(RatioEstimator):
         self,
         bandwidth: float | None = None,
         *,
+        start: Literal["log-linear"] | None = "log-linear",
         n_centres: int = 100,
         n_folds: int = 5,
         random_state: RandomState = None,
     ) -> None:
         self.bandwidth = bandwidth
+        self.start = start
         self.n_centres = n_centres
         self.n_folds = n_folds
         self.random_state = random_state
@@ -138,16 +143,17 @@ class KLIEP(RatioEstimator):
         elif (n_folds := min(self.n_folds, n_p, len(y) - n_p)) > 1:  # one distinct row cannot be held out
             fold = np.concatenate([_folds(n, n_folds, rng) for n in (n_p, len(y) - n_p)])
             seen = fold >= 0
-            self.scores_ = _search(X[seen], y[seen], w[seen], fold[seen], X[chosen], fold[chosen])
+            self.scores_ = self._search(X[seen], y[seen], w[seen], fold[seen], X[chosen], fold[chosen])
             bandwidth, score, error = self.scores_.T
             self.bandwidth_ = float(bandwidth[np.argmax(score >= score.max() - error)])  # the first is the widest
         self.centres_ = X[chosen if self.bandwidth_ < np.inf else []]
-        self.start_ = _log_linear(X, y, w)
+        self.start_ = self._new_start(X, y, w)
         start = X @ self.start_
         self.reach_ = float(start[n_p:].max())
         A = _functions(squared_distances(self.centres_, X), self.bandwidth_)
         A[1] = np.exp(_log_step(start, self.reach_))
-        coef, log_mean, self.kkt_residual_ = _fitted(A, start, n_p, w, np.ones(len(A), bool), _TOLERANCE)
+        usable = self._usable(np.ones(len(self.centres_), bool))
+        coef, log_mean, self.kkt_residual_ = _fitted(A, start, n_p, w, usable, _TOLERANCE)
         with np.errstate(divide="ignore"):
             self.log_coef_ = np.log(coef) - log_mean
 
@@ -167,10 +173,51 @@ class KLIEP(RatioEstimator):
                 f"`bandwidth` is {sigma!r}: give a number of standard deviations, at least {_NARROWEST}, or None to "
                 "search for it."
             )
+        if self.start not in ("log-linear", None):
+            raise ValueError(f"`start` is {self.start!r}: give 'log-linear', or None for kernels and a constant alone.")
         if not is_count(self.n_centres):
             raise ValueError(f"`n_centres` is {self.n_centres!r}: give a whole number of 1 or more.")
         if not is_count(self.n_folds) or self.n_folds < 2:
             raise ValueError(f"`n_folds` is {self.n_folds!r}: give a whole number of 2 or more.")
+
+    def _search(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        w: np.ndarray,
+        fold: np.ndarray,
+        centres: np.ndarray,
+        centre_fold: np.ndarray,
+    ) -> np.ndarray:
+        """Return bandwidths, held-out scores and standard errors of their distance from the best, (n_bandwidths, 3)."""
+        n_p = int(y.sum())
+        share = w / (2 * np.bincount(y, w)[y])  # each sample counts one half
+        bandwidths = _WIDTHS * median_distance(X, share)
+        D = squared_distances(centres, X)  # (m, n)
+        starts = [X @ self._new_start(X[fold != k], y[fold != k], w[fold != k]) for k in range(fold.max() + 1)]
+        loss = np.empty((len(bandwidths), len(X)))
+        for j, bandwidth in enumerate(bandwidths):
+            A = _functions(D, bandwidth)
+            for k, start in enumerate(starts):
+                held_out = fold == k
+                A[1] = np.exp(_log_step(start, start[n_p:][~held_out[n_p:]].max()))
+                usable = self._usable((centre_fold != k) & (bandwidth < np.inf))
+                coef, log_mean, _ = _fitted(A, start, n_p, np.where(held_out, 0, w), usable, _SEARCH_TOLERANCE)
+                r = np.maximum((coef @ A)[held_out], np.finfo(float).tiny)  # no kernel may reach a held-out row
+                log_r = start[held_out] - log_mean + np.log(r)
+                loss[j, held_out] = np.logaddexp(0, np.where(y[held_out] == 1, -log_r, log_r))
+        score = math.log(2) - loss @ share
+        gap = loss - loss[np.argmax(score)]
+        return np.column_stack(
+            [bandwidths, score, np.hypot(_error(gap[:, :n_p], w[:n_p]), _error(gap[:, n_p:], w[n_p:]))]
+        )
+
+    def _new_start(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return np.zeros(X.shape[1]) if self.start is None else _log_linear(X, y, w)
+
+    def _usable(self, kernels: np.ndarray) -> np.ndarray:
+        """Return which functions may be used, (2 + m,), from which kernels may: without a start there is no step."""
+        return np.concatenate([[True, self.start is not None], kernels])
 
 
 def _folds(n: int, n_folds: int, rng: np.random.Generator) -> np.ndarray:
@@ -203,31 +250,6 @@ def _functions(D: np.ndarray, bandwidth: float) -> np.ndarray:
     np.multiply(D, -0.5 / bandwidth**2, out=A[2:])
     np.exp(A[2:], out=A[2:])
     return A
-
-
-def _search(
-    X: np.ndarray, y: np.ndarray, w: np.ndarray, fold: np.ndarray, centres: np.ndarray, centre_fold: np.ndarray
-) -> np.ndarray:
-    """Return bandwidths, held-out scores and standard errors of their distance from the best, (n_bandwidths, 3)."""
-    n_p = int(y.sum())
-    share = w / (2 * np.bincount(y, w)[y])  # each sample counts one half
-    bandwidths = _WIDTHS * median_distance(X, share)
-    D = squared_distances(centres, X)  # (m, n)
-    starts = [X @ _log_linear(X[fold != k], y[fold != k], w[fold != k]) for k in range(fold.max() + 1)]
-    loss = np.empty((len(bandwidths), len(X)))
-    for j, bandwidth in enumerate(bandwidths):
-        A = _functions(D, bandwidth)
-        for k, start in enumerate(starts):
-            held_out = fold == k
-            A[1] = np.exp(_log_step(start, start[n_p:][~held_out[n_p:]].max()))
-            usable = np.concatenate([[True, True], (centre_fold != k) & (bandwidth < np.inf)])
-            coef, log_mean, _ = _fitted(A, start, n_p, np.where(held_out, 0, w), usable, _SEARCH_TOLERANCE)
-            r = np.maximum((coef @ A)[held_out], np.finfo(float).tiny)  # no kernel may reach a held-out row
-            log_r = start[held_out] - log_mean + np.log(r)
-            loss[j, held_out] = np.logaddexp(0, np.where(y[held_out] == 1, -log_r, log_r))
-    score = math.log(2) - loss @ share
-    gap = loss - loss[np.argmax(score)]
-    return np.column_stack([bandwidths, score, np.hypot(_error(gap[:, :n_p], w[:n_p]), _error(gap[:, n_p:], w[n_p:]))])
 
 
 def _error(gap: np.ndarray, w: np.ndarray) -> np.ndarray:

@@ -134,6 +134,32 @@ def test_rows_of_q_are_right_where_p_is_out_of_their_reach() -> None:
     assert np.mean((log_r + 3 * X.sum(axis=1) + 9) ** 2) < 3
 
 
+def test_without_a_start_it_is_the_ratio_of_kernels_and_a_constant() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.normal(0.5, 1.0, (60, 2)), rng.normal(0.0, 1.0, (80, 2))
+    ratio = KLIEP(0.8, start=None, n_centres=10, random_state=0).fit_samples(X_p, X_q)
+    assert not ratio.start_.any()
+    assert ratio.log_coef_[1] == -np.inf
+    Z_p, Z_q = ((X - ratio.mean_) / ratio.scale_ for X in (X_p, X_q))
+    kernels = [
+        np.exp(-((Z[:, None] - ratio.centres_) ** 2).sum(axis=2) / (2 * 0.8**2)) for Z in (Z_p, Z_q)
+    ]  # by their definition
+    A_p, A_q = (np.column_stack([np.ones(len(K)), K]) for K in kernels)
+    coef = np.exp(np.delete(ratio.log_coef_, 1))
+    np.testing.assert_allclose(ratio.ratio(X_p), A_p @ coef, rtol=1e-10)
+    assert np.mean(A_q @ coef) == pytest.approx(1, abs=1e-10)
+    found = minimize(
+        lambda a: -np.mean(np.log(A_p @ a)),
+        np.full(11, 1 / A_q.mean(axis=0).sum()),
+        jac=lambda a: -np.mean(A_p / (A_p @ a)[:, None], axis=0),
+        bounds=[(0, None)] * 11,
+        constraints={"type": "eq", "fun": lambda a: np.mean(A_q @ a) - 1, "jac": lambda a: A_q.mean(axis=0)},
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    assert np.mean(ratio.log_ratio(X_p)) == pytest.approx(-found.fun, abs=1e-8)
+
+
 def test_direction_by_moments() -> None:
     X_p, X_q = shifted(2000, 2000, 2, 0.8)
     ratio = KLIEP(random_state=0).fit_samples(X_p, X_q)
