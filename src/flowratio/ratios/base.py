@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import expit, log_expit, logsumexp
+from scipy.special import expit, log_expit
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -96,8 +96,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         X, y = stack(X_p, X_q)
         w = None
         if sample_weight_p is not None or sample_weight_q is not None:
-            n_p, n_q = np.count_nonzero(y), np.count_nonzero(y == 0)
-            w = np.concatenate([_given(sample_weight_p, n_p, "p"), _given(sample_weight_q, n_q, "q")])
+            n_p = int(y.sum())
+            w = np.concatenate([_given(sample_weight_p, n_p, "p"), _given(sample_weight_q, len(y) - n_p, "q")])
         with unchanged_on_failure(self):
             self._fit_checked(X, y, w)
         return self
@@ -168,8 +168,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         if normalize not in ("mean", "sum"):
             raise ValueError(f"`normalize` is {normalize!r}: give 'mean', 'sum' or None.")
         log_r = self.log_ratio(X)
-        share = np.exp(log_r - logsumexp(log_r))
-        return share * len(log_r) if normalize == "mean" else share
+        w = np.exp(log_r - log_r.max())
+        return w / (w.mean() if normalize == "mean" else w.sum())
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the logit of the second class: log r plus the log-odds of the training sample, (n, d) to (n,)."""
@@ -305,13 +305,14 @@ class InverseRatio(RatioEstimator):
     def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
         estimator: Any = clone(self.estimator)
         self.estimator_ = estimator.fit(X, y, w)
-        if hasattr(self, "feature_names_in_"):
-            estimator.feature_names_in_ = self.feature_names_in_
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = names
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
         return -self.estimator_._log_ratio(self.estimator_._standardized(X))
 
-    def _check_overlap(self, *samples: np.ndarray) -> None:
+    def _check_overlap(self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray) -> None:
         """Leave the warning to the ratio inside."""
 
 
@@ -333,8 +334,7 @@ def kl_score(ratio: RatioEstimator, X: Any, y: Any, sample_weight: Any = None) -
         How often each row counts, of shape (n,).
     """
     log_r, is_p, w = ratio._scored(X, y, sample_weight)
-    log_mean_q = logsumexp(log_r[~is_p], b=w[~is_p]) - math.log(w[~is_p].sum())
-    return float(np.average(log_r[is_p], weights=w[is_p]) - log_mean_q)
+    return float(np.average(log_r[is_p], weights=w[is_p]) - _log_mean(log_r[~is_p], w[~is_p]))
 
 
 def chunks(n_rows: int, n_features: int) -> Iterator[slice]:

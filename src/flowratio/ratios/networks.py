@@ -222,14 +222,15 @@ class PairedRows(Rows):
     def split(self, n_held_out: int, rng: np.random.Generator) -> tuple[PairedRows, np.ndarray]:
         """Set the same share of each sample aside, more of a small one; the only row of a sample stays in both."""
         rest, held_out = [], []
+        n_most = 1
         for X, w in self.samples:
             n = max(round(n_held_out * len(X) / self.n_rows), min(_FEWEST_HELD_OUT, len(X) // 4), 1)
             n = min(n, max(len(X) - 1, 1))
             aside = np.sort(rng.permutation(len(X))[:n])
             held_out += [X[aside], w[aside]]
             rest += [X, w] if len(X) == 1 else [np.delete(X, aside, axis=0), np.delete(w, aside)]
-        n = max(len(X) for X in held_out[::2])
-        return PairedRows(*rest), next(PairedRows(*held_out, n).blocks(n))
+            n_most = max(n_most, n)
+        return PairedRows(*rest), next(PairedRows(*held_out, n_rows=n_most).blocks(n_most))
 
     def _gathered(self, positions: Sequence[np.ndarray], max_rows: int) -> Iterator[np.ndarray]:
         for start in range(0, self.n_rows, max_rows):
