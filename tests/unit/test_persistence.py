@@ -367,7 +367,7 @@ def grow(model: Any) -> Any:
         (neighbours(metric=lambda a, b: float(abs(a - b).sum())), "`model.metric` is code"),
         (neighbours(weights=np.exp), "`model.weights` is code"),
     ],
-    ids=str,
+    ids=["forest", "forest in a pipeline", "cache", "categories", "metric", "weights"],
 )
 def test_estimators_that_cannot_be_saved(model: Any, words: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)  # for the cache
