@@ -77,8 +77,12 @@ def rebuild(model: BaseEstimator) -> None:
         raise ValueError("a pipeline with a cache, from which code could come")
     if isinstance(model, IsotonicRegression) and "X_thresholds_" in values:
         model._build_f(model.X_thresholds_, model.y_thresholds_)
-    if isinstance(model, KNeighborsClassifier) and "rows" in values:
-        model.fit(values.pop("rows"), values.pop("labels"))  # its tree is a function of the rows
+    if isinstance(model, KNeighborsClassifier):
+        rows, labels = values.pop("rows", None), values.pop("labels", None)
+        if not values.keys() <= vars(KNeighborsClassifier()).keys() or (rows is None) != (labels is None):
+            raise ValueError("attributes other than settings, rows and labels")
+        if rows is not None:
+            model.fit(rows, labels)  # its tree is a function of the rows
     if isinstance(model, HistGradientBoostingClassifier):
         _rebuild_boosting(model)
 
@@ -109,7 +113,7 @@ def _rebuild_boosting(model: Any) -> None:
     if trees is None:
         return
     d = values.get("n_features_in_")
-    if type(d) is not int or not isinstance(trees, dict):
+    if type(d) is not int or not 0 < d < 1 << 24 or not isinstance(trees, dict):
         raise ValueError("boosting without a number of columns, or without trees")
     sizes, nodes = _nodes(dict(trees), d)
     no_bitsets = np.empty((0, 8), np.uint32)

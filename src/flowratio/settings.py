@@ -42,6 +42,17 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number, and not True or False.
+
+    Examples
+    --------
+    >>> is_number(3), is_number(0.5), is_number(True), is_number("3")
+    (True, True, False, False)
+    """
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 @contextmanager
 def unchanged_on_failure(estimator: Any) -> Iterator[None]:
     """Leave an estimator as it was if what is done inside fails: a refit that fails loses no fit."""

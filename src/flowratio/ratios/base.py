@@ -28,6 +28,7 @@ from flowratio.settings import unchanged_on_failure
 _FLOATS: Any = [np.float64, np.float32]  # types that are kept; others become the first
 _CHUNK_ROWS, _CHUNK_VALUES = 8192, 1 << 20  # rows scored at a time, and values of x in them at most
 _FARTHEST = 1e6  # standard deviations: beyond it rows are scored as if they stood there
+_MOST_REPEATED = 1_000_000  # rows to which whole weights are turned
 _OVERLAP_ROWS = 5_000  # rows of each sample on which the overlap is looked at
 _FEWEST_DRAWS = 20.0
 _LOG_LARGEST = math.log(np.finfo(np.float64).max)
@@ -40,9 +41,10 @@ class OverlapWarning(UserWarning):
 class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     """Estimate r(x) = p(x) / q(x): p is the sample with y = 1 (the numerator), q that with y = 0.
 
-    A method writes `_fit` and `_log_ratio`; both see standardized rows, so that units never matter. `_fit` sees
-    distinct rows in an order of their own, and weights that count them: the order of the rows does not matter, and a
-    row of weight 2 is a row that is there twice.
+    A method writes `_fit` and `_log_ratio`; both see standardized rows, so that units never matter. `_fit` sees rows
+    in an order of their own, and weights that count them: the order in which they came does not matter, and a row of
+    weight 2 is a row that is there twice. Weights of a sample that are not whole numbers count as many rows as they
+    are worth (Kish's effective number): a factor of theirs does not matter.
 
     Attributes
     ----------
@@ -65,7 +67,14 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     effective_draws_: float
 
     _sign = 1  # log r is this times the log of (second class : first class)
-    _needs_distinct = True  # whether `_fit` depends on the order of the rows, or on how often one is there
+
+    @property
+    def _rows(self) -> Literal["given", "distinct", "repeated"]:
+        """What `_fit` sees: rows as they came, distinct rows, or these as often as whole weights say.
+
+        The last is for methods that draw, split or count rows.
+        """
+        return "repeated"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to labelled rows.
@@ -110,9 +119,11 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         self.log_odds_ = math.log(total_p / total_q)
         share = np.concatenate([w[:n_p] / (2 * total_p), w[n_p:] / (2 * total_q)])
         self.mean_, self.scale_ = self._centre_and_scale(X, share)
-        X = self._standardized(X)
-        if self._needs_distinct:
+        X, w = self._standardized(X), np.concatenate([_counts(w[:n_p]), _counts(w[n_p:])])
+        if self._rows != "given":
             samples = [distinct_rows(X[of], w[of]) for of in (slice(n_p), slice(n_p, None))]
+            if self._rows == "repeated":
+                samples = [_repeated(*sample) for sample in samples]
             X, w = (np.concatenate(parts) for parts in zip(*samples, strict=True))
             n_p = len(samples[0][0])
         self._fit(X, np.repeat([1, 0], [n_p, len(X) - n_p]), w)
@@ -120,7 +131,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
-        """Fit to standardized rows (n, d), those of p first; labels (n,) 1 and 0; positive weights (n,)."""
+        """Fit to standardized rows (n, d), those of p first; labels (n,) 1 and 0; positive weights (n,) that count."""
 
     @abstractmethod
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
@@ -186,7 +197,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         return self.classes_[likely.astype(int)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        r"""Return how much the ratio tells, in nats: at most the Jensen-Shannon divergence of p and q.
+        r"""Return how much the ratio tells, in nats: on average at most the Jensen-Shannon divergence of p and q.
 
         .. math:: S(r) = \log 2 + \tfrac12 \mathrm{mean}_p \log\frac{r}{1 + r}
                          + \tfrac12 \mathrm{mean}_q \log\frac{1}{1 + r}
@@ -237,14 +248,12 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         inverse = InverseRatio(self)
         inverse.estimator_ = self
-        for name in ("classes_", "log_odds_", "n_features_in_", "feature_names_in_", "mean_", "scale_"):
-            if hasattr(self, name):
-                setattr(inverse, name, getattr(self, name))
+        shared = ("classes_", "log_odds_", "n_features_in_", "feature_names_in_", "mean_", "scale_", "effective_draws_")
+        vars(inverse).update({name: getattr(self, name) for name in shared if hasattr(self, name)})
         return inverse
 
     def _check_overlap(self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray) -> None:
-        counts = np.array_equal(w_q, np.round(w_q))  # whole weights are rows that are there so often
-        n_q = w_q.sum() if counts else w_q.sum() ** 2 / (w_q**2).sum()
+        n_q = w_q.sum()
         every_p, every_q = (slice(None, None, math.ceil(len(X) / _OVERLAP_ROWS)) for X in (X_p, X_q))
         log_p, log_q = (
             np.concatenate([self._log_ratio(X[part]) for part in chunks(*X.shape)])
@@ -286,7 +295,10 @@ class InverseRatio(RatioEstimator):
 
     estimator_: RatioEstimator
     _sign = -1
-    _needs_distinct = False
+
+    @property
+    def _rows(self) -> Literal["given"]:
+        return "given"
 
     def __init__(self, estimator: RatioEstimator) -> None:
         self.estimator = estimator
@@ -303,8 +315,11 @@ class InverseRatio(RatioEstimator):
         return X
 
     def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+        if not isinstance(self.estimator, RatioEstimator):
+            raise TypeError(f"`estimator` is {self.estimator!r}: give a ratio, such as `ClassifierRatio()`.")
         estimator: Any = clone(self.estimator)
-        self.estimator_ = estimator.fit(X, y, w)
+        self.estimator_ = estimator.fit(X, self.classes_[y], w)
+        self.effective_draws_, estimator.log_odds_ = estimator.effective_draws_, self.log_odds_
         names = getattr(self, "feature_names_in_", None)
         if names is not None:
             estimator.feature_names_in_ = names
@@ -317,7 +332,7 @@ class InverseRatio(RatioEstimator):
 
 
 def kl_score(ratio: RatioEstimator, X: Any, y: Any, sample_weight: Any = None) -> float:
-    r"""Return the objective of KLIEP on held-out rows, in nats: at most the divergence KL(p ‖ q).
+    r"""Return the objective of KLIEP on held-out rows, in nats: for large n at most the divergence KL(p ‖ q).
 
     .. math:: \mathrm{mean}_p \log r - \log \mathrm{mean}_q\, r
 
@@ -390,6 +405,8 @@ def weighted_moments(X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.n
         raise ValueError(f"`X` holds values of size {np.abs(X).max():.1e}, whose squares overflow. Change the units.")
     mean += first
     scale = np.sqrt(np.maximum(variance, 0))
+    if (scale == 0).any() and np.ptp(X[:, scale == 0], axis=0).any():
+        raise ValueError("`X` has a column that varies by less than 1e-150, whose squares vanish. Change the units.")
     constant = scale <= 4 * np.finfo(np.float64).eps * np.abs(mean)
     if constant.all():
         raise ValueError("Every column of `X` is constant: there is no ratio. Give at least one that varies.")
@@ -434,6 +451,25 @@ def _checked_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
             "rows, and must be 0 or more."
         )
     return w
+
+
+def _is_whole(w: np.ndarray) -> bool:
+    return bool(w.max() < 2**53 and np.array_equal(w, np.round(w)))  # beyond, every float is whole
+
+
+def _counts(w: np.ndarray) -> np.ndarray:
+    """Return weights that count rows: whole ones do; others are scaled to the number of rows they are worth."""
+    if _is_whole(w):
+        return w
+    w = w / w.max()
+    return w * (w.sum() / (w @ w))
+
+
+def _repeated(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Repeat rows as often as whole weights say, if these are not too many."""
+    if not _is_whole(w) or w.max() == 1 or w.sum() > _MOST_REPEATED:
+        return X, w
+    return np.repeat(X, w.astype(np.int64), axis=0), np.ones(int(w.sum()))
 
 
 def _p_first(X: np.ndarray, is_p: np.ndarray, w: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:

@@ -43,12 +43,24 @@ class SigmoidCalibrator:
 
 
 def isotonic(scores: np.ndarray, y: np.ndarray, w: np.ndarray) -> IsotonicCalibrator:
-    """Fit posteriors under even odds. Where no row of n is, a share of 1/(n + 1) may be: log r is finite."""
-    n_p, n_q = w[y == 1].sum(), w[y == 0].sum()
-    line = IsotonicRegression().fit(scores, y, np.where(y == 1, w / n_p, w / n_q))
+    """Fit posteriors under even odds.
+
+    A block at an end that has a rows of p and none of q may hold one of the n_q + 1 rows that q would have with
+    another: its ratio is a / n_p to 1 / (n_q + 1), if that is not less than the block before says; and so for p and q
+    swapped.
+    """
+    is_p = y == 1
+    n_p, n_q = w[is_p].sum(), w[~is_p].sum()
+    line = IsotonicRegression(out_of_bounds="clip").fit(scores, y, np.where(is_p, w / n_p, w / n_q))
+    share, at_rows = line.y_thresholds_, line.predict(scores)
+    inner = logit(share[(share > 0) & (share < 1)])
+    top = math.log(max(w[at_rows == 1].sum(), 1e-300) / n_p * (n_q + 1))
+    bottom = -math.log(max(w[at_rows == 0].sum(), 1e-300) / n_q * (n_p + 1))
     with np.errstate(divide="ignore"):
-        log_r = np.clip(logit(line.y_thresholds_), -math.log1p(n_p), math.log1p(n_q))
-    return IsotonicCalibrator(line.X_thresholds_, log_r)
+        log_r = logit(share)
+    log_r[share == 1] = max(top, inner.max(initial=-math.inf))
+    log_r[share == 0] = min(bottom, inner.min(initial=math.inf))
+    return IsotonicCalibrator(line.X_thresholds_, np.sort(log_r))  # the ends are in order where no block is between
 
 
 def sigmoid(scores: np.ndarray, y: np.ndarray, w: np.ndarray) -> SigmoidCalibrator:

@@ -6,7 +6,6 @@ r"""A classifier of p against q is a ratio: its logit, less the log-odds of the 
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,16 +19,14 @@ from sklearn.utils.validation import has_fit_parameter
 from flowratio.ratios.base import RatioEstimator, weighted_moments
 from flowratio.ratios.calibration import CALIBRATORS
 from flowratio.ratios.presets import NEWTON_COLUMNS, PRESETS
-from flowratio.settings import RandomState, is_count, seed_from
+from flowratio.settings import RandomState, is_count, is_number, seed_from
 
 if TYPE_CHECKING:
     from flowratio.training import History
 
 _NETWORKS = ("mlp", "cnn")
-_NETWORK_SETTINGS = (
-    *("hidden", "max_epochs", "batch_size", "learning_rate", "weight_decay", "patience", "validation_fraction"),
-    "image_shape",
-)
+_RECIPE_SETTINGS = ("max_epochs", "batch_size", "learning_rate", "weight_decay", "patience")
+_NETWORK_SETTINGS = ("hidden", *_RECIPE_SETTINGS, "validation_fraction", "image_shape")
 _CHECKED_ROWS = 1_000  # rows on which logits are compared with probabilities
 
 
@@ -135,9 +132,9 @@ class ClassifierRatio(RatioEstimator):
         self.verbose = verbose
 
     @property
-    def _needs_distinct(self) -> bool:
+    def _rows(self) -> Literal["given", "repeated"]:
         exact = self.classifier == "logistic" and self.calibration is None and self.n_features_in_ <= NEWTON_COLUMNS
-        return not exact  # its optimum is one of the weighted sample, whatever the order of the rows
+        return "given" if exact else "repeated"  # its optimum is one of the weighted sample, whatever the order
 
     def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mean, scale = weighted_moments(X, share)
@@ -171,7 +168,7 @@ class ClassifierRatio(RatioEstimator):
         n_folds = min(self.n_folds, n_p, n_q)
         if n_folds < 2:
             raise ValueError(
-                "`calibration` needs at least 2 different rows of each sample, of which one is set aside: give more "
+                "`calibration` needs at least 2 rows of each sample, of which one is set aside: give more "
                 "rows, or `calibration=None`."
             )
         # random ones: neighbours in the order of the rows are alike, and a row next to those fitted is hardly held out
@@ -190,7 +187,8 @@ class ClassifierRatio(RatioEstimator):
         open_ = [name for name in params if name.split("__")[-1] == "random_state" and params[name] is None]
         classifier.set_params(**dict.fromkeys(open_, seed))
         w = w * self._class_weights(classifier, y, w)
-        _fit_weighted(classifier, X, y, w)
+        order = np.random.default_rng(0).permutation(len(X))  # folds inside it may be cut as the rows come
+        _fit_weighted(classifier, X[order], y[order], w[order])
         rows = X[:: math.ceil(len(X) / _CHECKED_ROWS)]
         return classifier, _choose_readout(classifier, rows, _prior_log_odds(classifier, y, w), w.sum()), None
 
@@ -214,13 +212,15 @@ class ClassifierRatio(RatioEstimator):
         if isinstance(rule, str):  # "balanced", in trees also "balanced_subsample"
             return np.where(y == 1, w.sum() / (2 * w[y == 1].sum()), w.sum() / (2 * w[y == 0].sum()))
         of_q, of_p = (rule.get(label, 1.0) for label in self.classes_.tolist())
+        if not (of_q > 0 and of_p > 0):
+            raise ValueError(f"`classifier` has `class_weight` {rule}: a ratio needs both classes. Give positive ones.")
         return np.where(y == 1, of_p, of_q)
 
     def _fit_network(self, X: np.ndarray, y: np.ndarray, w: np.ndarray, seed: int) -> tuple[Any, Readout, History]:
         from flowratio.flows.base import choose_device
         from flowratio.ratios.networks import choose_recipe, n_pairs, new_network, train_classifier
 
-        settings = {name: getattr(self, name) for name in _NETWORK_SETTINGS[1:6] if getattr(self, name) is not None}
+        settings = {name: getattr(self, name) for name in _RECIPE_SETTINGS if getattr(self, name) is not None}
         recipe = choose_recipe(n_pairs(int(y.sum()), int((1 - y).sum())), settings, images=self.classifier == "cnn")
         shape = None if self.classifier == "mlp" else self._checked_shape(X.shape[1])
         network = new_network(X.shape[1], shape, self.hidden, seed).to(choose_device(self.device))
@@ -287,7 +287,7 @@ class ClassifierRatio(RatioEstimator):
 
 
 def _is_between(low: float, high: float) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, numbers.Real) and low < float(value) < high
+    return lambda value: is_number(value) and low < float(value) < high
 
 
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -319,6 +319,10 @@ class Readout:
     method: Literal["decision_function", "predict_log_proba", "predict_proba", "network"]
     log_odds: float
     bound: float
+
+    def __post_init__(self) -> None:
+        if self.method not in ("decision_function", "predict_log_proba", "predict_proba", "network"):
+            raise ValueError(f"`method` is {self.method!r}, by which no classifier is read.")
 
     def __call__(self, classifier: Any, X: np.ndarray) -> np.ndarray:
         """Return log r of rows, (n, d) to (n,)."""
@@ -388,13 +392,11 @@ def _fit_weighted(classifier: Any, X: np.ndarray, y: np.ndarray, w: np.ndarray) 
         classifier.fit(X, y)
     elif has_fit_parameter(last, "sample_weight"):
         classifier.fit(X, y, **{f"{prefix}sample_weight": w})
-    elif (w == np.round(w)).all():
-        counts = w.astype(np.int64)
-        classifier.fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
     else:
         raise ValueError(
-            f"`sample_weight` or `class_weight` gives weights that are no whole numbers, but the `fit` of {last!r} "
-            "takes no `sample_weight`: give whole numbers, which become repeated rows, or another classifier."
+            f"`sample_weight` or `class_weight` gives weights of {w.min():g} to {w.max():g}, but the `fit` of {last!r} "
+            "takes no `sample_weight`: give whole numbers, which become repeated rows (a million at most), or another "
+            "classifier."
         )
 
 

@@ -7,7 +7,6 @@ r"""KLIEP: non-negative combinations of kernels, of greatest likelihood on p amo
 from __future__ import annotations
 
 import math
-import numbers
 from typing import Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.kernels import choose_centres, median_distance, squared_distances
-from flowratio.settings import RandomState, is_count, seed_from
+from flowratio.settings import RandomState, is_count, is_number, seed_from
 
 _WIDTHS = np.array([np.inf, *2.0 ** np.arange(0.5, -4, -0.5)])  # in median distances, from wide to narrow
 _NARROWEST = 1e-3
@@ -168,7 +167,7 @@ class KLIEP(RatioEstimator):
 
     def _check_settings(self) -> None:
         sigma = self.bandwidth
-        if sigma is not None and not (isinstance(sigma, numbers.Real) and sigma >= _NARROWEST):
+        if sigma is not None and not (is_number(sigma) and sigma >= _NARROWEST):
             raise ValueError(
                 f"`bandwidth` is {sigma!r}: give a number of standard deviations, at least {_NARROWEST}, or None to "
                 "search for it."

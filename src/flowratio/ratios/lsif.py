@@ -22,22 +22,22 @@ for a row i of p and a row j of q. One eigendecomposition for each sample and ba
 from __future__ import annotations
 
 import math
-import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.kernels import choose_centres, median_distance, squared_distances
-from flowratio.settings import RandomState, is_count, seed_from
+from flowratio.settings import RandomState, is_count, is_number, seed_from
 
 _BANDWIDTHS = 2.0 ** np.arange(2, -3.5, -0.5)  # in median distances between rows, smoothest first
 _REGULARIZATIONS = 10.0 ** np.arange(1, -5.5, -0.5)  # strongest first; k(x, x) = 1, so that they have no unit
 _SLACK = 0.02  # of the best score: its standard error is no smaller for 10 000 rows
 _N_BOUNDS = 32  # floors that are tried, and ceilings
 _NO_CEILING = 1e100
+_LEAST = 1e-6  # bandwidth, in standard deviations, or regularization
 _SMALLEST = 1e-150  # keeps a denominator from 0: what is divided by it is beyond every ceiling
 _BLOCK_VALUES = 1 << 18  # kernel values at a time: 2 MB
 
@@ -105,6 +105,10 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
         self.random_state = random_state
 
     @property
+    def _rows(self) -> Literal["distinct"]:
+        return "distinct"
+
+    @property
     @abstractmethod
     def _alpha(self) -> float:
         """The share of p in the denominator of the relative ratio."""
@@ -131,13 +135,14 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
     def _check_settings(self) -> None:
         for name in ("bandwidth", "regularization"):
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and 0 < value < math.inf):
+            if value is not None and not (is_number(value) and _LEAST <= value <= 1 / _LEAST):
                 raise ValueError(
-                    f"`{name}` is {value!r}: give a positive number, or None to have it chosen by leave-one-out."
+                    f"`{name}` is {value!r}: give a number from {_LEAST:g} to {1 / _LEAST:g}, or None to have it "
+                    "chosen by leave-one-out."
                 )
         if not is_count(self.n_centres):
             raise ValueError(f"`n_centres` is {self.n_centres!r}: give a whole number of 1 or more.")
-        if not (_is_number(self._alpha) and 0 <= self._alpha < 1):
+        if not (is_number(self._alpha) and 0 <= self._alpha < 1):
             raise ValueError(f"`alpha` is {self._alpha!r}: give a number from 0 to below 1.")
 
     def _grid(self, p: _Sample, q: _Sample) -> _Grid:
@@ -253,10 +258,6 @@ def _choice(scores: np.ndarray) -> tuple[int, int]:
 def _absolute(r_alpha: np.ndarray, alpha: float) -> np.ndarray:
     """Return r = (1 - alpha) r_alpha / (1 - alpha r_alpha), huge where r_alpha is 1 / alpha or more."""
     return (1 - alpha) * r_alpha / np.maximum(1 - alpha * r_alpha, _SMALLEST)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 class ULSIF(_LeastSquaresRatio):

@@ -15,6 +15,7 @@ from typing_extensions import Self
 
 NEWTON_COLUMNS = 256  # beyond them first-order steps are cheaper than the Hessian
 _NEWTON_ROWS = 1024  # rows that are differentiated at a time
+_MAX_STEPS = 50
 _MAX_PRODUCTS = 1 << 27  # values of the second-order polynomial of all rows, at most
 
 
@@ -28,7 +29,7 @@ class NewtonLogisticRegression(LogisticRegression):
     """
 
     def __init__(self, C: float = 1.0) -> None:
-        super().__init__(C=C)
+        super().__init__(C=C, tol=1e-8, max_iter=10_000)
 
     def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
         """Fit to rows (n, d), labels (n,) of 0 and 1, and weights (n,)."""
@@ -61,19 +62,24 @@ def newton(X: np.ndarray, y: np.ndarray, w: np.ndarray, penalty: np.ndarray) -> 
         Of the squares of coefficients and intercept, of shape (d + 1,).
     """
     theta = np.zeros(len(penalty))
-    if len(X) > 4 * _NEWTON_ROWS:  # every eighth row tells where to begin
-        theta = newton(X[::8], y[::8], 8 * w[::8], penalty)
+    if len(X) > 4 * _NEWTON_ROWS:  # every eighth row of each class tells where to begin
+        some = np.concatenate([np.flatnonzero(y > 0.5)[::8], np.flatnonzero(y <= 0.5)[::8]])
+        theta = newton(X[some], y[some], 8 * w[some], penalty)
     gradient, hessian = _derivatives(theta, X, y, w, penalty)
-    while True:
+    for _ in range(_MAX_STEPS):
+        # where every row is told without doubt the Hessian is singular to rounding
+        hessian.flat[:: len(theta) + 1] += 1e-12 * np.trace(hessian)
         step = -np.linalg.solve(hessian, gradient)
-        if np.abs(step).max() < 1e-5 * max(1.0, np.abs(theta).max()):
+        if np.abs(step).max() < 1e-7 * max(1.0, np.abs(theta).max()):
             return theta + step  # each step squares the error: this one leaves rounding
-        while True:
+        new_gradient = gradient
+        for _ in range(_MAX_STEPS):
             new_gradient, hessian = _derivatives(theta + step, X, y, w, penalty)
             if new_gradient @ step <= -0.5 * (gradient @ step):
                 break
             step /= 2  # the loss is convex: beyond its minimum along the step
         theta, gradient = theta + step, new_gradient
+    return theta  # weights so large that rounding hides the rest
 
 
 def _derivatives(

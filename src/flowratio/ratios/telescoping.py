@@ -8,7 +8,6 @@ A classifier that tells p from q without fail learns nothing of their ratio; nei
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -22,7 +21,7 @@ from torch.nn.functional import softplus
 from flowratio.flows.base import choose_device, like
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.networks import MLP, Network, PairedRows, choose_recipe, evaluate
-from flowratio.settings import RandomState, is_count, seed_from
+from flowratio.settings import RandomState, is_count, is_number, seed_from
 from flowratio.training import History, train
 
 _BRIDGE_LENGTH = 1.5  # standard deviations by which neighbours are apart at most
@@ -171,7 +170,7 @@ class TelescopingRatio(RatioEstimator):
             ("weight_decay", 0, "a number of 0 or more"),
         ):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, numbers.Real) and low <= float(value) < math.inf):
+            if value is not None and not (is_number(value) and low <= float(value) < math.inf):
                 raise ValueError(f"`{name}` is {value!r}: give {rule}, or None to leave it to us.")
         if self.hidden is not None and not (
             isinstance(self.hidden, list | tuple) and self.hidden and all(map(is_count, self.hidden))
@@ -338,10 +337,12 @@ def _moments(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, floa
     `Whitener`, correlations are shrunk by the share of their sum of squares that is owed to chance.
     """
     share = w / w.sum()
-    n, d = max(1 / float(share @ share) - 3, 1.0), X.shape[1]
+    n_rows, d = 1 / float(share @ share), X.shape[1]
+    n = max(n_rows - 3, 1.0)
     mean = share @ X
     centred = (X - mean) * np.sqrt(share)[:, None]
-    variance = np.maximum((centred**2).sum(axis=0), _SMALLEST_VARIANCE)
+    # a handful of rows may lie close together by chance
+    variance = np.maximum((centred**2).sum(axis=0), max(_SMALLEST_VARIANCE, n_rows**-2.0))
     if d == 1 or d > _MAX_JOINT:
         return mean, np.diag(variance), n, 0.0
     scale = np.sqrt(variance)

@@ -67,7 +67,9 @@ steep = pytest.mark.filterwarnings("ignore::flowratio.ratios.OverlapWarning")  #
 # What a method sees
 
 
-def test_method_sees_rows_of_p_first_distinct_and_standardized() -> None:
+@pytest.mark.parametrize("form", ["distinct", "repeated"])
+def test_method_sees_rows_of_p_first_counted_and_standardized(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tilt, "_rows", form)
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 4, (40, 2)) * [1.0, 100.0] + [5.0, -300.0]
     y, w = rng.integers(0, 2, 40), rng.integers(0, 3, 40)
@@ -75,13 +77,30 @@ def test_method_sees_rows_of_p_first_distinct_and_standardized() -> None:
     for label in (1, 0):
         of, own = labels == label, (y == label) & (w > 0)
         expected, index = np.unique(rows[own], axis=0, return_inverse=True)
-        assert np.count_nonzero(of) == len(expected)
-        assert sorted(weights[of]) == sorted(np.bincount(index.ravel(), w[own]))
+        counts = np.bincount(index.ravel(), w[own]) if form == "distinct" else np.ones(w[own].sum())
+        assert sorted(weights[of]) == sorted(counts)
+        assert len(np.unique(Z[of], axis=0)) == len(expected)
     assert (np.diff(labels) <= 0).all()
     # both samples count one half
     share = weights / np.where(labels == 1, 2 * weights[labels == 1].sum(), 2 * weights[labels == 0].sum())
     np.testing.assert_allclose(share @ Z, 0, atol=1e-14)
     np.testing.assert_allclose(share @ Z**2, 1, rtol=1e-13)
+
+
+def test_a_factor_of_weights_that_are_not_whole_does_not_matter() -> None:
+    w = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
+    models = [Tilt().fit(X, Y, factor * w) for factor in (1.0, 1e-12, 1e300)]
+    for model in models[1:]:
+        np.testing.assert_allclose(model.seen_[2], models[0].seen_[2], rtol=1e-12)
+    of_p = models[0].seen_[1] == 1
+    # Kish: the squared sum over the sum of squares
+    assert models[0].seen_[2][of_p].sum() == pytest.approx(w[Y == 1].sum() ** 2 / (w[Y == 1] ** 2).sum())
+
+
+def test_too_many_repeated_rows_stay_weights() -> None:
+    model = Tilt().fit(X, Y, np.full(len(X), 1e9))
+    assert len(model.seen_[0]) == len(X)
+    assert (model.seen_[2] == 1e9).all()
 
 
 def test_far_rows_are_scored_where_a_method_can_bear_them() -> None:

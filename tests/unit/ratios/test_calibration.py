@@ -10,8 +10,10 @@ def test_isotonic_knots_are_shares_under_even_odds() -> None:
     scores, y = np.array([0.0, 0.0, 1.0, 1.0, 2.0]), np.array([0, 1, 1, 0, 1])
     w = np.array([3.0, 1.0, 2.0, 1.0, 1.0])  # p: 1, 2, 1 of 4; q: 3, 1, 0 of 4
     line = isotonic(scores, y, w)
-    # nothing of q at 2: at most n_q + 1 times as many of p
-    np.testing.assert_allclose(line(np.array([-9.0, 0.0, 1.0, 2.0, 9.0])), np.log([1 / 3, 1 / 3, 2, 5, 5]))
+    # nothing of q at 2, where a quarter of p is: 1/4 to 1/5, but not less than before
+    np.testing.assert_allclose(line(np.array([-9.0, 0.0, 1.0, 2.0, 9.0])), np.log([1 / 3, 1 / 3, 2, 2, 2]))
+    w[4] = 9.0  # now three quarters of p
+    assert isotonic(scores, y, w)(np.array([2.0]))[0] == pytest.approx(np.log(9 / 12 * 5))
 
 
 def test_sigmoid_finds_the_line_and_knows_no_odds() -> None:

@@ -204,8 +204,9 @@ def test_few_rows_and_rows_far_away_have_finite_ratios(n: int, d: int, bandwidth
     assert np.mean(ratio.ratio(X_q)) == pytest.approx(1, abs=1e-8)
 
 
-def test_one_distinct_row_cannot_be_held_out() -> None:
-    ratio = KLIEP().fit_samples([[1.0], [1.0]], [[0.0], [2.0], [-3.0]])
+def test_one_row_cannot_be_held_out() -> None:
+    # one row, of a weight that is not whole
+    ratio = KLIEP().fit_samples([[1.0]] * 2, [[0.0], [2.0], [-3.0]], [1.3, 1.4])
     assert ratio.bandwidth_ == math.inf
     assert len(ratio.scores_) == 0
 
