@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
 from numpy.random import default_rng
 from scipy import stats
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import KFold
+from sklearn.neighbors import KNeighborsClassifier
 
 from flowratio import (
     KLIEP,
@@ -21,6 +24,7 @@ from flowratio import (
     ClassifierRatio,
     FlowDifferenceRatio,
     FlowFeaturizer,
+    RatioEstimator,
     TelescopingRatio,
     kl_score,
 )
@@ -319,3 +323,60 @@ def test_defect_identical_samples(name: str) -> None:
     # the mean square of k parameters is 2k/n: 0.1 with five of them, and ten times as many in the richest
     assert np.sqrt(np.mean(log_r**2)) < 0.35
     assert np.quantile(np.abs(log_r), 0.99) < math.log(4)
+
+
+# Rows that are there again and again
+
+
+@pytest.mark.parametrize(
+    "ratio",
+    [
+        ClassifierRatio("boosting", random_state=0),
+        ClassifierRatio("boosting", calibration="isotonic", random_state=0),
+        ClassifierRatio("mlp", random_state=0),
+        KLIEP(random_state=0),
+        ULSIF(random_state=0),
+    ],
+    ids=repr,
+)
+def test_a_column_of_ten_values_is_no_sample_of_ten_rows(ratio: RatioEstimator) -> None:
+    rng = np.random.default_rng(0)
+    values = np.arange(10)
+    p, q = np.exp(0.2 * values), np.exp(-((values - 4.5) ** 2) / 30)
+    p, q = p / p.sum(), q / q.sum()
+    X_p, X_q = (rng.choice(values, (5000, 1), p=share) for share in (p, q))
+    error = ratio.fit_samples(X_p, X_q).log_ratio(values[:, None]) - np.log(p / q)
+    # log r varies by 0.9; the count of a value with 100 rows has an error of a tenth
+    assert np.average(error**2, weights=q) < 0.05
+
+
+def test_a_classifier_with_folds_of_its_own_gets_rows_in_no_order() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q, X_new = rng.normal(0.5, 1, (1000, 1)), rng.normal(0, 1, (1000, 1)), rng.normal(0, 1, (2000, 1))
+    inner = CalibratedClassifierCV(KNeighborsClassifier(50), cv=KFold(5))  # folds are cut as the rows come
+    error = ClassifierRatio(inner).fit_samples(X_p, X_q).log_ratio(X_new) - (0.5 * X_new[:, 0] - 0.125)
+    # rows sorted along the column, the folds would be extrapolated: an error of the size of log r's variance, 1/4
+    assert np.mean(error**2) < 0.1
+
+
+@pytest.mark.parametrize("calibration", ["isotonic", "sigmoid"])
+def test_calibrated_ratios_have_mean_one_on_q(calibration: Literal["isotonic", "sigmoid"]) -> None:
+    means = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X_p, X_q, X_new = rng.normal(0.5, 1, (1000, 1)), rng.normal(0, 1, (1000, 1)), rng.normal(0, 1, (20_000, 1))
+        means.append(ClassifierRatio(calibration=calibration, random_state=0).fit_samples(X_p, X_q).ratio(X_new).mean())
+    # r has a variance of exp(1/4) - 1 = .28 on q: a mean of 8 fits to 1000 rows is known to .02, and three of these
+    # leave room for the steps at the ends
+    assert np.mean(means) == pytest.approx(1, abs=0.08)
+
+
+@pytest.mark.parametrize("name", ["mlp", "telescoping"])
+def test_networks_with_defaults_bear_a_hundred_to_one(name: str) -> None:
+    rng = np.random.default_rng(0)
+    shift = np.array([1.0, -0.5])
+    X_p, X_q, X_new = rng.normal(size=(5000, 2)) + shift, rng.normal(size=(50, 2)), rng.normal(size=(2000, 2))
+    ratio = ClassifierRatio("mlp", random_state=0) if name == "mlp" else TelescopingRatio(random_state=0)
+    error = ratio.fit_samples(X_p, X_q).log_ratio(X_new) - (X_new @ shift - shift @ shift / 2)
+    # 50 rows of q: two slopes and a level known to 0.15 each at best; log r itself has a mean square of 1.6
+    assert np.mean(error**2) < 0.8

@@ -27,7 +27,18 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from flowratio import MAF, Dequantizer, FlowFeaturizer, Gaussianizer, Logit, ScalerChain, Standardizer, load, save
+from flowratio import (
+    MAF,
+    ClassifierRatio,
+    Dequantizer,
+    FlowFeaturizer,
+    Gaussianizer,
+    Logit,
+    ScalerChain,
+    Standardizer,
+    load,
+    save,
+)
 from flowratio.flows import FLOWS
 from flowratio.learners import LEARNERS
 from flowratio.ratios.networks import CNN, MLP, Network
@@ -763,9 +774,27 @@ FORGED: list[tuple[Any, str, Any, str]] = [
     (make_pipeline(StandardScaler(), LogisticRegression()), "memory", "folder", "a pipeline with a cache"),
     (KNeighborsClassifier(), "labels", [1], "KNeighborsClassifier that cannot be put together"),
     (KNeighborsClassifier(), "rows", None, "KNeighborsClassifier that cannot be put together"),
+    (KNeighborsClassifier(), "_y", [10**10], "attributes other than settings, rows and labels"),  # read without a look
     (KNeighborsClassifier(), "metric", "no such metric", "KNeighborsClassifier that cannot be put together"),
     (LogisticRegression(), "decision_function", 1, "does not hold the attributes of a LogisticRegression"),
 ]
+
+
+def test_forged_readout_calls_nothing_but_a_classifier(tmp_path: Path) -> None:
+    X = rows(2, 60)
+    victim = tmp_path / "victim"
+    victim.write_text("here")
+    save(ClassifierRatio().fit(X, np.arange(60) % 2), tmp_path / "model")
+
+    def change(document: dict[str, Any]) -> None:
+        state = document["model"]["state"]
+        state["classifier_"] = {"kind": "path", "value": str(victim)}
+        state["readout_"]["state"]["method"] = "unlink"
+
+    forge(tmp_path / "model", change)
+    with pytest.raises(ValueError, match=r"arguments that Readout refuses .*'unlink'"):
+        load(tmp_path / "model")
+    assert victim.read_text() == "here"
 
 
 @pytest.mark.parametrize(("model", "name", "value", "words"), FORGED, ids=str)
