@@ -29,6 +29,7 @@ _NOISE, _COARSEST_GAP = 1.5, 0.1
 _CENTRED, _NEARLY_CENTRED = 1e-8, 1e-2  # relative error of a bound times its multiplier
 _COARSE = 0.03  # share of what landmarks miss: the gap at which they hand over to the kernel
 _SHORT_STEP, _TO_THE_BOUND = 0.8, 0.99
+_FEW, _HELD = 0.001, 0.1  # share of the bounds that may stop no step, and what is left of them at least
 
 
 class KMM(RatioEstimator):
@@ -332,6 +333,14 @@ class _Bounds:
         mean = self.share @ step
         return np.concatenate([step, -step, [mean, -mean]])
 
+    def held_in(self, beta: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """Return β after a step, no β closer to its bounds than a tenth of what it was, the mean within its own."""
+        room = _HELD * (self.max_weight - beta)
+        new = np.clip(beta + step, _HELD * beta, self.max_weight - room)
+        while not self.low < self.share @ new < self.high:
+            new = (new + beta) / 2
+        return new
+
     def pull(self, z: np.ndarray) -> np.ndarray:
         """Return the transpose of `changes` times z, (2n + 2,) to (n,)."""
         n = len(self.w)
@@ -394,7 +403,7 @@ def _start(quadratic: _LowRank | _Dense, kappa: np.ndarray, bounds: _Bounds, mu:
     """Return equal weights, within the bounds, and multipliers as large as the gradient."""
     low, high = max(bounds.low, 0.0), min(bounds.high, bounds.max_weight)
     beta = np.full(len(kappa), min(1.0, (low + high) / 2))
-    size = np.abs(quadratic.times(beta) - kappa) @ beta / bounds.w.sum()
+    size = float(np.abs((quadratic.times(beta) - kappa) / bounds.w).max())
     return _Point(beta, max(size, mu) * bounds.units / bounds.values(beta), 0)
 
 
@@ -415,7 +424,10 @@ def _central_point(
             length, step, change = _newton_step(quadratic, bounds, x, z, unmet, mu)
         except LinAlgError:
             break
-        beta, z, n_iter = beta + length * step, z + length * change, n_iter + 1
+        new_beta, new_z = bounds.held_in(beta, length * step), np.maximum(z + length * change, _HELD * z)
+        if not (np.array_equal(new_beta, beta + length * step) and np.array_equal(new_z, z + length * change)):
+            length = 0.0  # not a whole Newton step
+        beta, z, n_iter = new_beta, new_z, n_iter + 1
     return _Point(beta, z, n_iter)
 
 
@@ -451,8 +463,14 @@ def _newton_step(
 
 
 def _largest_step(x: np.ndarray, dx: np.ndarray) -> float:
-    """Return the largest step, at most 1, at which no x is negative."""
-    return 1 / max(1.0, float((-dx / x).max()))
+    """Return the largest step, at most 1, at which all x but a few stay positive, and the last two in any case.
+
+    The few are held in by `_central_point`: with 10⁵ rows one of them would stop every step.
+    """
+    shrinking = -dx / x
+    n_few = int(_FEW * len(x))
+    most = shrinking.max() if n_few == 0 else np.partition(shrinking, -n_few - 1)[-n_few - 1]
+    return 1 / max(1.0, float(most), float(shrinking[-2:].max()))
 
 
 def _pivoted_cholesky(column: Callable[[int], np.ndarray], n: int, max_rank: int) -> tuple[np.ndarray, np.ndarray]:
