@@ -65,6 +65,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     mean_: np.ndarray
     scale_: np.ndarray
     effective_draws_: float
+    _inverse_draws: float
 
     _sign = 1  # log r is this times the log of (second class : first class)
 
@@ -121,7 +122,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         self.mean_, self.scale_ = self._centre_and_scale(X, share)
         X, w = self._standardized(X), np.concatenate([_counts(w[:n_p]), _counts(w[n_p:])])
         if self._rows != "given":
-            samples = [distinct_rows(X[of], w[of]) for of in (slice(n_p), slice(n_p, None))]
+            samples = [_without_factor(*distinct_rows(X[of], w[of])) for of in (slice(n_p), slice(n_p, None))]
             if self._rows == "repeated":
                 samples = [_repeated(*sample) for sample in samples]
             X, w = (np.concatenate(parts) for parts in zip(*samples, strict=True))
@@ -248,7 +249,9 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         inverse = InverseRatio(self)
         inverse.estimator_ = self
-        shared = ("classes_", "log_odds_", "n_features_in_", "feature_names_in_", "mean_", "scale_", "effective_draws_")
+        inverse.effective_draws_ = self._inverse_draws
+        inverse._inverse_draws = self.effective_draws_
+        shared = ("classes_", "log_odds_", "n_features_in_", "feature_names_in_", "mean_", "scale_")
         vars(inverse).update({name: getattr(self, name) for name in shared if hasattr(self, name)})
         return inverse
 
@@ -260,6 +263,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             for X in (X_p[every_p], X_q[every_q])
         )
         self.effective_draws_ = effective_draws(log_p, w_p[every_p], log_q, w_q[every_q], n_q)
+        self._inverse_draws = effective_draws(-log_q, w_q[every_q], -log_p, w_p[every_p], w_p.sum())
         if self.effective_draws_ < min(_FEWEST_DRAWS, n_q / 4):
             warnings.warn(
                 f"{self.effective_draws_:.3g} effective draws of {n_q:.0f}: p and q hardly overlap, and weights rest "
@@ -319,7 +323,8 @@ class InverseRatio(RatioEstimator):
             raise TypeError(f"`estimator` is {self.estimator!r}: give a ratio, such as `ClassifierRatio()`.")
         estimator: Any = clone(self.estimator)
         self.estimator_ = estimator.fit(X, self.classes_[y], w)
-        self.effective_draws_, estimator.log_odds_ = estimator.effective_draws_, self.log_odds_
+        self.effective_draws_, self._inverse_draws = estimator._inverse_draws, estimator.effective_draws_
+        estimator.log_odds_ = self.log_odds_
         names = getattr(self, "feature_names_in_", None)
         if names is not None:
             estimator.feature_names_in_ = names
@@ -331,7 +336,7 @@ class InverseRatio(RatioEstimator):
         """Leave the warning to the ratio inside."""
 
 
-def kl_score(ratio: RatioEstimator, X: Any, y: Any, sample_weight: Any = None) -> float:
+def kl_score(ratio: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     r"""Return the objective of KLIEP on held-out rows, in nats: for large n at most the divergence KL(p ‖ q).
 
     .. math:: \mathrm{mean}_p \log r - \log \mathrm{mean}_q\, r
@@ -342,13 +347,17 @@ def kl_score(ratio: RatioEstimator, X: Any, y: Any, sample_weight: Any = None) -
     Parameters
     ----------
     ratio
-        A fitted ratio.
+        A fitted ratio, or a pipeline that ends with one.
     X, y
         Labelled rows that were not fitted, of shapes (n, d) and (n,).
     sample_weight
         How often each row counts, of shape (n,).
     """
-    log_r, is_p, w = ratio._scored(X, y, sample_weight)
+    last = ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
+    if not isinstance(last, RatioEstimator):
+        raise TypeError(f"`ratio` is {ratio!r}: give a ratio of flowratio, or a pipeline that ends with one.")
+    X = X if last is ratio else ratio[:-1].transform(X)
+    log_r, is_p, w = last._scored(X, y, sample_weight)
     return float(np.average(log_r[is_p], weights=w[is_p]) - _log_mean(log_r[~is_p], w[~is_p]))
 
 
@@ -376,7 +385,7 @@ def effective_draws(log_p: np.ndarray, w_p: np.ndarray, log_q: np.ndarray, w_q: 
     """
     log_mean_p = _log_mean(log_p, w_p)
     log_mean_q, log_mean_square = _log_mean(log_q, w_q), _log_mean(2 * log_q, w_q)
-    return float(n_q * math.exp(min(0.0, 2 * log_mean_q - log_mean_square, -log_mean_p)))
+    return float(max(1.0, n_q * math.exp(min(0.0, 2 * log_mean_q - log_mean_square, -log_mean_p))))
 
 
 def _log_mean(log_r: np.ndarray, w: np.ndarray) -> float:
@@ -425,7 +434,7 @@ def _two_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         )
     if len(classes) == 1:
         raise ValueError(
-            f"`y` has one class only, {classes[0]!r}: a ratio needs rows of p (1) and of q (0). "
+            f"`y` has one class only, {classes.tolist()[0]!r}: a ratio needs rows of p (1) and of q (0). "
             "Use `X, y = stack(X_p, X_q)`."
         )
     return classes, y == classes[1]
@@ -463,6 +472,11 @@ def _counts(w: np.ndarray) -> np.ndarray:
         return w
     w = w / w.max()
     return w * (w.sum() / (w @ w))
+
+
+def _without_factor(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Divide whole weights of distinct rows by what they have in common: a sample in five copies is that sample."""
+    return X, w / np.gcd.reduce(w.astype(np.int64)) if _is_whole(w) else w
 
 
 def _repeated(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -202,7 +202,7 @@ class KMM(RatioEstimator):
                 "the median distance."
             )
         if self.gap is not None and not (_is_number(self.gap) and 0 < self.gap <= 1):
-            raise ValueError(f"`gap` is {self.gap!r}: give a number above 0 and at most 1, or None for 10/n.")
+            raise ValueError(f"`gap` is {self.gap!r}: give a number above 0 and at most 1, or None for about 3/n.")
         for name in ("rank", "max_iter"):
             if not is_count(getattr(self, name)):
                 raise ValueError(f"`{name}` is {getattr(self, name)!r}: give a whole number of 1 or more.")

@@ -11,6 +11,9 @@ from scipy import stats
 from scipy.integrate import quad
 from scipy.special import expit
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from flowratio.ratios.base import (
     InverseRatio,
@@ -98,9 +101,23 @@ def test_a_factor_of_weights_that_are_not_whole_does_not_matter() -> None:
 
 
 def test_too_many_repeated_rows_stay_weights() -> None:
-    model = Tilt().fit(X, Y, np.full(len(X), 1e9))
+    w = 1e9 + np.arange(len(X)) % 2
+    model = Tilt().fit(X, Y, w)
     assert len(model.seen_[0]) == len(X)
-    assert (model.seen_[2] == 1e9).all()
+    assert sorted(model.seen_[2]) == sorted(w)
+
+
+def test_what_whole_weights_have_in_common_does_not_matter() -> None:
+    once, five_times = Tilt().fit(X, Y), Tilt().fit(X, Y, np.full(len(X), 5.0))
+    for seen, again in zip(once.seen_, five_times.seen_, strict=True):
+        np.testing.assert_allclose(again, seen, rtol=1e-12, atol=1e-14)
+
+
+def test_kl_score_takes_a_pipeline_and_no_other_classifier() -> None:
+    pipeline = make_pipeline(StandardScaler(), Tilt()).fit(X, Y)
+    assert kl_score(pipeline, X, Y) == pytest.approx(kl_score(Tilt().fit(X, Y), X, Y))
+    with pytest.raises(TypeError, match="give a ratio of flowratio, or a pipeline that ends with one"):
+        kl_score(LogisticRegression().fit(X, Y), X, Y)
 
 
 def test_far_rows_are_scored_where_a_method_can_bear_them() -> None:
@@ -296,7 +313,7 @@ def test_effective_draws_by_both_samples() -> None:
     by_p = w_p.sum() / (w_p @ r_p)
     assert effective_draws(log_p, w_p, log_q, w_q, 9.0) == pytest.approx(9 * min(1, by_q, by_p), rel=1e-12)
     assert effective_draws(log_p - 50, w_p, log_q, w_q, 9.0) == pytest.approx(9 * min(1, by_q), rel=1e-12)
-    assert effective_draws(log_p + 900, w_p, log_q, w_q, 9.0) == pytest.approx(0, abs=1e-300)
+    assert effective_draws(log_p + 900, w_p, log_q, w_q, 9.0) == 1  # no weights leave less than one row
 
 
 def test_effective_draws_of_two_normals() -> None:
