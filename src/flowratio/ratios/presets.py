@@ -70,7 +70,7 @@ def newton(X: np.ndarray, y: np.ndarray, w: np.ndarray, penalty: np.ndarray) -> 
         # where every row is told without doubt the Hessian is singular to rounding
         hessian.flat[:: len(theta) + 1] += 1e-12 * np.trace(hessian)
         step = -np.linalg.solve(hessian, gradient)
-        if np.abs(step).max() < 1e-7 * max(1.0, np.abs(theta).max()):
+        if np.abs(step).max() < 1e-5 * max(1.0, np.abs(theta).max()):
             return theta + step  # each step squares the error: this one leaves rounding
         new_gradient = gradient
         for _ in range(_MAX_STEPS):
