@@ -264,7 +264,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         )
         self.effective_draws_ = effective_draws(log_p, w_p[every_p], log_q, w_q[every_q], n_q)
         self._inverse_draws = effective_draws(-log_q, w_q[every_q], -log_p, w_p[every_p], w_p.sum())
-        if self.effective_draws_ < min(_FEWEST_DRAWS, n_q / 4):
+        if self.effective_draws_ <= min(_FEWEST_DRAWS, max(n_q / 4, 1.0)):
             warnings.warn(
                 f"{self.effective_draws_:.3g} effective draws of {n_q:.0f}: p and q hardly overlap, and weights rest "
                 "on a handful of rows of q. Compare `score` with log 2 = 0.69, drop columns that tell p from q by "
