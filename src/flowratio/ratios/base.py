@@ -476,7 +476,9 @@ def _counts(w: np.ndarray) -> np.ndarray:
 
 def _without_factor(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Divide whole weights of distinct rows by what they have in common: a sample in five copies is that sample."""
-    return X, w / np.gcd.reduce(w.astype(np.int64)) if _is_whole(w) else w
+    if len(w) == 1 or not _is_whole(w):  # one row in copies is more than one row
+        return X, w
+    return X, w / np.gcd.reduce(w.astype(np.int64))
 
 
 def _repeated(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
