@@ -34,7 +34,7 @@ def test_samples_and_scaling_need_no_torch() -> None:
 
 def test_kernel_ratios_and_classifiers_of_scikit_learn_need_no_torch() -> None:
     names = "KMM, KLIEP, ULSIF, RULSIF, ClassifierRatio, kl_score"
-    fit = 'ClassifierRatio("logistic").fit_samples([[0.0], [1.0]], [[0.5], [2.0]]).inverse()'
+    fit = 'ClassifierRatio("logistic").fit_samples([[i] for i in range(9)], [[i] for i in range(8)]).inverse()'
     loaded = modules_after(f"from flowratio import {names}; {fit}")
     assert {"flowratio.ratios.kmm", "flowratio.ratios.classifier"} <= loaded
     assert "torch" not in loaded
