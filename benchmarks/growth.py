@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 import zuko
+from _memory import resident_mb
 from _timing import one_thread, versions
 from sklearn.exceptions import ConvergenceWarning
 
@@ -33,12 +34,6 @@ def rows(n: int, d: int, seed: int = 0) -> np.ndarray:
     X = np.random.default_rng(seed).standard_normal((n, d))
     X[n // 2 :] += 1.0
     return X
-
-
-def resident_mb(name: str) -> float:
-    """Return the resident memory now (`VmRSS`) or at its peak (`VmHWM`); Linux only."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(name)).split()[1]) / 1024
 
 
 def fit_seconds(n: int) -> float:

@@ -25,7 +25,7 @@ from flowratio.flows.adapters import seeded
 from flowratio.flows.base import choose_device, like
 from flowratio.rows import ArrayRows, Rows, open_rows
 from flowratio.scaling import Dequantizer, Gaussianizer, Logit, Scaler, ScalerChain, Standardizer, Whitener
-from flowratio.settings import RandomState, is_count, seed_from, unchanged_on_failure
+from flowratio.settings import RandomState, check_training_settings, is_count, seed_from, unchanged_on_failure
 from flowratio.training import History, Prepare, Recipe, train
 
 _FLOATS: Any = [np.float64, np.float32]  # types that are kept; others become the first
@@ -202,23 +202,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.flow_.eval()
 
     def _check_settings(self) -> None:
-        for name in ("n_blocks", "max_epochs", "batch_size", "patience"):
-            value = getattr(self, name)
-            if value is not None and not is_count(value):
-                raise ValueError(f"`{name}` is {value!r}: give a whole number of 1 or more, or None to leave it to us.")
-        for name, is_good, rule in (
-            ("learning_rate", lambda rate: 0 < rate < math.inf, "above 0"),
-            ("weight_decay", lambda decay: 0 <= decay < math.inf, "of 0 or more"),
-        ):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, numbers.Real) and is_good(value)):
-                raise ValueError(f"`{name}` is {value!r}: give a number {rule}, or None to leave it to us.")
-        if self.hidden is not None and not (
-            isinstance(self.hidden, list | tuple) and self.hidden and all(map(is_count, self.hidden))
-        ):
-            raise ValueError(f"`hidden` is {self.hidden!r}: give the widths of one or more layers, such as (64, 64).")
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(f"`validation_fraction` is {self.validation_fraction}: it must lie between 0 and 1.")
+        check_training_settings(self, counts=("n_blocks",))
         if self.checkpoint is not None and not isinstance(self.random_state, numbers.Integral):
             raise ValueError(
                 f"`checkpoint` is given with `random_state` {self.random_state!r}: give a whole number, by which the "

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -51,6 +52,35 @@ def is_number(value: Any) -> bool:
     (True, True, False, False)
     """
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def check_training_settings(estimator: Any, counts: Sequence[str] = ()) -> None:
+    """Refuse settings of a network or a flow, and of its training, that are neither None nor sound.
+
+    Parameters
+    ----------
+    estimator
+        Has the settings `hidden`, `max_epochs`, `batch_size`, `learning_rate`, `weight_decay`, `patience` and
+        `validation_fraction`.
+    counts
+        Names of other settings that are whole numbers of 1 or more, or None.
+    """
+    for name in (*counts, "max_epochs", "batch_size", "patience"):
+        value = getattr(estimator, name)
+        if value is not None and not is_count(value):
+            raise ValueError(f"`{name}` is {value!r}: give a whole number of 1 or more, or None to leave it to us.")
+    for name, is_good, rule in (
+        ("learning_rate", lambda rate: 0 < rate < math.inf, "above 0"),
+        ("weight_decay", lambda decay: 0 <= decay < math.inf, "of 0 or more"),
+    ):
+        value = getattr(estimator, name)
+        if value is not None and not (is_number(value) and is_good(value)):
+            raise ValueError(f"`{name}` is {value!r}: give a number {rule}, or None to leave it to us.")
+    hidden, fraction = estimator.hidden, estimator.validation_fraction
+    if hidden is not None and not (isinstance(hidden, list | tuple) and hidden and all(map(is_count, hidden))):
+        raise ValueError(f"`hidden` is {hidden!r}: give the widths of one or more layers, such as (64, 64).")
+    if fraction is not None and not (is_number(fraction) and 0 < fraction < 1):
+        raise ValueError(f"`validation_fraction` is {fraction}: it must lie between 0 and 1.")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ r"""A classifier of p against q is a ratio: its logit, less the log-odds of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +19,7 @@ from sklearn.utils.validation import has_fit_parameter
 from flowratio.ratios.base import RatioEstimator, weighted_moments
 from flowratio.ratios.calibration import CALIBRATORS
 from flowratio.ratios.presets import NEWTON_COLUMNS, PRESETS
-from flowratio.settings import RandomState, is_count, is_number, seed_from
+from flowratio.settings import RandomState, check_training_settings, is_count, seed_from
 
 if TYPE_CHECKING:
     from flowratio.training import History
@@ -245,7 +245,7 @@ class ClassifierRatio(RatioEstimator):
                     "three channels of 32 × 32."
                 )
             return 1, side, side
-        shape = tuple(self.image_shape)
+        shape = tuple(self.image_shape) if isinstance(self.image_shape, list | tuple) else (self.image_shape,)
         if len(shape) != 3 or not all(map(is_count, shape)) or math.prod(shape) != d:
             raise ValueError(
                 f"`image_shape` is {shape} but `X` has {d} columns: give channels, height and width, whose product is "
@@ -281,25 +281,7 @@ class ClassifierRatio(RatioEstimator):
                     f"`{name}` is {value!r}, but `classifier` is {self.classifier!r}: it is a setting of {users}. "
                     "Leave it out, or set it in a classifier of your own."
                 )
-            is_good, rule = _RULES.get(name, (is_count, "a whole number of 1 or more"))
-            if not is_good(value):
-                raise ValueError(f"`{name}` is {value!r}: give {rule}, or None to leave it to us.")
-
-
-def _is_between(low: float, high: float) -> Callable[[Any], bool]:
-    return lambda value: is_number(value) and low < float(value) < high
-
-
-_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "hidden": (
-        lambda hidden: isinstance(hidden, list | tuple) and bool(hidden) and all(map(is_count, hidden)),
-        "the widths of one or more layers, such as (100, 100, 100)",
-    ),
-    "learning_rate": (_is_between(0, math.inf), "a number above 0"),
-    "weight_decay": (_is_between(-math.ulp(0.0), math.inf), "a number of 0 or more"),
-    "validation_fraction": (_is_between(0, 1), "a number between 0 and 1"),
-    "image_shape": (lambda shape: isinstance(shape, list | tuple), "channels, height and width"),
-}
+        check_training_settings(self)
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,16 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 from scipy.special import log_expit, logsumexp
-from sklearn.linear_model import LogisticRegression
 
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.kernels import choose_centres, median_distance, squared_distances
+from flowratio.ratios.presets import NewtonLogisticRegression
 from flowratio.settings import RandomState, is_count, is_number, seed_from
 
 _WIDTHS = np.array([np.inf, *2.0 ** np.arange(0.5, -4, -0.5)])  # in median distances, from wide to narrow
 _NARROWEST = 1e-3
 _SEARCH_ROWS = 20_000  # rows of each sample that the search looks at
 _UNSEEN = 1e-100  # the mean on q of a function below which its coefficient could be larger than floats are
-_WIDE = 100  # columns above which Newton steps of the start cost more than they save
 _TOLERANCE, _SEARCH_TOLERANCE = 1e-10, 1e-5  # of the optimality conditions, in nats
 _MAX_STEPS, _EM_STEPS = 500, 3
 _ROUNDING = 1e-14  # of f, in nats
@@ -232,9 +231,7 @@ def _log_linear(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Return the direction of the log-linear ratio, (d,): both samples count one half, a ridge of 1 keeps it finite."""
     total_q, total_p = np.bincount(y, w)
     balance = 2 / (total_p + total_q) * np.where(y == 1, total_q, total_p)
-    solver = "newton-cholesky" if X.shape[1] <= _WIDE else "lbfgs"
-    model = LogisticRegression(solver=solver, tol=1e-8, max_iter=10_000).fit(X, y, w * balance)
-    return model.coef_[0]
+    return NewtonLogisticRegression(1.0).fit(X, y, w * balance).coef_[0]
 
 
 def _log_step(start: np.ndarray, reach: float) -> np.ndarray:

@@ -7,10 +7,9 @@ r"""KMM: weights on the rows of q under which the kernel means of both samples a
 from __future__ import annotations
 
 import math
-import numbers
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
@@ -18,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.kernels import choose_centres, median_distance, squared_distances
-from flowratio.settings import RandomState, is_count, seed_from
+from flowratio.settings import RandomState, is_count, is_number, seed_from
 
 _EXACT_ROWS = 4_000  # rows of a sample up to which the whole kernel is in memory; also those that landmarks come from
 _RESIDUAL = 1e-8  # of k(x, x) = 1 outside the span of the landmarks: below it they are the whole kernel
@@ -196,23 +195,23 @@ class KMM(RatioEstimator):
             )
 
     def _check_settings(self) -> None:
-        if self.bandwidth is not None and not (_is_number(self.bandwidth) and _NARROWEST <= self.bandwidth < math.inf):
+        if self.bandwidth is not None and not (is_number(self.bandwidth) and _NARROWEST <= self.bandwidth < math.inf):
             raise ValueError(
                 f"`bandwidth` is {self.bandwidth!r}: give standard deviations, at least {_NARROWEST:g}, or None for "
                 "the median distance."
             )
-        if self.gap is not None and not (_is_number(self.gap) and 0 < self.gap <= 1):
+        if self.gap is not None and not (is_number(self.gap) and 0 < self.gap <= 1):
             raise ValueError(f"`gap` is {self.gap!r}: give a number above 0 and at most 1, or None for about 3/n.")
         for name in ("rank", "max_iter"):
             if not is_count(getattr(self, name)):
                 raise ValueError(f"`{name}` is {getattr(self, name)!r}: give a whole number of 1 or more.")
 
     def _checked_bounds(self, w: np.ndarray) -> _Bounds:
-        if not (_is_number(self.max_weight) and 0 < self.max_weight < math.inf):
+        if not (is_number(self.max_weight) and 0 < self.max_weight < math.inf):
             raise ValueError(
                 f"`max_weight` is {self.max_weight!r}: give a positive number, the largest weight of a row."
             )
-        if self.tolerance is not None and not (_is_number(self.tolerance) and 0 <= self.tolerance < math.inf):
+        if self.tolerance is not None and not (is_number(self.tolerance) and 0 <= self.tolerance < math.inf):
             raise ValueError(
                 f"`tolerance` is {self.tolerance!r}: give how far the mean weight may be from 1, 0 or more, or None "
                 "for 1 - 1/√n."
@@ -297,10 +296,6 @@ class KMM(RatioEstimator):
         slope = (h - self.multiplier_) / self.barrier_ + unknown * (at_mean + self.multiplier_ / self.barrier_)
         beta = np.minimum(_weight_at(slope, self.max_weight), self.weights_.max())
         return np.log(beta / self.mean_weight_)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _blocks(n_rows: int, n_columns: int) -> list[slice]:

@@ -21,7 +21,7 @@ from torch.nn.functional import softplus
 from flowratio.flows.base import choose_device, like
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.networks import MLP, Network, PairedRows, choose_recipe, evaluate
-from flowratio.settings import RandomState, is_count, is_number, seed_from
+from flowratio.settings import RandomState, check_training_settings, seed_from
 from flowratio.training import History, train
 
 _BRIDGE_LENGTH = 1.5  # standard deviations by which neighbours are apart at most
@@ -161,23 +161,7 @@ class TelescopingRatio(RatioEstimator):
         self.history_ = self._train(*samples, seed)
 
     def _check_settings(self) -> None:
-        for name in ("n_bridges", "max_epochs", "batch_size", "patience"):
-            value = getattr(self, name)
-            if value is not None and not is_count(value):
-                raise ValueError(f"`{name}` is {value!r}: give a whole number of 1 or more, or None to leave it to us.")
-        for name, low, rule in (
-            ("learning_rate", math.ulp(0.0), "a number above 0"),
-            ("weight_decay", 0, "a number of 0 or more"),
-        ):
-            value = getattr(self, name)
-            if value is not None and not (is_number(value) and low <= float(value) < math.inf):
-                raise ValueError(f"`{name}` is {value!r}: give {rule}, or None to leave it to us.")
-        if self.hidden is not None and not (
-            isinstance(self.hidden, list | tuple) and self.hidden and all(map(is_count, self.hidden))
-        ):
-            raise ValueError(f"`hidden` is {self.hidden!r}: give the widths of one or more layers, such as (64, 64).")
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(f"`validation_fraction` is {self.validation_fraction}: it must lie between 0 and 1.")
+        check_training_settings(self, counts=("n_bridges",))
         if self.mixing not in ("even", "linear", "angular"):
             raise ValueError(f"`mixing` is {self.mixing!r}: give 'even', 'linear' or 'angular'.")
 
