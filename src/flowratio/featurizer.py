@@ -172,8 +172,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Parameters
         ----------
         X
-            Rows of p and q together, of shape (n, d), or the path of a `.npy` or `.parquet` file, which is read in
-            blocks and never loaded whole.
+            Rows of p and q together, of shape (n, d), the path of a `.npy` or `.parquet` file, which is read in blocks
+            and never loaded whole, or `Rows`, such as those of `flowratio.rows.WeightedRows`.
         y
             Ignored.
         """
@@ -184,12 +184,31 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self
 
     def _fit(self, X: Any) -> None:
+        rows, seed = self._begin(X)
+        self.history_ = None if isinstance(self.flow, nn.Module) else self._train(rows, seed)
+        self.flow_.eval()
+
+    def initialize(self, X: Any) -> Self:
+        """Fit the scaling and draw the first weights of the flow, but do not train it: where joint training starts.
+
+        Parameters
+        ----------
+        X
+            Rows, as in `fit`.
+        """
+        with unchanged_on_failure(self):
+            self._begin(X)
+            self.history_ = None
+            self.flow_.eval()
+        return self
+
+    def _begin(self, X: Any) -> tuple[Rows, int]:
+        """Set scaler and flow for what `X` holds; return its rows and the seed."""
         self._check_settings()
         rows = self._open(X)
         seed = seed_from(self.random_state)
-        known = (
-            rows.X if isinstance(rows, ArrayRows) else rows.sample(_SCALING_ROWS, np.random.default_rng([seed, 0, 1]))
-        )
+        is_whole = type(rows) is ArrayRows
+        known = rows.X if is_whole else rows.sample(_SCALING_ROWS, np.random.default_rng([seed, 0, 1]))
         self.scaler_ = self._new_scaler().fit_array(known, rows.feature_names)
         d = self._n_features_out = self.scaler_.n_features_out_
         self.flow_ = self._new_flow(d, rows.n_rows, seed).to(choose_device(self.device))
@@ -198,8 +217,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 f"`flow` maps {self.flow_.n_features} columns, but the data have {d}"
                 f"{'' if d == rows.n_features else ' after scaling'}: give a flow of that dimension."
             )
-        self.history_ = None if isinstance(self.flow, nn.Module) else self._train(rows, seed)
-        self.flow_.eval()
+        return rows, seed
 
     def _check_settings(self) -> None:
         check_training_settings(self, counts=("n_blocks",))
@@ -214,8 +232,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise ValueError(f"`settings` is 'paper' with `flow` {self.flow!r}: the paper's flow is 'maf'.")
 
     def _open(self, X: Any) -> Rows:
-        if isinstance(X, str | Path):
-            rows = open_rows(X)
+        if isinstance(X, str | Path | Rows):
+            rows = X if isinstance(X, Rows) else open_rows(X)
             if rows.n_rows < 2:
                 raise ValueError(f"{X} has {rows.n_rows} row: at least 2 are needed.")
             self.n_features_in_ = rows.n_features
@@ -255,8 +273,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             shape |= {"batch_norm": True, "max_log_scale": None}
         return make(d, **shape, generator=torch.Generator().manual_seed(seed))
 
-    def _recipe(self, n: int, d: int) -> Recipe:
-        """Fill in the settings that were left to us; the rules are at the end of this file."""
+    def recipe(self, n: int, d: int) -> Recipe:
+        """Return the settings of the loop for n rows of d columns; what is None is chosen, as the notes above say."""
         paper = self.settings == "paper"
         hidden = self.hidden or _hidden(n, d)
         batch_size = self.batch_size or (100 if paper else _batch_size(n))
@@ -282,14 +300,14 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         n_held_out = min(max(n_held_out, min(64, n // 4), 1), _MAX_HELD_OUT, n - 1)
         prepare: Prepare | None = self._prepare
         if isinstance(rows, ArrayRows) and not self.scaler_.stochastic:
-            rows, prepare = ArrayRows(self._scaled(rows)), None
+            rows, prepare = rows.mapped(self.scaled(rows.X)), None
         rest, held_out = rows.split(n_held_out, np.random.default_rng([seed, 0, 2]))
         return train(
             self.flow_,
             lambda x: -self.flow_.log_prob(x).mean(),
             rest,
             held_out,
-            self._recipe(rest.n_rows, self._n_features_out),
+            self.recipe(rest.n_rows, self._n_features_out),
             seed=seed,
             prepare=prepare,
             verbose=self.verbose,
@@ -299,18 +317,20 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _prepare(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return self.scaler_.forward(X, rng)[0].astype(np.float32)
 
-    def _scaled(self, rows: Rows) -> np.ndarray:
+    def scaled(self, X: np.ndarray) -> np.ndarray:
         """Scale all rows in memory, block by block into float32."""
-        out = np.empty((rows.n_rows, self._n_features_out), np.float32)
-        start = 0
-        for block in rows.blocks(_chunk(rows.n_features)):
-            out[start : start + len(block)] = self.scaler_.forward(block)[0]
-            start += len(block)
+        out = np.empty((len(X), self._n_features_out), np.float32)
+        size = _chunk(X.shape[1])
+        for start in range(0, len(X), size):
+            out[start : start + size] = self.scaler_.forward(X[start : start + size])[0]
         return out
 
     def transform(self, X: Any) -> np.ndarray:
         """Map x to z: (n, d) to (n, d_z), in float32 for float32 rows and float64 for others."""
-        X = self._checked(X)
+        return self.encode(self._checked(X))
+
+    def encode(self, X: np.ndarray) -> np.ndarray:
+        """Map x to z as `transform` does, but for an array of floats that is known to be sound."""
         Z = np.empty((len(X), self._n_features_out), X.dtype)
         for part, z, _ in self._mapped(X):
             Z[part] = z.cpu().numpy()

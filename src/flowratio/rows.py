@@ -104,6 +104,75 @@ class ArrayRows(Rows):
     def _take(self, positions: np.ndarray) -> np.ndarray:
         return self.X[positions if self.index is None else self.index[positions]]
 
+    def mapped(self, X: np.ndarray) -> ArrayRows:
+        """Return the same rows of another array, such as the one here after scaling."""
+        return ArrayRows(X, index=self.index)
+
+
+class WeightedRows(ArrayRows):
+    """Rows of an array that come as often as their weights say, in every pass anew.
+
+    A pass draws a row n times its share of the weight, rounded up or down: the rest is left to chance. A row is held
+    out as a whole, however often it comes.
+
+    Parameters
+    ----------
+    X
+        Rows, of shape (m, d).
+    w
+        Positive weights, of shape (m,).
+    n_rows
+        Rows of a pass, n; None for the number of rows that are there.
+
+    Examples
+    --------
+    >>> rows = WeightedRows(np.array([[1.0], [2.0]]), np.array([1.0, 3.0]), 4)
+    >>> next(rows.blocks(10)).ravel().tolist()
+    [1.0, 2.0, 2.0, 2.0]
+    """
+
+    def __init__(self, X: np.ndarray, w: np.ndarray, n_rows: int | None = None) -> None:
+        super().__init__(X)
+        self.w = w
+        self.n_rows = n_rows or len(X)
+
+    def blocks(self, max_rows: int) -> Iterator[np.ndarray]:
+        drawn = systematic(self.w, self.n_rows, 0.5)
+        return (self.X[drawn[span]] for span in _spans(self.n_rows, max_rows))
+
+    def shuffled(self, rng: np.random.Generator, max_rows: int) -> Iterator[np.ndarray]:
+        drawn = rng.permutation(systematic(self.w, self.n_rows, rng.random()))
+        return (self.X[drawn[span]] for span in _spans(self.n_rows, max_rows))
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return next(self.shuffled(rng, max(1, min(n, self.n_rows))))[:n]
+
+    def split(self, n_held_out: int, rng: np.random.Generator) -> tuple[Rows, np.ndarray]:
+        n = min(max(1, round(n_held_out * len(self.X) / self.n_rows)), len(self.X) - 1)
+        aside = np.sort(rng.permutation(len(self.X))[:n])
+        rest = np.delete(self.X, aside, axis=0), np.delete(self.w, aside)
+        kept = WeightedRows(*rest, max(1, self.n_rows - n_held_out))
+        return kept, next(WeightedRows(self.X[aside], self.w[aside], n_held_out).blocks(n_held_out))
+
+    def mapped(self, X: np.ndarray) -> ArrayRows:
+        return WeightedRows(X, self.w, self.n_rows)
+
+
+def systematic(w: np.ndarray, n: int, phase: float) -> np.ndarray:
+    """Return n positions, of shape (n,): each as often as n times its share of the weight, rounded up or down.
+
+    Parameters
+    ----------
+    w
+        Positive weights, of shape (m,).
+    n
+        Number of positions.
+    phase
+        Where to begin, from 0 to 1: it decides what is rounded up.
+    """
+    total = np.cumsum(w)
+    return np.searchsorted(total[:-1], (np.arange(n) + phase) * (total[-1] / n), side="right")
+
 
 class FileRows(Rows):
     """Rows of a file, all but those in `excluded`, read in bounded memory and checked for finite values.

@@ -251,13 +251,13 @@ class TestSettings:
         assert fitted.history_.epoch[-1] == 4
         recipe = FlowFeaturizer(
             max_epochs=4, batch_size=20, learning_rate=0.01, weight_decay=0.5, patience=2, hidden=(8,)
-        )._recipe(450, 2)
+        ).recipe(450, 2)
         assert (recipe.max_epochs, recipe.batch_size, recipe.learning_rate) == (4, 20, 0.01)
         assert (recipe.weight_decay, recipe.patience) == (0.5, 2)
 
     @pytest.mark.parametrize(("n", "d"), [(1, 1), (200, 1), (2_000, 5), (50_000, 20), (1_000_000, 100)])
     def test_defaults_fit_any_table(self, n: int, d: int) -> None:
-        recipe = FlowFeaturizer()._recipe(n, d)
+        recipe = FlowFeaturizer().recipe(n, d)
         assert 3 <= recipe.max_epochs <= 400
         assert 64 <= recipe.batch_size <= 1024
         assert 1e-4 < recipe.learning_rate < 2e-2
@@ -269,7 +269,7 @@ class TestSettings:
     @pytest.mark.parametrize("dataset", ["uci", "toy", "mi", "mnist", "omniglot"])
     def test_of_the_paper(self, dataset: str) -> None:
         made = FlowFeaturizer.from_paper(dataset, random_state=5)
-        recipe = made._recipe(10_000, 2)
+        recipe = made.recipe(10_000, 2)
         assert (recipe.batch_size, recipe.learning_rate, recipe.weight_decay) == (100, 1e-4, 1e-6)
         assert (recipe.optimizer, recipe.schedule, recipe.average) == ("adam", "constant", False)
         assert recipe.clip_norm == np.inf

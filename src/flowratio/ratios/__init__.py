@@ -9,9 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flowratio.ratios.auto import AutoRatio
     from flowratio.ratios.base import InverseRatio, OverlapWarning, RatioEstimator, kl_score
     from flowratio.ratios.classifier import ClassifierRatio
     from flowratio.ratios.difference import FlowDifferenceRatio
+    from flowratio.ratios.featurized import FeaturizedRatio
+    from flowratio.ratios.joint import JointFeaturizedRatio
     from flowratio.ratios.kliep import KLIEP
     from flowratio.ratios.kmm import KMM
     from flowratio.ratios.lsif import RULSIF, ULSIF
@@ -22,9 +25,12 @@ __all__ = [
     "KMM",
     "RULSIF",
     "ULSIF",
+    "AutoRatio",
     "ClassifierRatio",
+    "FeaturizedRatio",
     "FlowDifferenceRatio",
     "InverseRatio",
+    "JointFeaturizedRatio",
     "OverlapWarning",
     "RatioEstimator",
     "TelescopingRatio",
@@ -39,6 +45,9 @@ _MODULES = {
     "classifier": ["ClassifierRatio"],
     "difference": ["FlowDifferenceRatio"],
     "telescoping": ["TelescopingRatio"],
+    "featurized": ["FeaturizedRatio"],
+    "joint": ["JointFeaturizedRatio"],
+    "auto": ["AutoRatio"],
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

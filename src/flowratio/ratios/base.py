@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import MethodType
 from typing import Any, Literal
 
 import numpy as np
@@ -36,6 +37,22 @@ _LOG_LARGEST = math.log(np.finfo(np.float64).max)
 
 class OverlapWarning(UserWarning):
     """So few rows of q lie where p does that anything weighted by r rests on a handful of them."""
+
+
+class _Method:
+    """A method that stays one if a setting has its name: the setting is kept beside it, for `get_params` to find.
+
+    `FeaturizedRatio(ratio=…)` has a setting `ratio`, and a method `ratio(X)` as all ratios have.
+    """
+
+    def __init__(self, function: Callable[[Any, Any], np.ndarray]) -> None:
+        self.function, self.__doc__ = function, function.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else MethodType(self.function, instance)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)[self.function.__name__] = value
 
 
 class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
@@ -161,6 +178,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         """Return log r(x): `log_ratio`, by the name that a `Pipeline` passes on."""
         return self.log_ratio(X)
 
+    @_Method
     def ratio(self, X: Any) -> np.ndarray:
         """Return r(x) = p(x) / q(x): (n, d) to (n,). What is too large for a float is the largest float."""
         return np.exp(np.minimum(self.log_ratio(X), _LOG_LARGEST))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flowratio.training import History
 
 _NETWORKS = ("mlp", "cnn")
+CLASSIFIERS = (*PRESETS, *_NETWORKS)
 _RECIPE_SETTINGS = ("max_epochs", "batch_size", "learning_rate", "weight_decay", "patience")
 _NETWORK_SETTINGS = ("hidden", *_RECIPE_SETTINGS, "validation_fraction", "image_shape")
 _CHECKED_ROWS = 1_000  # rows on which logits are compared with probabilities
@@ -254,11 +255,10 @@ class ClassifierRatio(RatioEstimator):
         return shape
 
     def _check_settings(self) -> None:
-        names = (*PRESETS, *_NETWORKS)
         if isinstance(self.classifier, str):
-            if self.classifier not in names:
+            if self.classifier not in CLASSIFIERS:
                 raise ValueError(
-                    f"`classifier` is {self.classifier!r}: give one of {', '.join(names)}, or a classifier of "
+                    f"`classifier` is {self.classifier!r}: give one of {', '.join(CLASSIFIERS)}, or a classifier of "
                     "scikit-learn."
                 )
         else:

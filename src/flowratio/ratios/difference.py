@@ -15,6 +15,7 @@ from torch import nn
 
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator
+from flowratio.rows import systematic
 from flowratio.scaling import ScalingWarning, Standardizer
 from flowratio.settings import RandomState, seed_from
 
@@ -155,6 +156,4 @@ def _repeated(X: np.ndarray, w: np.ndarray) -> np.ndarray:
     >>> _repeated(np.array([[1.0], [2.0]]), np.array([1.0, 3.0])).ravel().tolist()
     [1.0, 2.0, 2.0, 2.0]
     """
-    n = max(2, len(X), min(round(w.sum()), _MAX_REPEATED))
-    reached = np.floor(n * (np.cumsum(w) / w.sum()) + 0.5).astype(np.int64)
-    return np.repeat(X, np.diff(reached, prepend=0), axis=0)
+    return X[systematic(w, max(2, len(X), min(round(w.sum()), _MAX_REPEATED)), 0.5)]

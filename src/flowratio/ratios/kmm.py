@@ -9,26 +9,23 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
+from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 
 from flowratio.ratios.base import RatioEstimator
+from flowratio.ratios.interior import Bounds, Dense, LowRank, blocks, central_point, start_point, weight_at
 from flowratio.ratios.kernels import choose_centres, median_distance, squared_distances
 from flowratio.settings import RandomState, is_count, is_number, seed_from
 
 _EXACT_ROWS = 4_000  # rows of a sample up to which the whole kernel is in memory; also those that landmarks come from
 _RESIDUAL = 1e-8  # of k(x, x) = 1 outside the span of the landmarks: below it they are the whole kernel
-_BLOCK = 1 << 19  # kernel values at a time
 _NARROWEST_SLAB = 1e-6  # an interior needs some width
 _NARROWEST = 1e-3
 _NOISE, _COARSEST_GAP = 1.5, 0.1
-_CENTRED, _NEARLY_CENTRED = 1e-8, 1e-2  # relative error of a bound times its multiplier
 _COARSE = 0.03  # share of what landmarks miss: the gap at which they hand over to the kernel
-_SHORT_STEP, _TO_THE_BOUND = 0.8, 0.99
-_FEW, _HELD = 0.001, 0.1  # share of the bounds that may stop no step, and what is left of them at least
 
 
 class KMM(RatioEstimator):
@@ -206,7 +203,7 @@ class KMM(RatioEstimator):
             if not is_count(getattr(self, name)):
                 raise ValueError(f"`{name}` is {getattr(self, name)!r}: give a whole number of 1 or more.")
 
-    def _checked_bounds(self, w: np.ndarray) -> _Bounds:
+    def _checked_bounds(self, w: np.ndarray) -> Bounds:
         if not (is_number(self.max_weight) and 0 < self.max_weight < math.inf):
             raise ValueError(
                 f"`max_weight` is {self.max_weight!r}: give a positive number, the largest weight of a row."
@@ -224,7 +221,7 @@ class KMM(RatioEstimator):
                 f"no weights are within both bounds. Give `max_weight` above 1, or `tolerance` above "
                 f"{1 - self.max_weight:g}."
             )
-        return _Bounds(w, float(self.max_weight), 1 - self.tolerance_, 1 + self.tolerance_)
+        return Bounds(w, float(self.max_weight), 1 - self.tolerance_, 1 + self.tolerance_)
 
     def _kernel(self, X: np.ndarray, C: np.ndarray) -> np.ndarray:
         K = squared_distances(X, C)
@@ -233,19 +230,19 @@ class KMM(RatioEstimator):
 
     def _kernel_times(self, X: np.ndarray, C: np.ndarray, a: np.ndarray) -> np.ndarray:
         """Return K(X, C) a, (n,), a block of rows at a time."""
-        return np.concatenate([self._kernel(X[part], C) @ a for part in _blocks(len(X), len(C))])
+        return np.concatenate([self._kernel(X[part], C) @ a for part in blocks(len(X), len(C))])
 
     def _features(self, X: np.ndarray) -> np.ndarray:
         """Return features of rows, (n, d) to (n, r), whose products are the kernel of low rank."""
         F = np.empty((len(X), len(self.root_)))
-        for part in _blocks(*F.shape):
+        for part in blocks(*F.shape):
             K = self._kernel(X[part], self.landmarks_)
             F[part] = solve_triangular(self.root_, K.T, lower=True, overwrite_b=True, check_finite=False).T
         return F
 
     def _features_of_sum(self, X: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Return the weighted sum of the features of rows, (n, d) to (r,)."""
-        total = sum(w[part] @ self._kernel(X[part], self.landmarks_) for part in _blocks(len(X), len(self.root_)))
+        total = sum(w[part] @ self._kernel(X[part], self.landmarks_) for part in blocks(len(X), len(self.root_)))
         return solve_triangular(self.root_, total, lower=True)
 
     def _fit_landmarks(self, X: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -261,20 +258,20 @@ class KMM(RatioEstimator):
         return A
 
     def _solve(
-        self, A: np.ndarray, b: np.ndarray, X_p: np.ndarray, w_p: np.ndarray, bounds: _Bounds, unit: float
+        self, A: np.ndarray, b: np.ndarray, X_p: np.ndarray, w_p: np.ndarray, bounds: Bounds, unit: float
     ) -> None:
         """Find the central point of the kernel of low rank and, from there, that of the kernel itself."""
         exact = self.residual_ > _RESIDUAL and max(len(X_p), len(A)) <= _EXACT_ROWS
-        quadratic: _LowRank | _Dense = _LowRank(A)
+        quadratic: LowRank | Dense = LowRank(A)
         kappa = A @ b
         # what the landmarks miss decides how far down their path is that of the kernel
         mu = self.barrier_ * max(1.0, _COARSE * self.residual_ / self.gap_ if exact else 1.0)
-        point = _central_point(quadratic, kappa, bounds, mu, _start(quadratic, kappa, bounds, mu), self.max_iter)
+        point = central_point(quadratic, kappa, bounds, mu, start_point(quadratic, kappa, bounds, mu), self.max_iter)
         if exact:
             X_q, w = self.rows_, bounds.w
-            quadratic = _Dense(w[:, None] * self._kernel(X_q, X_q) * w)
+            quadratic = Dense(w[:, None] * self._kernel(X_q, X_q) * w)
             kappa = w * self._kernel_times(X_q, X_p, w_p)
-            point = _central_point(quadratic, kappa, bounds, self.barrier_, point, self.max_iter)
+            point = central_point(quadratic, kappa, bounds, self.barrier_, point, self.max_iter)
             self.centres_ = np.concatenate([X_q, X_p])
             self.coef_ = np.concatenate([w * point.beta, -w_p])
         else:
@@ -294,178 +291,8 @@ class KMM(RatioEstimator):
         unknown = np.clip(missed / max(1 - self.residual_, _RESIDUAL), 0, 1)
         at_mean = 1 / self.mean_weight_ - 1 / (self.max_weight - self.mean_weight_)
         slope = (h - self.multiplier_) / self.barrier_ + unknown * (at_mean + self.multiplier_ / self.barrier_)
-        beta = np.minimum(_weight_at(slope, self.max_weight), self.weights_.max())
+        beta = np.minimum(weight_at(slope, self.max_weight), self.weights_.max())
         return np.log(beta / self.mean_weight_)
-
-
-def _blocks(n_rows: int, n_columns: int) -> list[slice]:
-    size = max(16, _BLOCK // n_columns)
-    return [slice(start, start + size) for start in range(0, n_rows, size)]
-
-
-def _weight_at(slope: np.ndarray, max_weight: float) -> np.ndarray:
-    """Return the β between 0 and B at which 1/β - 1/(B - β) is the slope, of any shape."""
-    edge = 2 / max_weight
-    both = np.hypot(slope, edge)
-    # slope + both, which cancels where the slope is negative
-    total = np.where(slope < 0, edge**2 / (both - np.minimum(slope, 0)), slope + both)
-    return 2 / (edge + total)
-
-
-class _Bounds:
-    """0 ≤ β ≤ B and low ≤ mean β ≤ high: linear functions of β that must be positive, of shape (2n + 2,)."""
-
-    def __init__(self, w: np.ndarray, max_weight: float, low: float, high: float) -> None:
-        self.w, self.share = w, w / w.sum()
-        self.max_weight, self.low, self.high = max_weight, low, high
-        self.units = np.concatenate([w, w, [1.0, 1.0]])  # how often each counts in the barrier
-
-    def values(self, beta: np.ndarray) -> np.ndarray:
-        mean = self.share @ beta
-        return np.concatenate([beta, self.max_weight - beta, [mean - self.low, self.high - mean]])
-
-    def changes(self, step: np.ndarray) -> np.ndarray:
-        mean = self.share @ step
-        return np.concatenate([step, -step, [mean, -mean]])
-
-    def held_in(self, beta: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Return β after a step, no β closer to its bounds than a tenth of what it was, the mean within its own."""
-        room = _HELD * (self.max_weight - beta)
-        new = np.clip(beta + step, _HELD * beta, self.max_weight - room)
-        while not self.low < self.share @ new < self.high:
-            new = (new + beta) / 2
-        return new
-
-    def pull(self, z: np.ndarray) -> np.ndarray:
-        """Return the transpose of `changes` times z, (2n + 2,) to (n,)."""
-        n = len(self.w)
-        return z[:n] - z[n:-2] + self.share * (z[-2] - z[-1])
-
-    def least(self, gradient: np.ndarray) -> float:
-        """Return the minimum of gᵀβ within the bounds: the cheapest rows are filled first."""
-        price = gradient / self.w
-        order = np.argsort(price)
-        room = self.max_weight * self.w[order]
-        mass = np.clip(room[price[order] < 0].sum(), self.low * self.w.sum(), self.high * self.w.sum())
-        filled = np.diff(np.minimum(np.cumsum(room), mass), prepend=0.0)
-        return float(price[order] @ filled)
-
-
-class _LowRank:
-    """M = AAᵀ, with A of shape (n, r)."""
-
-    def __init__(self, A: np.ndarray) -> None:
-        self.A = A
-
-    def times(self, v: np.ndarray) -> np.ndarray:
-        return self.A @ (v @ self.A)
-
-    def factor(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        A, r = self.A, self.A.shape[1]
-        G = np.eye(r)
-        for part in _blocks(*A.shape):
-            scaled = A[part] / np.sqrt(diagonal[part])[:, None]
-            G += scaled.T @ scaled
-        factor = cho_factor(G.T, lower=True, overwrite_a=True, check_finite=False)
-        return lambda v: (v - A @ cho_solve(factor, (v / diagonal) @ A, check_finite=False)) / diagonal  # Woodbury
-
-
-class _Dense:
-    """M itself, of shape (n, n)."""
-
-    def __init__(self, M: np.ndarray) -> None:
-        self.M, self.work = M, np.empty_like(M)
-
-    def times(self, v: np.ndarray) -> np.ndarray:
-        return self.M @ v
-
-    def factor(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        np.copyto(self.work, self.M)
-        self.work.flat[:: len(diagonal) + 1] += diagonal
-        factor = cho_factor(self.work.T, lower=True, overwrite_a=True, check_finite=False)
-        return lambda v: cho_solve(factor, v, check_finite=False)
-
-
-class _Point(NamedTuple):
-    """Weights of shape (n,), multipliers of shape (2n + 2,), and the Newton steps that led there."""
-
-    beta: np.ndarray
-    z: np.ndarray
-    n_iter: int
-
-
-def _start(quadratic: _LowRank | _Dense, kappa: np.ndarray, bounds: _Bounds, mu: float) -> _Point:
-    """Return equal weights, within the bounds, and multipliers as large as the gradient."""
-    low, high = max(bounds.low, 0.0), min(bounds.high, bounds.max_weight)
-    beta = np.full(len(kappa), min(1.0, (low + high) / 2))
-    size = float(np.abs((quadratic.times(beta) - kappa) / bounds.w).max())
-    return _Point(beta, max(size, mu) * bounds.units / bounds.values(beta), 0)
-
-
-def _central_point(
-    quadratic: _LowRank | _Dense, kappa: np.ndarray, bounds: _Bounds, mu: float, start: _Point, max_iter: int
-) -> _Point:
-    """Follow the central path down to μ by Newton steps, and meet it there: every bound times its z is μ."""
-    beta, z, n_iter = start
-    length, off = 0.0, math.inf
-    while n_iter < max_iter:
-        x = bounds.values(beta)
-        unmet = quadratic.times(beta) - kappa - bounds.pull(z)
-        found = float(np.abs(x * z / (mu * bounds.units) - 1).max())
-        if length == 1 and (found <= _CENTRED or off / 2 < found < _NEARLY_CENTRED):  # the latter: up to rounding
-            break
-        off = found if length == 1 else math.inf
-        try:
-            length, step, change = _newton_step(quadratic, bounds, x, z, unmet, mu)
-        except LinAlgError:
-            break
-        new_beta, new_z = bounds.held_in(beta, length * step), np.maximum(z + length * change, _HELD * z)
-        if not (np.array_equal(new_beta, beta + length * step) and np.array_equal(new_z, z + length * change)):
-            length = 0.0  # not a whole Newton step
-        beta, z, n_iter = new_beta, new_z, n_iter + 1
-    return _Point(beta, z, n_iter)
-
-
-def _newton_step(
-    quadratic: _LowRank | _Dense, bounds: _Bounds, x: np.ndarray, z: np.ndarray, unmet: np.ndarray, mu: float
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Return the length of a predictor-corrector step, and the changes of β and of z if it were 1."""
-    n, units, share = len(unmet), bounds.units, bounds.share
-    ratio = z / x
-    solve = quadratic.factor(ratio[:n] + ratio[n:-2])
-    along = solve(share)
-    stiffness = 1 / (ratio[-2] + ratio[-1]) + share @ along
-
-    def direction(target: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-        wanted = target / x - z
-        step = solve(bounds.pull(wanted) - unmet)
-        step -= along * (share @ step / stiffness)
-        dx = bounds.changes(step)
-        dz = wanted - ratio * dx
-        return min(_largest_step(x, dx), _largest_step(z, dz)), step, dx, dz
-
-    length, _, dx, dz = direction(mu * units)
-    now, then = x @ z, (x + length * dx) @ (z + length * dz)
-    target = max(mu, (then / now) ** 3 * now / units.sum()) * units
-    best = (0.0, unmet, z)
-    for share_of_correction in (1.0, length**2, 0.0):  # in full it may point out of the bounds
-        length, step, _, change = direction(target - share_of_correction * dx * dz)
-        best = max(best, (length, step, change), key=lambda found: found[0])
-        if length > _SHORT_STEP:
-            break
-    length, step, change = best
-    return (1.0 if length == 1 else _TO_THE_BOUND * length), step, change
-
-
-def _largest_step(x: np.ndarray, dx: np.ndarray) -> float:
-    """Return the largest step, at most 1, at which all x but a few stay positive, and the last two in any case.
-
-    The few are held in by `_central_point`: with 10⁵ rows one of them would stop every step.
-    """
-    shrinking = -dx / x
-    n_few = int(_FEW * len(x))
-    most = shrinking.max() if n_few == 0 else np.partition(shrinking, -n_few - 1)[-n_few - 1]
-    return 1 / max(1.0, float(most), float(shrinking[-2:].max()))
 
 
 def _pivoted_cholesky(column: Callable[[int], np.ndarray], n: int, max_rank: int) -> tuple[np.ndarray, np.ndarray]:

@@ -22,7 +22,7 @@ from torch.nn.functional import softplus
 from torch.nn.utils import skip_init
 
 from flowratio.flows.base import like
-from flowratio.rows import Rows
+from flowratio.rows import Rows, systematic
 from flowratio.training import History, Recipe, train
 
 _CHUNK_VALUES = 1 << 21  # values of a layer at most when rows are evaluated
@@ -210,10 +210,10 @@ class PairedRows(Rows):
         self.n_features = 2 * X_p.shape[1]
 
     def blocks(self, max_rows: int) -> Iterator[np.ndarray]:
-        return self._gathered([_systematic(w, self.n_rows, 0.5) for _, w in self.samples], max_rows)
+        return self._gathered([systematic(w, self.n_rows, 0.5) for _, w in self.samples], max_rows)
 
     def shuffled(self, rng: np.random.Generator, max_rows: int) -> Iterator[np.ndarray]:
-        drawn = [rng.permutation(_systematic(w, self.n_rows, rng.random())) for _, w in self.samples]
+        drawn = [rng.permutation(systematic(w, self.n_rows, rng.random())) for _, w in self.samples]
         return self._gathered(drawn, max_rows)
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -241,12 +241,6 @@ class PairedRows(Rows):
 def n_pairs(n_p: int, n_q: int) -> int:
     """Return how many pairs are a pass over both samples."""
     return min(max(n_p, n_q), _MOST_PAIRS * min(n_p, n_q))
-
-
-def _systematic(w: np.ndarray, n: int, phase: float) -> np.ndarray:
-    """Return n positions, of shape (n,): each as often as n times its share of the weight, rounded up or down."""
-    total = np.cumsum(w)
-    return np.searchsorted(total[:-1], (np.arange(n) + phase) * (total[-1] / n), side="right")
 
 
 def choose_recipe(n: int, settings: Mapping[str, Any], images: bool = False) -> Recipe:

@@ -1,4 +1,4 @@
-"""The classifiers that have a name: logistic regression by Newton's method, of columns or their products; trees."""
+"""The classifiers that have a name: logistic regression of columns, of their curves or products; normal laws; trees."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from typing_extensions import Self
+
+from flowratio.ratios.gaussian import GaussianDiscriminant
 
 NEWTON_COLUMNS = 256  # beyond them first-order steps are cheaper than the Hessian
 _NEWTON_ROWS = 1024  # rows that are differentiated at a time
@@ -115,6 +118,50 @@ def _quadratic(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
     )
 
 
+class Hinges(TransformerMixin, BaseEstimator):
+    r"""Smooth hinges of every column, whose sums are curves with straight tails: an additive model of columns.
+
+    .. math:: x_j, \quad \sqrt{(x_j - t_{jk})^2 + \delta_{jk}^2} \qquad (k = 1, \dots, K)
+
+    with the knots t at quantiles of the column, and δ half the distance to the next knot.
+
+    Attributes
+    ----------
+    knots_, widths_
+        Of shape (K, d).
+    """
+
+    knots_: np.ndarray
+    widths_: np.ndarray
+
+    def fit(self, X: np.ndarray, y: Any = None) -> Self:
+        """Set the knots for rows (n, d); `y` is not used."""
+        del y
+        self.knots_ = np.quantile(X, _KNOTS, axis=0)
+        gaps = np.diff(self.knots_, axis=0)
+        self.widths_ = np.maximum(0.5 * np.minimum(np.vstack([gaps, gaps[-1:]]), np.vstack([gaps[:1], gaps])), 1e-3)
+        return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        """Map rows to their hinges, (n, d) to (n, (K + 1) d)."""
+        return np.hstack([X, *(np.hypot(X - t, width) for t, width in zip(self.knots_, self.widths_, strict=True))])
+
+
+def _lda(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
+    del X, y, seed
+    return GaussianDiscriminant(shared=True)
+
+
+def _qda(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
+    del X, y, seed
+    return GaussianDiscriminant()
+
+
+def _additive(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
+    del X, y, seed
+    return make_pipeline(Hinges(), StandardScaler(), NewtonLogisticRegression(1.0))
+
+
 def _boosting(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
     """Return many small trees, stopped where held-out rows say: large trees tell p from q too surely."""
     del X
@@ -131,8 +178,12 @@ def _boosting(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
 
 # weak: log r of two far samples is steep, and what holds the slope back is most of its error there
 _PENALTY = 10.0
+_KNOTS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
 PRESETS: dict[str, Callable[[np.ndarray, np.ndarray, int], Any]] = {
     "logistic": _logistic,
+    "lda": _lda,
     "quadratic": _quadratic,
+    "qda": _qda,
+    "additive": _additive,
     "boosting": _boosting,
 }

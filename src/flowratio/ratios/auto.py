@@ -1,0 +1,439 @@
+"""The ratio that suits the data: candidates of many families, judged on rows that they have not seen, then combined."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import clone
+
+from flowratio.featurizer import FlowFeaturizer
+from flowratio.ratios.base import RatioEstimator
+from flowratio.ratios.classifier import ClassifierRatio
+from flowratio.ratios.featurized import FeaturizedRatio, RawRows, is_fitted
+from flowratio.ratios.names import NAMES, new_ratio, seeded_like
+from flowratio.ratios.stacking import HeldOut, can_help, choose_stack
+from flowratio.scaling import Gaussianizer, Scaler
+from flowratio.settings import RandomState, is_count, is_number, seed_from
+
+_SCORED_ROWS = 20_000  # rows on which candidates are judged: folds beyond them are not scored
+_PILOT_ROWS = 1_000  # rows of each sample in a trial that tells how long a fit will take
+_FEWEST_DRAWN = 4_000  # rows of both samples up to which no trial is worth it
+
+# the simplest first: of two that are level, the first is taken
+DEFAULTS: dict[str, Callable[[], RatioEstimator]] = {
+    "logistic": lambda: ClassifierRatio("logistic"),
+    "lda": lambda: ClassifierRatio("lda"),
+    "qda": lambda: ClassifierRatio("qda"),
+    "quadratic": lambda: ClassifierRatio("quadratic"),
+    "additive": lambda: ClassifierRatio("additive"),
+    "logistic of normal columns": lambda: FeaturizedRatio("logistic", featurizer=Gaussianizer()),
+    "kliep": lambda: new_ratio("kliep", 0).set_params(random_state=None),
+    "ulsif": lambda: new_ratio("ulsif", 0).set_params(random_state=None),
+    "boosting": lambda: ClassifierRatio("boosting"),
+    "mlp": lambda: ClassifierRatio("mlp"),
+    "mlp of normal columns": lambda: FeaturizedRatio("mlp", featurizer=Gaussianizer()),
+    "telescoping": lambda: new_ratio("telescoping", 0).set_params(random_state=None),
+    "difference": lambda: new_ratio("difference", 0).set_params(random_state=None),
+    "quadratic in z": lambda: FeaturizedRatio("quadratic"),
+    "mlp in z": lambda: FeaturizedRatio("mlp"),
+    "kliep in z": lambda: FeaturizedRatio("kliep"),
+    "telescoping in z": lambda: FeaturizedRatio("telescoping"),
+}
+_CONSTANT = "r = 1"
+
+
+class BudgetWarning(UserWarning):
+    """The time was too short to judge any candidate."""
+
+
+@dataclass
+class Candidate:
+    """What became of a candidate.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    in_latent_space
+        Whether it is a ratio of the latent space of a flow.
+    score
+        Cross-fitted score in nats, as of `RatioEstimator.score`; NaN if it was not judged on all folds.
+    standard_error
+        Of the score.
+    seconds
+        Spent on its fits; a flow that candidates share counts for the first.
+    weight
+        In the stack.
+    note
+        Why it has no score, where it has none.
+    """
+
+    name: str
+    in_latent_space: bool
+    score: float = math.nan
+    standard_error: float = math.nan
+    seconds: float = 0.0
+    weight: float = 0.0
+    note: str = ""
+
+
+@dataclass
+class Results:
+    """The candidates in the order of their scores, and what is to be said of the flow. It prints as a table."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    verdict: str = ""
+
+    def __str__(self) -> str:
+        width = max([len("candidate"), *(len(found.name) for found in self.candidates)])
+        lines = [f"{'candidate':<{width}}  {'score':>8}  {'± s.e.':>8}  {'seconds':>8}  {'weight':>6}"]
+        for found in self.candidates:
+            line = f"{found.name:<{width}}  {_cell(found.score, 8, 4)}  {_cell(found.standard_error, 8, 4)}"
+            weight = f"{found.weight:6.2f}" if found.weight else f"{'':6}"
+            lines.append(f"{line}  {found.seconds:8.2f}  {weight}{'  ' * bool(found.note)}{found.note}".rstrip())
+        return "\n".join([*lines, self.verdict])
+
+    __repr__ = __str__
+
+
+def _cell(value: float, width: int, digits: int) -> str:
+    return f"{'–':>{width}}" if math.isnan(value) else f"{value:{width}.{digits}f}"
+
+
+class AutoRatio(RawRows):
+    """Estimate r = p/q (p is y = 1) by the ratio, or the few ratios together, that suit the data.
+
+    Candidates of many families are fitted to all folds but one and judged on that one, by the likelihood of y with both
+    samples counting one half (`RatioEstimator.score`). log r is then a convex combination of few of them, each the mean
+    over its folds. A candidate in latent space is taken where it helps, and `results_` says whether it did.
+
+    Parameters
+    ----------
+    candidates
+        Names (of `results_`, or of ratios, such as `"mlp"`), ratios, or a dict from names to ratios, the simplest
+        first; None for the default ones, from logistic regression to telescoping in latent space.
+    combine
+        `"stack"` for a convex combination of log-ratios; `"best"` for one of them.
+    n_folds
+        Parts that the rows are cut into. Not more of them are judged than it takes to judge 20 000 rows.
+    time_budget
+        Seconds; None for no limit. A candidate that cannot be done by then is left out: a short trial on some of the
+        rows tells how long it would take.
+    random_state
+        Seed: the same gives the same bits on the same machine, if the budget leaves out the same candidates. Global
+        generators are never used.
+    verbose
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    results_
+        A table of candidates, with scores, standard errors, seconds and weights in the stack, and a sentence that says
+        whether the latent space helped.
+    names_, weights_
+        Names of the candidates in the stack, and their weights, of shape (m,).
+    models_
+        A list of fitted ratios for each of them, one for each fold that was judged.
+
+    Notes
+    -----
+    *The stack* begins with the first candidate that is within a standard error of the best one, and others join it
+    while the held-out likelihood gains more than chance gives. Far from the boundary of p and q the likelihood tells
+    good from better only by many rows: there the simple ones extrapolate best.
+
+    *Early end.* After each fold a candidate is given up that is clearly behind the others so far and would have no
+    weight beside them. Flows and folds are shared: candidates of one latent space train one flow a fold.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> ratio = AutoRatio(["logistic", "qda"], random_state=0)
+    >>> _ = ratio.fit_samples(rng.normal(1, 1, size=(500, 2)), rng.normal(0, 1, size=(500, 2)))
+    >>> ratio.names_, ratio.log_ratio([[1.0, 1.0]]).round(1).tolist()  # log r(x) = x₁ + x₂ - 1
+    (['logistic'], [1.0])
+    """
+
+    results_: Results
+    names_: list[str]
+    weights_: np.ndarray
+    models_: list[list[Any]]
+
+    def __init__(
+        self,
+        candidates: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        combine: Literal["stack", "best"] = "stack",
+        n_folds: int = 5,
+        time_budget: float | None = 300.0,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.candidates = candidates
+        self.combine = combine
+        self.n_folds = n_folds
+        self.time_budget = time_budget
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def _rows(self) -> Literal["distinct"]:
+        return "distinct"  # a row is in one fold, however often it counts
+
+    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+        self._check_settings()
+        seed = seed_from(self.random_state)
+        race = _Race(X, y, w, self._folds(y, seed), seed, self.time_budget)
+        with warnings.catch_warnings(), _progress(self.verbose) as show:
+            warnings.simplefilter("ignore")  # what single fits complain of shows in their scores
+            for name, ratio in self._named().items():
+                show(name)
+                race.run(name, ratio)
+        if not race.finished:
+            self._fall_back(race)
+            return
+        self._combine(race)
+
+    def _combine(self, race: _Race) -> None:
+        names = [*race.finished]
+        log_ratios = np.column_stack([np.zeros(race.n_scored), *(race.log_ratios[name] for name in names)])
+        weights = choose_stack(log_ratios, race.held_out, most=1 if self.combine == "best" else None)
+        race.judge(dict(zip(names, weights[1:], strict=True)))
+        chosen = [k for k in range(len(names)) if weights[k + 1] > 0]
+        self.names_ = [names[k] for k in chosen]
+        self.weights_ = weights[1:][chosen]
+        self.models_ = [race.models[name] for name in self.names_]
+        found = [race.found[name] for name in race.found]
+        self.results_ = Results(
+            sorted(found, key=lambda one: -one.score if math.isfinite(one.score) else math.inf),
+            _verdict(race, log_ratios, weights, names),
+        )
+
+    def _fall_back(self, race: _Race) -> None:
+        """Return the logistic baseline, if the time was too short for all; raise if all have failed."""
+        failed = {name: found.note for name, found in race.found.items() if found.note.startswith("failed")}
+        if len(failed) == len(race.found):
+            said = "; ".join(f"{name} {note}" for name, note in failed.items())
+            raise ValueError(f"All {len(failed)} candidates have failed: {said}. Mend the data, or give others.")
+        warnings.warn(
+            f"`time_budget` is {self.time_budget:g} seconds, which is too short to judge any candidate: the ratio is "
+            "logistic regression, not compared with anything. Give more time.",
+            BudgetWarning,
+            stacklevel=5,
+        )
+        started = time.perf_counter()
+        baseline = ClassifierRatio("logistic").fit(race.X, race.y, race.w)
+        self.names_, self.weights_, self.models_ = ["logistic"], np.ones(1), [[baseline]]
+        seconds = time.perf_counter() - started
+        fitted = Candidate("logistic", False, seconds=seconds, weight=1.0, note="baseline, not judged")
+        others = [found for name, found in race.found.items() if name != "logistic"]
+        self.results_ = Results([fitted, *others], "Nothing was judged: the time budget was too short.")
+
+    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+        log_r = np.zeros(len(X))
+        for weight, models in zip(self.weights_, self.models_, strict=True):
+            for model in models:
+                log_r += weight / len(models) * model.log_ratio(X)
+        return log_r
+
+    def _check_settings(self) -> None:
+        if self.combine not in ("stack", "best"):
+            raise ValueError(f"`combine` is {self.combine!r}: give 'stack' or 'best'.")
+        if not (is_count(self.n_folds) and self.n_folds >= 2):
+            raise ValueError(f"`n_folds` is {self.n_folds!r}: give a whole number of 2 or more.")
+        if self.time_budget is not None and not (is_number(self.time_budget) and self.time_budget > 0):
+            raise ValueError(f"`time_budget` is {self.time_budget!r}: give seconds above 0, or None for no limit.")
+
+    def _named(self) -> dict[str, Any]:
+        """Return the candidates by name."""
+        given = self.candidates
+        if given is None:
+            return {name: make() for name, make in DEFAULTS.items()}
+        if isinstance(given, str) or not isinstance(given, Mapping | Sequence) or not given:
+            raise ValueError(f"`candidates` is {given!r}: give a list of names or ratios, or a dict of ratios.")
+        if isinstance(given, Mapping):
+            return dict(given)
+        named: dict[str, Any] = {}
+        for one in given:
+            name = one if isinstance(one, str) else str(one)
+            if isinstance(one, str) and one not in DEFAULTS and one not in NAMES:
+                raise ValueError(
+                    f"`candidates` has {one!r}: the names are {', '.join({**DEFAULTS, **dict.fromkeys(NAMES)})}."
+                )
+            named[name] = DEFAULTS[one]() if isinstance(one, str) and one in DEFAULTS else one
+        return named
+
+    def _folds(self, y: np.ndarray, seed: int) -> np.ndarray:
+        """Return the fold of every row, of shape (n,): each has its share of both samples."""
+        n_p, n_q = int(y.sum()), int((1 - y).sum())
+        n_folds = min(self.n_folds, n_p, n_q)
+        if n_folds < 2:
+            raise ValueError(
+                f"The samples have {n_p} and {n_q} distinct rows: candidates are judged on rows set aside, of which "
+                "each sample needs at least 2. Give more rows, or a single ratio such as `ClassifierRatio()`."
+            )
+        rng = np.random.default_rng([seed, 0, 6])
+        return np.concatenate([rng.permutation(n_p), rng.permutation(n_q)]) % n_folds
+
+
+class _Race:
+    """Candidates on the same folds: their fits, their log-ratios of rows they have not seen, and the time they took.
+
+    Parameters
+    ----------
+    X, y, w
+        Rows, those of p first, labels and weights, of shapes (n, d), (n,) and (n,).
+    fold
+        The fold of every row, of shape (n,).
+    seed
+        Of the candidates.
+    budget
+        Seconds in all; None for no limit.
+    """
+
+    def __init__(
+        self, X: np.ndarray, y: np.ndarray, w: np.ndarray, fold: np.ndarray, seed: int, budget: float | None
+    ) -> None:
+        self.X, self.y, self.w, self.seed = X, y, w, seed
+        self.started = time.perf_counter()
+        self.budget = math.inf if budget is None else float(budget)
+        n_folds = int(fold.max()) + 1
+        n_judged = min(n_folds, math.ceil(_SCORED_ROWS * n_folds / len(X)))
+        self.folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_judged)]
+        scored = np.concatenate([aside for _, aside in self.folds])
+        self.n_scored = len(scored)
+        share = np.where(y == 1, w / w[y == 1].sum(), w / w[y == 0].sum()) / 2
+        self.held_out = HeldOut(np.where(y == 1, 1.0, -1.0), share).rows(scored)
+        self.found: dict[str, Candidate] = {}
+        self.finished: list[str] = []
+        self.log_ratios: dict[str, np.ndarray] = {}
+        self.models: dict[str, list[Any]] = {}
+        self.flows: dict[tuple[str, int], FlowFeaturizer | Scaler] = {}
+        self.leader = np.zeros(self.n_scored)
+
+    def left(self) -> float:
+        """Return the seconds that are left."""
+        return self.budget - (time.perf_counter() - self.started)
+
+    def run(self, name: str, ratio: Any) -> None:
+        """Fit a candidate fold by fold, until it is done, given up, or out of time."""
+        found = self.found[name] = Candidate(name, _in_latent_space(ratio))
+        models: list[Any] = []
+        parts: list[np.ndarray] = []
+        began = time.perf_counter()
+        try:
+            expected = self._expected_seconds(ratio)
+            for k, (rest, aside) in enumerate(self.folds):
+                if expected * (len(self.folds) - k) > self.left():
+                    found.note = f"no time: about {expected * len(self.folds):.0f} s needed"
+                    break
+                since = time.perf_counter()
+                models.append(self._fitted(ratio, rest, k))
+                parts.append(models[-1].log_ratio(self.X[aside]))
+                expected = max(expected, time.perf_counter() - since) if k == 0 else expected
+                if k + 1 < len(self.folds) and not self._may_win(parts):
+                    found.note = f"given up after {k + 1} of {len(self.folds)} folds"
+                    break
+        except Exception as error:  # a candidate may fail as it likes: the others go on
+            found.note = f"failed: {' '.join(str(error).split()) or type(error).__name__}"
+        found.seconds = time.perf_counter() - began
+        if not found.note:
+            self._finish(name, models, np.concatenate(parts))
+
+    def _finish(self, name: str, models: list[Any], log_r: np.ndarray) -> None:
+        if not np.isfinite(log_r).all():
+            self.found[name].note = "failed: log-ratios that are not finite"
+            return
+        self.finished.append(name)
+        self.models[name], self.log_ratios[name] = models, log_r
+        losses = self.held_out.losses(log_r)
+        self.found[name].score = math.log(2) - self.held_out.mean(losses)
+        self.found[name].standard_error = self.held_out.standard_error(losses)
+        log_ratios = np.column_stack([np.zeros(self.n_scored), *self.log_ratios.values()])
+        self.leader = log_ratios @ choose_stack(log_ratios, self.held_out)
+
+    def _may_win(self, parts: list[np.ndarray]) -> bool:
+        n = sum(map(len, parts))
+        return can_help(self.leader[:n], np.concatenate(parts), self.held_out.rows(np.arange(self.n_scored) < n))
+
+    def _expected_seconds(self, ratio: Any) -> float:
+        """Return about how long one fit takes, from a trial on some of the rows; 0 where it cannot matter."""
+        rest = self.folds[0][0]
+        if math.isinf(self.budget) or len(rest) <= _FEWEST_DRAWN:
+            return 0.0 if self.left() > 0 else math.inf
+        of_p, of_q = rest[self.y[rest] == 1], rest[self.y[rest] == 0]
+        some = np.concatenate([of[:: math.ceil(len(of) / _PILOT_ROWS)] for of in (of_p, of_q)])
+        since = time.perf_counter()
+        new = seeded_like(clone(ratio), self.seed, False) if not isinstance(ratio, str) else new_ratio(ratio, self.seed)
+        if (key := _flow_key(ratio)) is not None and (key, 0) in self.flows:
+            new.set_params(featurizer=self.flows[key, 0])
+        new.fit(self.X[some], self.y[some], self.w[some]).log_ratio(self.X[some])
+        return (time.perf_counter() - since) * len(rest) / len(some)
+
+    def _fitted(self, ratio: Any, rest: np.ndarray, k: int) -> Any:
+        """Return a candidate fitted to all folds but one, in the latent space that others of this fold have."""
+        made = new_ratio(ratio, self.seed + k)
+        key = _flow_key(ratio)
+        if key is not None and (key, k) in self.flows:
+            made.set_params(featurizer=self.flows[key, k])
+        made.fit(self.X[rest], self.y[rest], self.w[rest])
+        if key is not None:
+            self.flows.setdefault((key, k), made.featurizer_)
+        return made
+
+    def judge(self, weights: dict[str, float]) -> None:
+        """Note the weights of the stack."""
+        for name, weight in weights.items():
+            self.found[name].weight = float(weight)
+
+
+def _in_latent_space(ratio: Any) -> bool:
+    """Return whether a candidate is a ratio in the latent space of a flow."""
+    if not isinstance(ratio, FeaturizedRatio):
+        return False
+    return ratio.featurizer is None or isinstance(ratio.featurizer, FlowFeaturizer)
+
+
+def _flow_key(ratio: Any) -> str | None:
+    """Return what candidates of one latent space have in common; None for others."""
+    if not isinstance(ratio, FeaturizedRatio) or is_fitted(ratio.featurizer):
+        return None
+    return f"{ratio.featurizer!r} {ratio.mixture}"
+
+
+def _verdict(race: _Race, log_ratios: np.ndarray, weights: np.ndarray, names: list[str]) -> str:
+    """Say in one sentence whether the latent space helped."""
+    latent = np.array([False, *(race.found[name].in_latent_space for name in names)])
+    if not latent.any():
+        tried = any(found.in_latent_space for found in race.found.values())
+        return f"The flow did not help: no candidate in latent space was {'near the others' if tried else 'tried'}."
+    stack = race.held_out.losses(log_ratios @ weights)
+    used = bool(weights[latent].any())
+    others = log_ratios[:, ~latent] if used else log_ratios[:, latent]
+    other = race.held_out.losses(others @ choose_stack(others, race.held_out))
+    gain, error = race.held_out.mean(other - stack), race.held_out.standard_error(other - stack)
+    if used:
+        return f"The flow helped: by {gain:.4f} ± {error:.4f} nats of score over the best without it."
+    return f"The flow did not help: the best in latent space is {gain:.4f} ± {error:.4f} nats of score behind."
+
+
+@contextmanager
+def _progress(verbose: bool) -> Iterator[Callable[[str], None]]:
+    """Show which candidate is at work, on standard error, if asked to."""
+    if not verbose:
+        yield lambda name: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    with Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True)
+    ) as progress:
+        task = progress.add_task("candidates")
+        yield lambda name: progress.update(task, description=name)

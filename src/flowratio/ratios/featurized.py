@@ -1,0 +1,222 @@
+r"""The ratio in latent space: an invertible map z = f(x), learned from both samples, then any ratio of z.
+
+.. math:: r(x) = \frac{p(x)}{q(x)}
+               = \frac{p_Z(f(x))\, |\det \partial f|}{q_Z(f(x))\, |\det \partial f|} = r_Z(f(x))
+"""
+
+from __future__ import annotations
+
+import warnings
+from copy import copy, deepcopy
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from typing_extensions import Self
+
+from flowratio.featurizer import FlowFeaturizer
+from flowratio.ratios.base import OverlapWarning, RatioEstimator
+from flowratio.ratios.names import new_ratio, seeded_like
+from flowratio.rows import ArrayRows, WeightedRows
+from flowratio.scaling import Scaler, ScalingWarning
+from flowratio.settings import RandomState, seed_from
+
+_FARTHEST = 1e4  # standard deviations: beyond it rows are mapped as if they stood there
+
+
+class RawRows(RatioEstimator):
+    """A ratio whose map sees rows in the units they came in: what it learns of them is of use outside the ratio."""
+
+    def _standardized(self, X: np.ndarray) -> np.ndarray:
+        """Return rows in their own units, (n, d), in float64, none farther off than the map can bear."""
+        varies = np.isfinite(self.scale_)
+        reach = np.where(varies, _FARTHEST * np.where(varies, self.scale_, 0.0), 0.0)  # constant columns say nothing
+        return np.clip(X.astype(np.float64, copy=False), self.mean_ - reach, self.mean_ + reach)
+
+
+class FeaturizedRatio(RawRows):
+    """Estimate r = p/q (p is y = 1) in the latent space of a flow that was trained on both samples together.
+
+    Separate training of Choi et al. (2021), Algorithm 1: a flow f is fitted to the mixture of p and q, both samples are
+    mapped to z = f(x), and any method estimates the ratio of z. The map is invertible, so that the ratio is the same.
+    What changes is the geometry in which it is learned: together the samples are a standard normal there. No divergence
+    between them becomes smaller. `AutoRatio` tells whether the map helps.
+
+    Parameters
+    ----------
+    ratio
+        The ratio of z: a name (`"logistic"`, `"quadratic"`, `"boosting"`, `"mlp"`, `"kmm"`, `"kliep"`, `"ulsif"`,
+        `"rulsif"`, `"telescoping"`, …), a ratio, or any object with `fit(X, y)` and `log_ratio(X)`. It is cloned.
+    featurizer
+        The map. A `FlowFeaturizer`, or a scaler such as `Gaussianizer()`, is cloned and fitted to both samples. One
+        that is fitted already is used as it is, also by clones of this ratio: one flow can serve many ratios. None for
+        `FlowFeaturizer()`.
+    mixture
+        What the map is fitted to: `"pooled"`, all rows alike, or `"balanced"`, both samples in equal parts.
+    random_state
+        Seed: the same gives the same bits on the same machine. It fills in that of `ratio` and `featurizer` where these
+        have none. Global generators are never used.
+    verbose
+        Whether to show progress bars.
+
+    Attributes
+    ----------
+    featurizer_
+        The fitted map, from x in its own units to z, with `transform`; a flow is in float64. A `FlowFeaturizer` has
+        also `score_samples`, the log-density of the mixture, and `sample`.
+    ratio_
+        The fitted ratio of z.
+
+    References
+    ----------
+    .. [1] Choi, Liao, Ermon (2021). *Featurized Density Ratio Estimation.* UAI.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X_p, X_q = np.exp(rng.normal(0.5, 1, size=(500, 2))), np.exp(rng.normal(0, 1, size=(500, 2)))
+    >>> model = FeaturizedRatio("logistic", featurizer=FlowFeaturizer(max_epochs=10), random_state=0)
+    >>> log_r = model.fit_samples(X_p, X_q).log_ratio([[1.0, 1.0]])  # the truth is -1/4
+    >>> bool(abs(log_r[0] + 0.25) < 0.25)
+    True
+    >>> five = [FeaturizedRatio(name, featurizer=model.featurizer_) for name in ("kliep", "ulsif")]  # no other flow
+    """
+
+    featurizer_: FlowFeaturizer | Scaler
+    ratio_: Any
+
+    def __init__(
+        self,
+        ratio: Any = "mlp",
+        *,
+        featurizer: FlowFeaturizer | Scaler | None = None,
+        mixture: Literal["pooled", "balanced"] = "pooled",
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.ratio = ratio
+        self.featurizer = featurizer
+        self.mixture = mixture
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings; with `deep` also those of `ratio` and `featurizer`, as `ratio__…`."""
+        params = super().get_params(deep)
+        ratio = params["ratio"] = vars(self)["ratio"]
+        if deep and hasattr(ratio, "get_params") and not isinstance(ratio, type):
+            params |= {f"ratio__{name}": value for name, value in ratio.get_params().items()}
+        return params
+
+    def __sklearn_clone__(self) -> Self:
+        """Clone, but for a featurizer that is fitted: clones share it."""
+        settings = self.get_params(deep=False)
+        if is_fitted(self.featurizer):
+            del settings["featurizer"]
+        made: dict[str, Any] = {name: clone(value, safe=False) for name, value in settings.items()}
+        return type(self)(**{"featurizer": self.featurizer, **made})
+
+    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+        seed = seed_from(self.random_state)
+        ratio = new_ratio(vars(self)["ratio"], seed, self.verbose)
+        check_mixture(self.mixture)
+        names = getattr(self, "feature_names_in_", None)
+        if is_fitted(self.featurizer):
+            self.featurizer_ = in_float64(_checked(self.featurizer, X.shape[1], names))
+        else:
+            self.featurizer_ = self._fitted_map(X, mixed(y, w, self.mixture), names, seed)
+        takes_weights = has_fit_parameter(ratio, "sample_weight")
+        if not takes_weights and (w != 1).any():
+            raise ValueError(
+                f"`sample_weight` is given, but {ratio!r} takes none: give whole numbers, or another ratio."
+            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OverlapWarning)  # it is told once, of this ratio
+            self.ratio_ = ratio.fit(encoded(self.featurizer_, X), y, *([w] if takes_weights else []))
+
+    def _fitted_map(self, X: np.ndarray, w: np.ndarray, names: np.ndarray | None, seed: int) -> FlowFeaturizer | Scaler:
+        given = self.featurizer
+        if given is not None and not isinstance(given, FlowFeaturizer | Scaler):
+            raise TypeError(
+                f"`featurizer` is {given!r}: give a `FlowFeaturizer`, a scaler, or None for a default flow."
+            )
+        made: Any = seeded_like(FlowFeaturizer() if given is None else clone(given), seed, self.verbose)
+        rows = ArrayRows(X) if (w == w[0]).all() else WeightedRows(X, w)
+        rows.feature_names = None if names is None else list(names)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ScalingWarning)  # what other columns tell, r does not need
+            if isinstance(made, FlowFeaturizer):
+                return in_float64(made.fit(rows))
+            made.fit_array(next(rows.blocks(rows.n_rows)), names)
+            if names is not None:
+                made.feature_names_in_ = names
+            return made
+
+    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+        log_r = np.asarray(self.ratio_.log_ratio(encoded(self.featurizer_, X)), np.float64)
+        if log_r.shape != (len(X),) or not np.isfinite(log_r).all():
+            raise ValueError(
+                f"`log_ratio` of {self.ratio_!r} gave {log_r.shape} values for {len(X)} rows, "
+                f"{np.count_nonzero(~np.isfinite(log_r))} of them not finite: it must give one finite number a row."
+            )
+        return log_r
+
+
+def is_fitted(featurizer: Any) -> bool:
+    """Return whether a featurizer was fitted before it was given."""
+    if featurizer is None:
+        return False
+    try:
+        check_is_fitted(featurizer)
+    except (NotFittedError, TypeError):
+        return False
+    return True
+
+
+def check_mixture(mixture: Any) -> None:
+    """Refuse what is no mixture that a map can be fitted to."""
+    if mixture not in ("pooled", "balanced"):
+        raise ValueError(f"`mixture` is {mixture!r}: give 'pooled' or 'balanced'.")
+
+
+def mixed(y: np.ndarray, w: np.ndarray, mixture: str) -> np.ndarray:
+    """Return the weights of rows in the mixture that a map is fitted to, of shape (n,)."""
+    if mixture == "pooled":
+        return w
+    total_q, total_p = np.bincount(y, w)
+    return w * np.where(y == 1, total_q, total_p) / (total_p + total_q) * 2
+
+
+def encoded(featurizer: FlowFeaturizer | Scaler, X: np.ndarray) -> np.ndarray:
+    """Map sound rows to z, (n, d) to (n, d_z)."""
+    return featurizer.encode(X) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X)[0]
+
+
+def in_float64(featurizer: Any) -> Any:
+    """Return a featurizer whose flow is in float64: the last digits of float32 hang on the rows beside a row."""
+    if not isinstance(featurizer, FlowFeaturizer):
+        return featurizer
+    exact = copy(featurizer)
+    exact.flow_ = deepcopy(featurizer.flow_).double().eval()
+    return exact
+
+
+def _checked(featurizer: Any, d: int, names: np.ndarray | None) -> Any:
+    """Refuse a fitted featurizer of other columns."""
+    if not isinstance(featurizer, FlowFeaturizer | Scaler):
+        raise TypeError(f"`featurizer` is {featurizer!r}: give a `FlowFeaturizer` or a scaler.")
+    known = getattr(featurizer, "feature_names_in_", None)
+    if featurizer.n_features_in_ != d:
+        raise ValueError(
+            f"`featurizer` was fitted to {featurizer.n_features_in_} columns, but `X` has {d}: fit it to these "
+            "columns, or give one that is not fitted, such as `FlowFeaturizer()`."
+        )
+    if names is not None and known is not None and list(names) != list(known):
+        other = [f"{a!r} in place of {b!r}" for a, b in zip(names, known, strict=True) if a != b]
+        raise ValueError(
+            f"`featurizer` was fitted to other columns than `X` has: {', '.join(other[:8])}. Give the columns in the "
+            "order in which it was fitted, or a featurizer that is not fitted."
+        )
+    return featurizer

@@ -1,0 +1,62 @@
+"""Ratios by the names that other classes, and the command line, take for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sklearn.base import clone
+
+from flowratio.ratios.base import RatioEstimator
+from flowratio.ratios.classifier import CLASSIFIERS, ClassifierRatio
+from flowratio.ratios.difference import FlowDifferenceRatio
+from flowratio.ratios.kliep import KLIEP
+from flowratio.ratios.kmm import KMM
+from flowratio.ratios.lsif import RULSIF, ULSIF
+from flowratio.ratios.telescoping import TelescopingRatio
+
+_OTHERS: dict[str, Callable[[], RatioEstimator]] = {
+    "kmm": KMM,
+    "kliep": KLIEP,
+    "ulsif": ULSIF,
+    "rulsif": RULSIF,
+    "difference": FlowDifferenceRatio,
+    "telescoping": TelescopingRatio,
+}
+NAMES = (*CLASSIFIERS, *_OTHERS)
+
+
+def new_ratio(ratio: Any, seed: int, verbose: bool = False) -> Any:
+    """Return an unfitted ratio of a name, or a clone of one that is given.
+
+    Parameters
+    ----------
+    ratio
+        A name of `NAMES`, or an object with `fit(X, y)` and `log_ratio(X)`.
+    seed
+        Fills in a `random_state` that is None.
+    verbose
+        Whether to turn on a progress bar that is off.
+    """
+    if isinstance(ratio, str):
+        if ratio not in NAMES:
+            raise ValueError(f"`ratio` is {ratio!r}: give a ratio, or one of {', '.join(NAMES)}.")
+        made: Any = _OTHERS[ratio]() if ratio in _OTHERS else ClassifierRatio(ratio)
+    elif isinstance(ratio, type) or not all(callable(getattr(ratio, name, None)) for name in ("fit", "log_ratio")):
+        raise TypeError(
+            f"`ratio` is {ratio!r}: give an object with `fit(X, y)` and `log_ratio(X)`, such as `KLIEP()`, or one of "
+            f"{', '.join(NAMES)}."
+        )
+    else:
+        made = clone(ratio, safe=False)
+    return seeded_like(made, seed, verbose)
+
+
+def seeded_like(made: Any, seed: int, verbose: bool) -> Any:
+    """Give an estimator the seed and the progress bar of the one that made it, where it has none of its own."""
+    settings = made.get_params(deep=False) if hasattr(made, "get_params") else {}
+    if settings.get("random_state", seed) is None:
+        made.set_params(random_state=seed)
+    if settings.get("verbose") is False and verbose:
+        made.set_params(verbose=True)
+    return made
