@@ -208,7 +208,11 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         rows = self._open(X)
         seed = seed_from(self.random_state)
         is_whole = type(rows) is ArrayRows
-        known = rows.X if is_whole else rows.sample(_SCALING_ROWS, np.random.default_rng([seed, 0, 1]))
+        known = (
+            next(rows.blocks(rows.n_rows))
+            if is_whole
+            else rows.sample(_SCALING_ROWS, np.random.default_rng([seed, 0, 1]))
+        )
         self.scaler_ = self._new_scaler().fit_array(known, rows.feature_names)
         d = self._n_features_out = self.scaler_.n_features_out_
         self.flow_ = self._new_flow(d, rows.n_rows, seed).to(choose_device(self.device))
@@ -235,7 +239,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if isinstance(X, str | Path | Rows):
             rows = X if isinstance(X, Rows) else open_rows(X)
             if rows.n_rows < 2:
-                raise ValueError(f"{X} has {rows.n_rows} row: at least 2 are needed.")
+                name = "`X`" if isinstance(X, Rows) else X
+                raise ValueError(f"{name} has {rows.n_rows} row: at least 2 are needed.")
             self.n_features_in_ = rows.n_features
             if rows.feature_names is not None:
                 self.feature_names_in_ = np.array(rows.feature_names, dtype=object)

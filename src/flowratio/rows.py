@@ -52,9 +52,12 @@ class Rows(ABC):
             raise ValueError(f"`n` is {n}: the number of rows to draw must be 0 or more.")
         return rng.choice(self.n_rows, n, replace=False) if n < self.n_rows else rng.permutation(self.n_rows)
 
-    def _draw_held_out(self, n: int, rng: np.random.Generator) -> np.ndarray:
+    def _check_held_out(self, n: int) -> None:
         if not 0 < n < self.n_rows:
             raise ValueError(f"`n_held_out` is {n}: with {self.n_rows} rows it must be from 1 to {self.n_rows - 1}.")
+
+    def _draw_held_out(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        self._check_held_out(n)
         return np.sort(rng.choice(self.n_rows, n, replace=False))
 
 
@@ -145,13 +148,15 @@ class WeightedRows(ArrayRows):
         return (self.X[drawn[span]] for span in _spans(self.n_rows, max_rows))
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return next(self.shuffled(rng, max(1, min(n, self.n_rows))))[:n]
+        return self.X[systematic(self.w, self.n_rows, rng.random())[self._draw(n, rng)]]
 
     def split(self, n_held_out: int, rng: np.random.Generator) -> tuple[Rows, np.ndarray]:
+        self._check_held_out(n_held_out)
         n = min(max(1, round(n_held_out * len(self.X) / self.n_rows)), len(self.X) - 1)
         aside = np.sort(rng.permutation(len(self.X))[:n])
         rest = np.delete(self.X, aside, axis=0), np.delete(self.w, aside)
-        kept = WeightedRows(*rest, max(1, self.n_rows - n_held_out))
+        kept = WeightedRows(*rest, self.n_rows - n_held_out)
+        kept.feature_names = self.feature_names
         return kept, next(WeightedRows(self.X[aside], self.w[aside], n_held_out).blocks(n_held_out))
 
     def mapped(self, X: np.ndarray) -> ArrayRows:

@@ -80,7 +80,7 @@ def check_samples(X_p: Any, X_q: Any) -> tuple[np.ndarray, np.ndarray]:
     return A_p, A_q
 
 
-def distinct_rows(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct_rows(X: np.ndarray, w: np.ndarray, by: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Merge rows that are equal, adding their weights, and put them in an order that is theirs alone.
 
     Whatever follows, folds and batches too, is then a function of the weighted sample: neither the order of the rows,
@@ -90,9 +90,11 @@ def distinct_rows(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     Parameters
     ----------
     X
-        Standardized rows, of shape (n, d).
+        Rows, of shape (n, d).
     w
         Positive weights, of shape (n,).
+    by
+        The same rows, standardized, of shape (n, d), where `X` is not: they decide the order.
 
     Returns
     -------
@@ -107,16 +109,17 @@ def distinct_rows(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     >>> X.ravel().tolist(), w.tolist()
     ([1.0, 2.0], [1.0, 4.0])
     """
-    direction = 1 + np.abs(w @ np.tanh(X)) / w.sum() + w @ np.tanh(X) ** 2 / w.sum()
-    key = X @ direction
+    by = X if by is None else by
+    direction = 1 + np.abs(w @ np.tanh(by)) / w.sum() + w @ np.tanh(by) ** 2 / w.sum()
+    key = by @ direction
     order = np.argsort(key, kind="stable")
     # equal rows may differ in the last bits of the key: what is that close is told apart by the columns
     group = np.concatenate([[0], np.cumsum(np.diff(key[order]) > 1e-12 * np.abs(key).max())])
     if group[-1] == len(X) - 1:
         return X[order], w[order]
-    order = order[np.lexsort((*X[order].T[::-1], group))]
-    X, w = X[order], w[order]
-    first = np.concatenate([[True], (X[1:] != X[:-1]).any(axis=1)])
+    order = order[np.lexsort((*by[order].T[::-1], group))]
+    X, w, by = X[order], w[order], by[order]
+    first = np.concatenate([[True], (by[1:] != by[:-1]).any(axis=1)])
     return X[first], np.add.reduceat(w, np.flatnonzero(first))
 
 

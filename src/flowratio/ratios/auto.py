@@ -16,9 +16,13 @@ from sklearn.base import clone
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.classifier import ClassifierRatio
-from flowratio.ratios.featurized import FeaturizedRatio, RawRows, is_fitted
+from flowratio.ratios.difference import FlowDifferenceRatio
+from flowratio.ratios.featurized import FeaturizedRatio, is_fitted
+from flowratio.ratios.kliep import KLIEP
+from flowratio.ratios.lsif import ULSIF
 from flowratio.ratios.names import NAMES, new_ratio, seeded_like
 from flowratio.ratios.stacking import HeldOut, can_help, choose_stack
+from flowratio.ratios.telescoping import TelescopingRatio
 from flowratio.scaling import Gaussianizer, Scaler
 from flowratio.settings import RandomState, is_count, is_number, seed_from
 
@@ -28,29 +32,28 @@ _FEWEST_DRAWN = 4_000  # rows of both samples up to which no trial is worth it
 
 # the simplest first: of two that are level, the first is taken
 DEFAULTS: dict[str, Callable[[], RatioEstimator]] = {
-    "logistic": lambda: ClassifierRatio("logistic"),
     "lda": lambda: ClassifierRatio("lda"),
+    "logistic": lambda: ClassifierRatio("logistic"),
     "qda": lambda: ClassifierRatio("qda"),
+    "telescoping": TelescopingRatio,
     "quadratic": lambda: ClassifierRatio("quadratic"),
     "additive": lambda: ClassifierRatio("additive"),
-    "logistic of normal columns": lambda: FeaturizedRatio("logistic", featurizer=Gaussianizer()),
-    "kliep": lambda: new_ratio("kliep", 0).set_params(random_state=None),
-    "ulsif": lambda: new_ratio("ulsif", 0).set_params(random_state=None),
+    "additive of normal columns": lambda: FeaturizedRatio("additive", featurizer=Gaussianizer()),
+    "telescoping of normal columns": lambda: FeaturizedRatio("telescoping", featurizer=Gaussianizer()),
+    "kliep": KLIEP,
+    "ulsif": ULSIF,
     "boosting": lambda: ClassifierRatio("boosting"),
     "mlp": lambda: ClassifierRatio("mlp"),
     "mlp of normal columns": lambda: FeaturizedRatio("mlp", featurizer=Gaussianizer()),
-    "telescoping": lambda: new_ratio("telescoping", 0).set_params(random_state=None),
-    "difference": lambda: new_ratio("difference", 0).set_params(random_state=None),
-    "quadratic in z": lambda: FeaturizedRatio("quadratic"),
+    "difference": FlowDifferenceRatio,
     "mlp in z": lambda: FeaturizedRatio("mlp"),
     "kliep in z": lambda: FeaturizedRatio("kliep"),
     "telescoping in z": lambda: FeaturizedRatio("telescoping"),
 }
-_CONSTANT = "r = 1"
 
 
 class BudgetWarning(UserWarning):
-    """The time was too short to judge any candidate."""
+    """The time was too short, or the rows too few, to judge any candidate."""
 
 
 @dataclass
@@ -107,7 +110,7 @@ def _cell(value: float, width: int, digits: int) -> str:
     return f"{'–':>{width}}" if math.isnan(value) else f"{value:{width}.{digits}f}"
 
 
-class AutoRatio(RawRows):
+class AutoRatio(RatioEstimator):
     """Estimate r = p/q (p is y = 1) by the ratio, or the few ratios together, that suit the data.
 
     Candidates of many families are fitted to all folds but one and judged on that one, by the likelihood of y with both
@@ -164,6 +167,7 @@ class AutoRatio(RawRows):
     names_: list[str]
     weights_: np.ndarray
     models_: list[list[Any]]
+    _own_units = True
 
     def __init__(
         self,
@@ -189,16 +193,28 @@ class AutoRatio(RawRows):
     def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
         self._check_settings()
         seed = seed_from(self.random_state)
-        race = _Race(X, y, w, self._folds(y, seed), seed, self.time_budget)
+        n_q, n_p = np.bincount(y)
+        n_folds = min(self.n_folds, n_p // 2, n_q // 2)  # a fit needs 2 rows of a sample
+        if n_folds < 2:
+            why = f"The samples have {n_p} and {n_q} distinct rows, which are too few to judge any candidate"
+            self._fall_back(X, y, w, [], f"{why}: the ratio is logistic regression. Give at least 4 rows of each.")
+            return
+        race = _Race(X, y, w, _folds(n_p, n_q, n_folds, seed), seed, self.time_budget)
         with warnings.catch_warnings(), _progress(self.verbose) as show:
             warnings.simplefilter("ignore")  # what single fits complain of shows in their scores
             for name, ratio in self._named().items():
                 show(name)
                 race.run(name, ratio)
-        if not race.finished:
-            self._fall_back(race)
+        notes = {name: found.note for name, found in race.found.items()}
+        if all(note.startswith("failed") for note in notes.values()):
+            said = "; ".join(f"{name} {note}" for name, note in notes.items())
+            raise ValueError(f"All {len(notes)} candidates have failed: {said}. Mend the data, or give others.")
+        if not race.finished and any(note.startswith("no time") for note in notes.values()):
+            why = f"`time_budget` is {self.time_budget:g} seconds, which is too short to judge any candidate"
+            found = [*race.found.values()]
+            self._fall_back(X, y, w, found, f"{why}: the ratio is logistic regression. Give more time.")
             return
-        self._combine(race)
+        self._combine(race)  # of none, if r = 1 is better than all
 
     def _combine(self, race: _Race) -> None:
         names = [*race.finished]
@@ -215,25 +231,17 @@ class AutoRatio(RawRows):
             _verdict(race, log_ratios, weights, names),
         )
 
-    def _fall_back(self, race: _Race) -> None:
-        """Return the logistic baseline, if the time was too short for all; raise if all have failed."""
-        failed = {name: found.note for name, found in race.found.items() if found.note.startswith("failed")}
-        if len(failed) == len(race.found):
-            said = "; ".join(f"{name} {note}" for name, note in failed.items())
-            raise ValueError(f"All {len(failed)} candidates have failed: {said}. Mend the data, or give others.")
-        warnings.warn(
-            f"`time_budget` is {self.time_budget:g} seconds, which is too short to judge any candidate: the ratio is "
-            "logistic regression, not compared with anything. Give more time.",
-            BudgetWarning,
-            stacklevel=5,
-        )
+    def _fall_back(self, X: np.ndarray, y: np.ndarray, w: np.ndarray, found: list[Candidate], why: str) -> None:
+        """Return the logistic baseline, and say why."""
+        warnings.warn(why, BudgetWarning, stacklevel=5)
         started = time.perf_counter()
-        baseline = ClassifierRatio("logistic").fit(race.X, race.y, race.w)
-        self.names_, self.weights_, self.models_ = ["logistic"], np.ones(1), [[baseline]]
+        self.models_ = [[ClassifierRatio("logistic").fit(X, y, w)]]
+        self.names_, self.weights_ = ["logistic"], np.ones(1)
         seconds = time.perf_counter() - started
         fitted = Candidate("logistic", False, seconds=seconds, weight=1.0, note="baseline, not judged")
-        others = [found for name, found in race.found.items() if name != "logistic"]
-        self.results_ = Results([fitted, *others], "Nothing was judged: the time budget was too short.")
+        self.results_ = Results(
+            [fitted, *(one for one in found if one.name != "logistic")], f"Nothing was judged: {why}"
+        )
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
         log_r = np.zeros(len(X))
@@ -269,17 +277,11 @@ class AutoRatio(RawRows):
             named[name] = DEFAULTS[one]() if isinstance(one, str) and one in DEFAULTS else one
         return named
 
-    def _folds(self, y: np.ndarray, seed: int) -> np.ndarray:
-        """Return the fold of every row, of shape (n,): each has its share of both samples."""
-        n_p, n_q = int(y.sum()), int((1 - y).sum())
-        n_folds = min(self.n_folds, n_p, n_q)
-        if n_folds < 2:
-            raise ValueError(
-                f"The samples have {n_p} and {n_q} distinct rows: candidates are judged on rows set aside, of which "
-                "each sample needs at least 2. Give more rows, or a single ratio such as `ClassifierRatio()`."
-            )
-        rng = np.random.default_rng([seed, 0, 6])
-        return np.concatenate([rng.permutation(n_p), rng.permutation(n_q)]) % n_folds
+
+def _folds(n_p: int, n_q: int, n_folds: int, seed: int) -> np.ndarray:
+    """Return the fold of every row, those of p first, of shape (n,): each has its share of both samples."""
+    rng = np.random.default_rng([seed, 0, 6])
+    return np.concatenate([rng.permutation(n_p), rng.permutation(n_q)]) % n_folds
 
 
 class _Race:

@@ -29,6 +29,7 @@ from flowratio.settings import unchanged_on_failure
 _FLOATS: Any = [np.float64, np.float32]  # types that are kept; others become the first
 _CHUNK_ROWS, _CHUNK_VALUES = 8192, 1 << 20  # rows scored at a time, and values of x in them at most
 _FARTHEST = 1e6  # standard deviations: beyond it rows are scored as if they stood there
+_FARTHEST_MAPPED = 1e4  # the same, for rows that a flow maps
 _MOST_REPEATED = 1_000_000  # rows to which whole weights are turned
 _OVERLAP_ROWS = 5_000  # rows of each sample on which the overlap is looked at
 _FEWEST_DRAWS = 20.0
@@ -84,6 +85,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     effective_draws_: float
     _inverse_draws: float
 
+    _own_units = False  # whether `_fit` and `_log_ratio` see rows in the units they came in, not standardized
     _sign = 1  # log r is this times the log of (second class : first class)
 
     @property
@@ -137,9 +139,10 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         self.log_odds_ = math.log(total_p / total_q)
         share = np.concatenate([w[:n_p] / (2 * total_p), w[n_p:] / (2 * total_q)])
         self.mean_, self.scale_ = self._centre_and_scale(X, share)
-        X, w = self._standardized(X), np.concatenate([_counts(w[:n_p]), _counts(w[n_p:])])
+        Z, w = self._standardized(X), np.concatenate([_counts(w[:n_p]), _counts(w[n_p:])])
+        X = self._bounded(X) if self._own_units else Z
         if self._rows != "given":
-            samples = [_without_factor(*distinct_rows(X[of], w[of])) for of in (slice(n_p), slice(n_p, None))]
+            samples = [_without_factor(*distinct_rows(X[of], w[of], Z[of])) for of in (slice(n_p), slice(n_p, None))]
             if self._rows == "repeated":
                 samples = [_repeated(*sample) for sample in samples]
             X, w = (np.concatenate(parts) for parts in zip(*samples, strict=True))
@@ -165,13 +168,22 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             Z = (X - self.mean_) / self.scale_
         return np.clip(Z, -_FARTHEST, _FARTHEST, out=Z)
 
+    def _bounded(self, X: np.ndarray) -> np.ndarray:
+        """Return rows in their own units, (n, d), in float64, none farther off than a map of them can bear."""
+        reach = _FARTHEST_MAPPED * np.where(np.isfinite(self.scale_), self.scale_, 0.0)  # constant columns say nothing
+        return np.clip(X.astype(np.float64, copy=False), self.mean_ - reach, self.mean_ + reach)
+
+    def _seen(self, X: np.ndarray) -> np.ndarray:
+        """Return rows as `_log_ratio` sees them, (n, d)."""
+        return self._bounded(X) if self._own_units else self._standardized(X)
+
     def log_ratio(self, X: Any) -> np.ndarray:
         """Return log r(x) = log p(x) - log q(x) in nats: (n, d) to (n,), float64, finite for every finite row."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=_FLOATS, reset=False)
         log_r = np.empty(len(X))
         for part in chunks(*X.shape):
-            log_r[part] = self._log_ratio(self._standardized(X[part]))
+            log_r[part] = self._log_ratio(self._seen(X[part]))
         return log_r
 
     def score_samples(self, X: Any) -> np.ndarray:
@@ -348,7 +360,7 @@ class InverseRatio(RatioEstimator):
             estimator.feature_names_in_ = names
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        return -self.estimator_._log_ratio(self.estimator_._standardized(X))
+        return -self.estimator_._log_ratio(self.estimator_._seen(X))
 
     def _check_overlap(self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray) -> None:
         """Leave the warning to the ratio inside."""

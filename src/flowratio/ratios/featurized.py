@@ -23,20 +23,8 @@ from flowratio.rows import ArrayRows, WeightedRows
 from flowratio.scaling import Scaler, ScalingWarning
 from flowratio.settings import RandomState, seed_from
 
-_FARTHEST = 1e4  # standard deviations: beyond it rows are mapped as if they stood there
 
-
-class RawRows(RatioEstimator):
-    """A ratio whose map sees rows in the units they came in: what it learns of them is of use outside the ratio."""
-
-    def _standardized(self, X: np.ndarray) -> np.ndarray:
-        """Return rows in their own units, (n, d), in float64, none farther off than the map can bear."""
-        varies = np.isfinite(self.scale_)
-        reach = np.where(varies, _FARTHEST * np.where(varies, self.scale_, 0.0), 0.0)  # constant columns say nothing
-        return np.clip(X.astype(np.float64, copy=False), self.mean_ - reach, self.mean_ + reach)
-
-
-class FeaturizedRatio(RawRows):
+class FeaturizedRatio(RatioEstimator):
     """Estimate r = p/q (p is y = 1) in the latent space of a flow that was trained on both samples together.
 
     Separate training of Choi et al. (2021), Algorithm 1: a flow f is fitted to the mixture of p and q, both samples are
@@ -86,6 +74,7 @@ class FeaturizedRatio(RawRows):
 
     featurizer_: FlowFeaturizer | Scaler
     ratio_: Any
+    _own_units = True
 
     def __init__(
         self,
@@ -191,7 +180,9 @@ def mixed(y: np.ndarray, w: np.ndarray, mixture: str) -> np.ndarray:
 
 def encoded(featurizer: FlowFeaturizer | Scaler, X: np.ndarray) -> np.ndarray:
     """Map sound rows to z, (n, d) to (n, d_z)."""
-    return featurizer.encode(X) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScalingWarning)  # of columns that told nothing, nothing is known
+        return featurizer.encode(X) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X)[0]
 
 
 def in_float64(featurizer: Any) -> Any:

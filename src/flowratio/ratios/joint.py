@@ -24,7 +24,8 @@ from torch.nn.functional import softplus
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.flows import Flow
 from flowratio.flows.base import like
-from flowratio.ratios.featurized import RawRows, check_mixture, in_float64, is_fitted, mixed
+from flowratio.ratios.base import RatioEstimator
+from flowratio.ratios.featurized import check_mixture, encoded, in_float64, is_fitted, mixed
 from flowratio.ratios.names import seeded_like
 from flowratio.ratios.networks import MLP, PairedRows, evaluate
 from flowratio.rows import ArrayRows, WeightedRows
@@ -35,7 +36,7 @@ from flowratio.training import History, train
 _MAX_HELD_OUT = 20_000  # rows of a sample
 
 
-class JointFeaturizedRatio(RawRows):
+class JointFeaturizedRatio(RatioEstimator):
     r"""Estimate r = p/q (p is y = 1) by a flow and a network of its latent space that are trained together.
 
     .. math:: \alpha\, L_\mathrm{sup} + (1 - \alpha)\, L_\mathrm{flow}
@@ -86,6 +87,7 @@ class JointFeaturizedRatio(RawRows):
     featurizer_: FlowFeaturizer
     network_: MLP
     history_: History
+    _own_units = True
 
     def __init__(
         self,
@@ -149,7 +151,7 @@ class JointFeaturizedRatio(RawRows):
             return seeded_like(made, seed, self.verbose).initialize(rows)
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        return evaluate(self.network_, self.featurizer_.encode(X))[:, 0]
+        return evaluate(self.network_, encoded(self.featurizer_, X))[:, 0]
 
     def _check_settings(self) -> None:
         if is_number(self.alpha) and self.alpha == 0:
