@@ -4,6 +4,7 @@ Each library has a direction of its own: ADAPT and skada weight a source (our q)
 original towards a target, densratio(x, y) is x over y. They are used as they come, but for the bandwidths of a grid,
 which ADAPT and skada leave to the user, and hep_ml's constant, which it leaves open. A weight of 0 has no log: the
 smallest counts as machine epsilon, the number that ADAPT and skada add themselves before they take a log.
+`classifiers` takes the odds n_p : n_q out of a plain classifier, `normalized` a mean over whichever rows are scored.
 
 The libraries are benchmark-only: pip install -c constraints.txt -e '.[peers]'
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import math
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,8 +21,12 @@ from typing import Any
 
 import numpy as np
 import sklearn
+from scipy.special import logsumexp
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 Score = Callable[[np.ndarray], np.ndarray]
 Fit = Callable[[np.ndarray, np.ndarray, int], Score]
@@ -137,3 +143,130 @@ def skadas(name: str, settings: dict[str, Any] | None = None) -> Fit:
         return lambda X: log_weights(adapter.compute_weights(X, sample_domain=np.ones(len(X), int)))
 
     return fit
+
+
+def skada_kmm(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
+    adapter = peer("skada").KMMReweightAdapter()
+    X, domain = np.concatenate([X_q, X_p]), np.repeat([1, -1], [len(X_q), len(X_p)])
+    w = adapter.fit(X, sample_domain=domain).source_weights_
+    return lambda X: log_weights(w)  # of the rows of q that were fitted: those of others are off by far
+
+
+def normalized(fit: Fit) -> Fit:
+    """Return a peer whose mean ratio is 1 over rows of q, and not over whichever rows are scored.
+
+    skada divides by the latter mean, which is the former only if the scored rows are those of q.
+    """
+
+    def fit_normalized(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
+        score, known = fit(X_p, X_q, seed), X_q[:5_000]
+
+        def score_normalized(X: np.ndarray) -> np.ndarray:
+            log_r = score(np.concatenate([known, X]))
+            return log_r[len(known) :] - logsumexp(log_r[: len(known)]) + math.log(len(known))
+
+        return score_normalized
+
+    return fit_normalized
+
+
+def classifiers(make: Callable[[int], Any]) -> Fit:
+    """Return a classifier of scikit-learn, made from a seed, as a ratio: its logit less the log-odds n_p : n_q."""
+
+    def fit(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
+        X, y = np.concatenate([X_p, X_q]), np.repeat([1, 0], [len(X_p), len(X_q)])
+        log_odds = math.log(len(X_p) / len(X_q))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "maximum iterations reached"
+            model = make(seed).fit(X, y)
+        if hasattr(model, "decision_function"):
+            return lambda X: model.decision_function(X) - log_odds
+
+        def score(X: np.ndarray) -> np.ndarray:
+            P = model.predict_proba(X)
+            return log_weights(P[:, 1]) - log_weights(P[:, 0]) - log_odds
+
+        return score
+
+    return fit
+
+
+def scaled_logistic(seed: int) -> Any:
+    return make_pipeline(StandardScaler(), LogisticRegression())
+
+
+def quadratic_logistic(seed: int) -> Any:
+    products = PolynomialFeatures(2, include_bias=False)
+    return make_pipeline(StandardScaler(), products, LogisticRegression(max_iter=1_000))
+
+
+def trees(seed: int) -> Any:
+    return HistGradientBoostingClassifier(random_state=seed)
+
+
+def sklearn_mlp(seed: int) -> Any:
+    return make_pipeline(StandardScaler(), MLPClassifier(early_stopping=True, random_state=seed))
+
+
+def zuko_difference(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
+    """Fit a flow of zuko to each sample, both in the units of the pooled rows; log r is the difference."""
+    import torch
+
+    scaler = StandardScaler().fit(np.concatenate([X_p, X_q]))
+    flow_p, flow_q = (_zuko_maf(np.asarray(scaler.transform(X)), seed) for X in (X_p, X_q))
+
+    @torch.no_grad()
+    def score(X: np.ndarray) -> np.ndarray:
+        rows = torch.from_numpy(scaler.transform(X)).float()
+        parts = [flow_p().log_prob(x) - flow_q().log_prob(x) for x in rows.split(4096)]
+        return torch.cat(parts).double().numpy()
+
+    return score
+
+
+def _zuko_maf(X: np.ndarray, seed: int, max_epochs: int = 100, patience: int = 10) -> Any:
+    """Fit a MAF of 3 transforms, hidden (64, 64), by Adam at 1e-3 in batches of 256; stop early on a tenth of rows."""
+    import torch
+    import zuko
+
+    torch.manual_seed(seed)
+    rows = torch.from_numpy(X).float()[torch.randperm(len(X))]
+    held_out, rows = rows[: len(X) // 10], rows[len(X) // 10 :]
+    flow = zuko.flows.MAF(X.shape[1], transforms=3, hidden_features=(64, 64))
+    optimizer = torch.optim.Adam(flow.parameters(), lr=1e-3)
+    best, best_loss, best_epoch = {}, math.inf, 0
+    for epoch in range(max_epochs):
+        for x in rows[torch.randperm(len(rows))].split(256):
+            optimizer.zero_grad()
+            (-flow().log_prob(x).mean()).backward()
+            optimizer.step()
+        with torch.no_grad():
+            loss = -flow().log_prob(held_out).mean().item()
+        if loss < best_loss:
+            best = {name: value.clone() for name, value in flow.state_dict().items()}
+            best_loss, best_epoch = loss, epoch
+        elif epoch - best_epoch >= patience:
+            break
+    flow.load_state_dict(best)
+    return flow
+
+
+FIELD: dict[str, Fit] = {
+    "sklearn logistic": classifiers(scaled_logistic),
+    "sklearn quadratic": classifiers(quadratic_logistic),
+    "sklearn boosting": classifiers(trees),
+    "sklearn MLP": classifiers(sklearn_mlp),
+    "hep_ml GBReweighter": hep_boosting,
+    "ADAPT KLIEP": adapts("KLIEP"),
+    "ADAPT KLIEP grid": adapts("KLIEP", grid(9)),
+    "ADAPT uLSIF": adapts("ULSIF"),
+    "ADAPT KMM": adapt_kmm,
+    "densratio KLIEP": densratios("KLIEP"),
+    "densratio uLSIF": densratios("uLSIF"),
+    "skada Gaussian": skadas("Gaussian"),
+    "skada KDE": normalized(skadas("Density")),
+    "skada KLIEP": skadas("KLIEP", {"gamma": 1.0}),
+    "skada Discriminator": normalized(skadas("Discriminator")),
+    "skada KMM": skada_kmm,
+    "zuko MAFs": zuko_difference,
+}

@@ -207,12 +207,10 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._check_settings()
         rows = self._open(X)
         seed = seed_from(self.random_state)
-        is_whole = type(rows) is ArrayRows
-        known = (
-            next(rows.blocks(rows.n_rows))
-            if is_whole
-            else rows.sample(_SCALING_ROWS, np.random.default_rng([seed, 0, 1]))
-        )
+        if type(rows) is ArrayRows:
+            known = next(rows.blocks(rows.n_rows))
+        else:
+            known = rows.sample(_SCALING_ROWS, np.random.default_rng([seed, 0, 1]))
         self.scaler_ = self._new_scaler().fit_array(known, rows.feature_names)
         d = self._n_features_out = self.scaler_.n_features_out_
         self.flow_ = self._new_flow(d, rows.n_rows, seed).to(choose_device(self.device))

@@ -33,10 +33,13 @@ from flowratio import (
     KMM,
     RULSIF,
     ULSIF,
+    AutoRatio,
     ClassifierRatio,
+    FeaturizedRatio,
     FlowDifferenceRatio,
     FlowFeaturizer,
     InverseRatio,
+    JointFeaturizedRatio,
     OverlapWarning,
     RatioEstimator,
     TelescopingRatio,
@@ -49,6 +52,7 @@ from flowratio import (
 pytestmark = [
     pytest.mark.filterwarnings("ignore::flowratio.ratios.OverlapWarning"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::flowratio.ratios.auto.BudgetWarning"),
 ]
 
 
@@ -63,6 +67,19 @@ class Case(NamedTuple):
 
 def flows(max_epochs: int) -> FlowFeaturizer:
     return FlowFeaturizer(n_blocks=2, hidden=(8,), max_epochs=max_epochs, patience=max_epochs)
+
+
+def quick_flow(max_epochs: int) -> FlowFeaturizer:
+    return flows(max_epochs).set_params(batch_size=64, learning_rate=0.02)
+
+
+def mlp(max_epochs: int, learning_rate: float = 0.05) -> ClassifierRatio:
+    return ClassifierRatio("mlp", hidden=(8,), max_epochs=max_epochs, batch_size=32, learning_rate=learning_rate)
+
+
+def candidates(max_epochs: int) -> dict[str, RatioEstimator]:
+    in_z = {f"{name} in z": FeaturizedRatio(name, featurizer=flows(max_epochs)) for name in ("logistic", "qda")}
+    return {"logistic": ClassifierRatio("logistic"), "qda": ClassifierRatio("qda"), **in_z}
 
 
 CASES: dict[str, Case] = {
@@ -94,6 +111,26 @@ CASES: dict[str, Case] = {
     "telescoping": Case(
         lambda: TelescopingRatio(hidden=(8,), max_epochs=2, random_state=0),
         lambda: TelescopingRatio(hidden=(32,), learning_rate=0.01, max_epochs=100, random_state=0),
+        network=True,
+    ),
+    "featurized logistic": Case(
+        lambda: FeaturizedRatio("logistic", featurizer=flows(2), random_state=0),
+        lambda: FeaturizedRatio("logistic", featurizer=flows(40), random_state=0),
+        network=True,
+    ),
+    "featurized mlp": Case(
+        lambda: FeaturizedRatio(mlp(20), featurizer=flows(2), random_state=0),
+        lambda: FeaturizedRatio(mlp(100, 0.01), featurizer=flows(40), random_state=0),
+        network=True,
+    ),
+    "joint": Case(
+        lambda: JointFeaturizedRatio(featurizer=quick_flow(20), hidden=(16,), random_state=0),
+        lambda: JointFeaturizedRatio(featurizer=quick_flow(40), hidden=(32,), random_state=0),
+        network=True,
+    ),
+    "auto": Case(
+        lambda: AutoRatio(candidates(2), n_folds=2, time_budget=None, random_state=0),
+        lambda: AutoRatio(candidates(40), n_folds=2, time_budget=None, random_state=0),
         network=True,
     ),
     "inverse": Case(lambda: InverseRatio(ClassifierRatio("logistic")), symmetric=True),

@@ -23,7 +23,7 @@ from torch import nn
 from flowratio import featurizer as module
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.flows import FLOWS, MAF
-from flowratio.rows import ArrayRows
+from flowratio.rows import ArrayRows, WeightedRows
 from flowratio.scaling import Gaussianizer, ScalerChain, ScalingWarning, Standardizer
 
 # most runs here are cut short on purpose
@@ -543,6 +543,69 @@ class TestFiles:
             X[7, 1] = np.nan
             with pytest.raises(ValueError, match=r"holds nan in row 7 .* every value must be finite"):
                 small().fit(self.write(X, kind, tmp_path))
+
+
+class TestRows:
+    def test_rows_of_an_array_are_that_array(self) -> None:
+        X = normal()
+        a, b = small().fit(X), small().fit(ArrayRows(X, ["age", "height"]))
+        assert list(b.feature_names_in_) == ["age", "height"]
+        np.testing.assert_array_equal(a.flow_(torch.ones(1, 2))[0].detach(), b.flow_(torch.ones(1, 2))[0].detach())
+
+    def test_rows_that_do_not_count_are_not_seen(self) -> None:
+        X = normal()
+        X[::2] += 1e3
+        index = np.arange(1, 200, 2)
+        fitted = small().fit(ArrayRows(X, index=index))
+        np.testing.assert_array_equal(fitted.transform(X[index]), small().fit(X[index]).transform(X[index]))
+
+    def test_weights_are_shares_of_the_density(self) -> None:
+        X = np.concatenate([normal(600) + 4, normal(200) - 4])
+        w = np.repeat([1.0, 3.0], [600, 200])
+        fitted = small(scaling="gaussian", max_epochs=10).fit(WeightedRows(X, w))
+        # both clusters weigh 600: the mean is 0, but for the means of 600 and 200 rows, 0.08; without weights it is 2
+        scaler: Any = fitted.scaler_
+        assert scaler.steps_[0].mean_ == pytest.approx(np.zeros(2), abs=0.3)
+        drawn = fitted.sample(2000, random_state=0)
+        assert np.mean(drawn[:, 0] > 0) == pytest.approx(0.5, abs=0.1)
+
+    def test_one_row_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="`X` has 1 row: at least 2 are needed"):
+            small().fit(ArrayRows(normal(1)))
+
+
+class TestInitialize:
+    def test_scaling_is_fitted_and_the_flow_is_where_training_starts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        X = np.exp(normal())
+        first: list[torch.Tensor] = []
+
+        def look(flow: nn.Module, *args: Any, **settings: Any) -> None:
+            first.extend(p.detach().clone() for p in flow.parameters())
+
+        begun = small().initialize(X)
+        monkeypatch.setattr(module, "train", look)
+        fitted = small().fit(X)
+        assert first
+        for p, q in zip(begun.flow_.parameters(), first, strict=True):
+            assert torch.equal(p, q)
+        np.testing.assert_array_equal(begun.scaler_.transform(X), fitted.scaler_.transform(X))
+
+    def test_it_is_a_map_already(self) -> None:
+        X = np.exp(normal())
+        begun = small().initialize(X)
+        assert begun.history_ is None
+        assert not begun.flow_.training
+        np.testing.assert_allclose(begun.inverse_transform(begun.transform(X)), X, rtol=1e-3)
+        assert begun.sample(3, random_state=0).shape == (3, 2)
+        again = small().fit(X).initialize(X)  # what was trained is forgotten
+        np.testing.assert_array_equal(again.transform(X), begun.transform(X))
+
+    def test_failure_leaves_the_model_as_it_was(self) -> None:
+        fitted = small().fit(normal())
+        Z = fitted.transform(normal())
+        with pytest.raises(ValueError, match="`flow` is 'glow'"):
+            fitted.set_params(flow="glow").initialize(5 * normal())
+        np.testing.assert_array_equal(fitted.transform(normal()), Z)
 
 
 def test_pretrained_flow_takes_a_file_too(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flowratio.rows import ArrayRows, Rows, open_rows
+from flowratio.rows import ArrayRows, Rows, WeightedRows, open_rows, systematic
 
 N, D = 1000, 3
 
@@ -142,6 +142,103 @@ class TestRows:
         first[:] = -1
         np.testing.assert_array_equal(blocks[1], table()[100:200])
         np.testing.assert_array_equal(next(rows.blocks(100)), table()[:100])
+
+
+class TestSystematic:
+    @pytest.mark.parametrize("phase", [0.0, 0.3, 0.5, 0.999])
+    @pytest.mark.parametrize("n", [1, 7, 100, 12_345])
+    def test_counts_are_shares_rounded_up_or_down(self, n: int, phase: float) -> None:
+        w = np.random.default_rng(0).exponential(size=50)
+        drawn = systematic(w, n, phase)
+        assert drawn.shape == (n,)
+        assert (np.diff(drawn) >= 0).all()
+        counts, expected = np.bincount(drawn, minlength=50), n * w / w.sum()
+        assert len(counts) == 50
+        assert (np.abs(counts - expected) < 1 + 1e-9).all()
+
+    def test_whole_shares_are_exact_at_every_phase(self) -> None:
+        w = np.array([3.0, 1.0, 2.0])
+        for phase in np.linspace(0.01, 0.99, 50):
+            assert np.bincount(systematic(w, 12, phase)).tolist() == [6, 2, 4]
+
+    def test_chance_rounds_without_bias(self) -> None:
+        w, rng = np.array([0.3, 0.45, 1.7, 0.05]), np.random.default_rng(0)
+        counts = [np.bincount(systematic(w, 3, rng.random()), minlength=4) for _ in range(4000)]
+        # a count is one of two neighbours: its mean over 4000 phases has a standard error below 0.5/√4000 = 0.008
+        np.testing.assert_allclose(np.mean(counts, axis=0), 3 * w / w.sum(), atol=0.03)
+
+    def test_equal_weights_give_each_row_once(self) -> None:
+        for phase in (0.01, 0.5, 0.99):
+            assert systematic(np.full(1000, 0.1), 1000, phase).tolist() == list(range(1000))
+
+
+class TestWeightedRows:
+    w = np.where(np.arange(N) < 100, 9.0, 1.0)  # 100 rows have half of the weight
+
+    @pytest.mark.parametrize("max_rows", [1, 64, 999, 5000])
+    def test_a_pass_has_rows_as_often_as_their_weights_say(self, max_rows: int) -> None:
+        rows, rng = WeightedRows(table(), self.w, 1800), np.random.default_rng(0)
+        for blocks in (list(rows.blocks(max_rows)), list(rows.shuffled(rng, max_rows))):
+            assert [len(block) for block in blocks[:-1]] == [max_rows] * (1799 // max_rows)
+            X = np.concatenate(blocks)
+            assert np.bincount(X[:, 0].astype(int)).tolist() == self.w.tolist()
+            np.testing.assert_array_equal(X, table()[X[:, 0].astype(int)])
+
+    def test_a_pass_has_as_many_rows_as_there_are(self) -> None:
+        rows = WeightedRows(table(), self.w)
+        assert rows.n_rows == N
+        first, second = (np.concatenate(list(rows.shuffled(np.random.default_rng(k), 90))) for k in (0, 1))
+        for X in (first, second):
+            assert np.count_nonzero(X[:, 0] < 100) == pytest.approx(500, abs=1)
+        # 900 rows share 500 places: those that come are others in every pass
+        assert set(first[:, 0]) != set(second[:, 0])
+        assert np.count_nonzero(np.diff(first[:, 0]) == 0) < 30  # mixed: copies are no neighbours
+
+    def test_same_state_same_rows(self) -> None:
+        rows = WeightedRows(table(), self.w)
+        for draw in (lambda rng: np.concatenate(list(rows.shuffled(rng, 90))), lambda rng: rows.sample(90, rng)):
+            a, b, c = (draw(np.random.default_rng(k)) for k in (5, 5, 6))
+            np.testing.assert_array_equal(a, b)
+            assert not np.array_equal(a, c)
+
+    @pytest.mark.parametrize("n", [0, 1, 300, 1000, 5000])
+    def test_sample_is_of_a_pass(self, n: int) -> None:
+        X = WeightedRows(table(), self.w).sample(n, np.random.default_rng(2))
+        assert X.shape == (min(n, N), D)
+        if n >= 300:  # half of 300 without replacement of 1000: a standard deviation of 7
+            assert np.mean(X[:, 0] < 100) == pytest.approx(0.5, abs=0.1)
+
+    def test_a_row_is_held_out_as_a_whole(self) -> None:
+        rows = WeightedRows(table(), self.w, 1800)
+        rows.feature_names = ["a", "b", "c"]
+        rest, held_out = rows.split(450, np.random.default_rng(4))
+        assert (rest.n_rows, held_out.shape, rest.feature_names) == (1350, (450, D), ["a", "b", "c"])
+        kept = {*np.concatenate(list(rest.blocks(100)))[:, 0]}
+        aside = {*held_out[:, 0]}
+        assert not kept & aside
+        assert len(aside) == pytest.approx(250, abs=10)  # a quarter of the rows, but for the lightest
+        # rows of both kinds are aside as in all: 25 ± 4 of the heavy ones, half of the weight
+        assert np.mean(held_out[:, 0] < 100) == pytest.approx(0.5, abs=0.15)
+
+    def test_mapped_keeps_weights_and_length(self) -> None:
+        rows = WeightedRows(table(), self.w, 1800)
+        np.testing.assert_array_equal(next(rows.mapped(-table()).blocks(5000)), -next(rows.blocks(5000)))
+
+    def test_wrong_counts(self) -> None:
+        rows, rng = WeightedRows(table(), self.w), np.random.default_rng(0)
+        with pytest.raises(ValueError, match="`n` is -1"):
+            rows.sample(-1, rng)
+        for n in (0, N):
+            with pytest.raises(ValueError, match=rf"`n_held_out` is {n}: .* from 1 to 999"):
+                rows.split(n, rng)
+        with pytest.raises(ValueError, match="`max_rows` is 0"):
+            rows.blocks(0)
+
+    def test_two_rows_are_split(self) -> None:
+        rest, held_out = WeightedRows(np.array([[1.0], [2.0]]), np.array([5.0, 1.0]), 6).split(
+            2, np.random.default_rng(0)
+        )
+        assert sorted([*{*held_out.ravel()}, *{*next(rest.blocks(9)).ravel()}]) == [1.0, 2.0]
 
 
 class TestTypes:

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import clone
 
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.classifier import ClassifierRatio
 from flowratio.ratios.difference import FlowDifferenceRatio
 from flowratio.ratios.featurized import FeaturizedRatio, is_fitted
+from flowratio.ratios.joint import JointFeaturizedRatio
 from flowratio.ratios.kliep import KLIEP
 from flowratio.ratios.lsif import ULSIF
-from flowratio.ratios.names import NAMES, new_ratio, seeded_like
+from flowratio.ratios.names import NAMES, fitted, new_ratio
 from flowratio.ratios.stacking import HeldOut, can_help, choose_stack
 from flowratio.ratios.telescoping import TelescopingRatio
 from flowratio.scaling import Gaussianizer, Scaler
@@ -333,7 +333,8 @@ class _Race:
             expected = self._expected_seconds(ratio)
             for k, (rest, aside) in enumerate(self.folds):
                 if expected * (len(self.folds) - k) > self.left():
-                    found.note = f"no time: about {expected * len(self.folds):.0f} s needed"
+                    needed = "" if math.isinf(expected) else f": about {expected * len(self.folds):.0f} s needed"
+                    found.note = f"no time{needed}"
                     break
                 since = time.perf_counter()
                 models.append(self._fitted(ratio, rest, k))
@@ -367,15 +368,17 @@ class _Race:
     def _expected_seconds(self, ratio: Any) -> float:
         """Return about how long one fit takes, from a trial on some of the rows; 0 where it cannot matter."""
         rest = self.folds[0][0]
+        if self.left() <= 0:
+            return math.inf
         if math.isinf(self.budget) or len(rest) <= _FEWEST_DRAWN:
-            return 0.0 if self.left() > 0 else math.inf
+            return 0.0
         of_p, of_q = rest[self.y[rest] == 1], rest[self.y[rest] == 0]
         some = np.concatenate([of[:: math.ceil(len(of) / _PILOT_ROWS)] for of in (of_p, of_q)])
         since = time.perf_counter()
-        new = seeded_like(clone(ratio), self.seed, False) if not isinstance(ratio, str) else new_ratio(ratio, self.seed)
+        new = new_ratio(ratio, self.seed)
         if (key := _flow_key(ratio)) is not None and (key, 0) in self.flows:
             new.set_params(featurizer=self.flows[key, 0])
-        new.fit(self.X[some], self.y[some], self.w[some]).log_ratio(self.X[some])
+        fitted(new, self.X[some], self.y[some], self.w[some]).log_ratio(self.X[some])
         return (time.perf_counter() - since) * len(rest) / len(some)
 
     def _fitted(self, ratio: Any, rest: np.ndarray, k: int) -> Any:
@@ -384,7 +387,7 @@ class _Race:
         key = _flow_key(ratio)
         if key is not None and (key, k) in self.flows:
             made.set_params(featurizer=self.flows[key, k])
-        made.fit(self.X[rest], self.y[rest], self.w[rest])
+        made = fitted(made, self.X[rest], self.y[rest], self.w[rest])
         if key is not None:
             self.flows.setdefault((key, k), made.featurizer_)
         return made
@@ -397,9 +400,9 @@ class _Race:
 
 def _in_latent_space(ratio: Any) -> bool:
     """Return whether a candidate is a ratio in the latent space of a flow."""
-    if not isinstance(ratio, FeaturizedRatio):
-        return False
-    return ratio.featurizer is None or isinstance(ratio.featurizer, FlowFeaturizer)
+    if isinstance(ratio, FeaturizedRatio):
+        return ratio.featurizer is None or isinstance(ratio.featurizer, FlowFeaturizer)
+    return isinstance(ratio, JointFeaturizedRatio)
 
 
 def _flow_key(ratio: Any) -> str | None:

@@ -13,12 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
-from flowratio.ratios.names import new_ratio, seeded_like
+from flowratio.ratios.names import fitted, new_ratio, seeded_like
 from flowratio.rows import ArrayRows, WeightedRows
 from flowratio.scaling import Scaler, ScalingWarning
 from flowratio.settings import RandomState, seed_from
@@ -116,14 +116,9 @@ class FeaturizedRatio(RatioEstimator):
             self.featurizer_ = in_float64(_checked(self.featurizer, X.shape[1], names))
         else:
             self.featurizer_ = self._fitted_map(X, mixed(y, w, self.mixture), names, seed)
-        takes_weights = has_fit_parameter(ratio, "sample_weight")
-        if not takes_weights and (w != 1).any():
-            raise ValueError(
-                f"`sample_weight` is given, but {ratio!r} takes none: give whole numbers, or another ratio."
-            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OverlapWarning)  # it is told once, of this ratio
-            self.ratio_ = ratio.fit(encoded(self.featurizer_, X), y, *([w] if takes_weights else []))
+            self.ratio_ = fitted(ratio, encoded(self.featurizer_, X), y, w)
 
     def _fitted_map(self, X: np.ndarray, w: np.ndarray, names: np.ndarray | None, seed: int) -> FlowFeaturizer | Scaler:
         given = self.featurizer

@@ -1,4 +1,4 @@
-r"""A classifier by densities: normal laws with one covariance, so that log r is linear, or with two: quadratic.
+r"""A classifier by densities: normal laws whose covariances are as different, and as correlated, as the rows can tell.
 
 .. math:: \log \hat p(x) = a - \tfrac12 \|L^{-1} (x - \bar x)\|^2, \qquad L L^\top \approx \mathrm{cov}_p
 """
@@ -10,12 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
-from scipy.special import digamma
 from sklearn.base import BaseEstimator
 from typing_extensions import Self
 
 _SMALLEST = 1e-8  # variance within a sample, in units of that of both
-_LEAST_FACTOR = 0.1  # of the precision, where columns outnumber rows
 
 
 @dataclass(frozen=True)
@@ -41,18 +39,33 @@ class NormalLaw:
         return self.constant - 0.5 * np.square((X - self.mean) @ self.root).sum(axis=1)
 
 
-class GaussianDiscriminant(BaseEstimator):
-    r"""Tell two samples apart as if each were normal: discriminant analysis, with weights, and without its bias.
+@dataclass(frozen=True)
+class _Moments:
+    """Of one sample: size and mean (d,), variances (d,) and correlations (d, d), and the squared errors of these."""
 
-    Plugged-in moments tell samples apart too surely: the inverse of a covariance of ν degrees of freedom is too large
-    by the factor ν/(ν - d - 1) on average, its log-determinant is too small, and the distance to the mean of n rows is
-    too large by d/n. All three are known, and taken out: for normal samples the log-ratio has no bias at any x.
-    Correlations are shrunk by the share d/ν, which matters only where columns are many for the rows.
+    n: float
+    mean: np.ndarray
+    variances: np.ndarray
+    variance_noise: np.ndarray
+    correlations: np.ndarray
+    correlation_noise: np.ndarray
+
+
+class GaussianDiscriminant(BaseEstimator):
+    r"""Tell two samples apart as if each were normal: discriminant analysis, with weights, and shrunk by what is noise.
+
+    The variances of both samples are drawn to their mean by the share of their squared difference that is sampling
+    noise [1]_,
+
+    .. math:: \lambda = \sum_j \mathrm{var}(\hat v^p_j - \hat v^q_j) \Big/ \sum_j (\hat v^p_j - \hat v^q_j)^2
+
+    and so are their correlations; these are then drawn to 0 by the same rule. Two samples of one covariance have a
+    log-ratio that is nearly linear, and independent columns one that is nearly a sum over columns.
 
     Parameters
     ----------
     shared
-        Whether both samples have one covariance.
+        Whether both samples have one covariance for certain.
 
     Attributes
     ----------
@@ -60,6 +73,10 @@ class GaussianDiscriminant(BaseEstimator):
         Of the samples with y = 1 and with y = 0.
     log_odds_
         Of the sample.
+
+    References
+    ----------
+    .. [1] Schäfer, Strimmer (2005). *A shrinkage approach to large-scale covariance matrix estimation.* SAGMB.
     """
 
     laws_: list[NormalLaw]
@@ -71,15 +88,15 @@ class GaussianDiscriminant(BaseEstimator):
     def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
         """Fit to rows (n, d), labels (n,) of 0 and 1, and weights (n,) that count rows."""
         w = np.ones(len(X)) if sample_weight is None else sample_weight
-        samples = [(X[y == label], w[y == label]) for label in (1, 0)]
-        counts = [float(v.sum()) for _, v in samples]
-        means = [v @ rows / n for (rows, v), n in zip(samples, counts, strict=True)]
-        scatters = [((rows - mean).T * v) @ (rows - mean) for (rows, v), mean in zip(samples, means, strict=True)]
-        dofs = [max(n - 1, 1.0) for n in counts]
-        if self.shared:
-            scatters, dofs = [scatters[0] + scatters[1]] * 2, [dofs[0] + dofs[1]] * 2
-        self.laws_ = [_law(*found) for found in zip(means, counts, scatters, dofs, strict=True)]
-        self.log_odds_ = math.log(counts[0] / counts[1])
+        p, q = (_moments(X[y == label], w[y == label]) for label in (1, 0))
+        alike = 1.0, 1.0
+        if not self.shared:
+            alike = (
+                _noise_share(p.variance_noise + q.variance_noise, p.variances - q.variances),
+                _noise_share(p.correlation_noise + q.correlation_noise, p.correlations - q.correlations),
+            )
+        self.laws_ = [_law(p, q, *alike), _law(q, p, *alike)]
+        self.log_odds_ = math.log(p.n / q.n)
         return self
 
     def decision_function(self, X: np.ndarray) -> np.ndarray:
@@ -88,17 +105,38 @@ class GaussianDiscriminant(BaseEstimator):
         return of_p - of_q + self.log_odds_
 
 
-def _law(mean: np.ndarray, n: float, scatter: np.ndarray, dof: float) -> NormalLaw:
-    """Return the normal law of n rows with this mean (d,) and this scatter (d, d) of so many degrees of freedom."""
-    d = len(mean)
-    covariance = scatter / dof
+def _moments(X: np.ndarray, w: np.ndarray) -> _Moments:
+    n = float(w.sum())
+    dof = max(n - 1, 1.0)
+    mean = w @ X / n
+    D = X - mean
+    squares = np.square(D)
+    covariance = (D.T * w) @ D / dof
+    noise = np.maximum((squares.T * w) @ squares / n - covariance**2, 0.0) / dof
     variances = np.diag(covariance) + _SMALLEST
-    shrunk = min(1.0, d / dof)
-    covariance = (1 - shrunk) * covariance + shrunk * np.diag(variances) + _SMALLEST * np.eye(d)
-    lower = cholesky(covariance, lower=True)
-    inverse = solve_triangular(lower, np.eye(d), lower=True)
-    factor = max((dof - d - 1) / dof, _LEAST_FACTOR)
-    log_det = 2 * float(np.log(np.diag(lower)).sum())
-    if dof > d:  # the mean of log|S| under normality, less that of the truth
-        log_det -= float(digamma((dof - np.arange(d)) / 2).sum()) - d * math.log(dof / 2)
-    return NormalLaw(mean, inverse.T * math.sqrt(factor), 0.5 * (d / n - log_det))
+    scale = np.outer(variances, variances)
+    correlations = covariance / np.sqrt(scale)
+    np.fill_diagonal(correlations, 0.0)  # they are 1, and no noise is in them
+    correlation_noise = noise / scale * (1 - correlations**2)
+    np.fill_diagonal(correlation_noise, 0.0)
+    return _Moments(n, mean, variances, np.diag(noise), correlations, correlation_noise)
+
+
+def _noise_share(noise: np.ndarray, value: np.ndarray) -> float:
+    """Return which share of the squared entries of an array is sampling noise, from 0 to 1."""
+    total = float(np.square(value).sum())
+    return min(1.0, float(noise.sum()) / total) if total > 0 else 1.0
+
+
+def _law(own: _Moments, other: _Moments, alike_variances: float, alike_correlations: float) -> NormalLaw:
+    """Return the normal law of a sample, whose spread is taken from the other one as far as they are alike."""
+    of_other = other.n / (own.n + other.n)
+    v, c = alike_variances * of_other, alike_correlations * of_other
+    variances = (1 - v) * own.variances + v * other.variances
+    correlations = (1 - c) * own.correlations + c * other.correlations
+    noise = (1 - c) ** 2 * own.correlation_noise + c**2 * other.correlation_noise
+    correlations = (1 - _noise_share(noise, correlations)) * correlations
+    np.fill_diagonal(correlations, 1 + _SMALLEST)
+    lower = cholesky(correlations, lower=True) * np.sqrt(variances)[:, None]
+    inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
+    return NormalLaw(own.mean, inverse.T, -float(np.log(np.diag(lower)).sum()))

@@ -78,10 +78,13 @@ class JointFeaturizedRatio(RatioEstimator):
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> X_p, X_q = rng.normal(1, 1, size=(300, 2)), rng.normal(0, 1, size=(300, 2))
-    >>> model = JointFeaturizedRatio(featurizer=FlowFeaturizer(max_epochs=5, patience=5), random_state=0)
-    >>> model.fit_samples(X_p, X_q).featurizer_.transform(X_q).shape
-    (300, 2)
+    >>> X_p, X_q = rng.normal(0.5, 1, size=(500, 2)), rng.normal(0, 1, size=(500, 2))
+    >>> model = JointFeaturizedRatio(featurizer=FlowFeaturizer(max_epochs=20, patience=3), random_state=0)
+    >>> log_r = model.fit_samples(X_p, X_q).log_ratio([[1.0, 1.0]])  # the truth is 3/4
+    >>> bool(abs(log_r[0] - 0.75) < 0.3)
+    True
+    >>> model.featurizer_.transform(X_q).shape
+    (500, 2)
     """
 
     featurizer_: FlowFeaturizer

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.classifier import CLASSIFIERS, ClassifierRatio
@@ -60,3 +62,12 @@ def seeded_like(made: Any, seed: int, verbose: bool) -> Any:
     if settings.get("verbose") is False and verbose:
         made.set_params(verbose=True)
     return made
+
+
+def fitted(ratio: Any, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> Any:
+    """Fit a ratio to rows with weights; one that takes no weights may have rows that count once."""
+    if has_fit_parameter(ratio, "sample_weight"):
+        return ratio.fit(X, y, sample_weight=w)
+    if (w != 1).any():
+        raise ValueError(f"`sample_weight` is given, but {ratio!r} takes none: give whole numbers, or another ratio.")
+    return ratio.fit(X, y)

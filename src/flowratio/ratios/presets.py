@@ -53,6 +53,8 @@ class NewtonLogisticRegression(LogisticRegression):
 class TunedLogisticRegression(NewtonLogisticRegression):
     """Logistic regression whose penalty is chosen on every fifth row: for columns so many that it matters.
 
+    It is the weakest one that is within a standard error of the best.
+
     Attributes
     ----------
     C_
@@ -70,16 +72,19 @@ class TunedLogisticRegression(NewtonLogisticRegression):
         if not 0 < aside.sum() < len(X) or len(np.unique(y[~aside])) < 2:
             self.C_ = self.C
             return super().fit(X, y, sample_weight)
-        sign, least = np.where(y[aside] == 1, 1.0, -1.0), np.inf
+        sign, v = np.where(y[aside] == 1, 1.0, -1.0), w[aside] / w[aside].sum()
+        losses: list[np.ndarray] = []
         for C in _PENALTIES:
             tried = NewtonLogisticRegression(C).fit(X[~aside], y[~aside], w[~aside])
-            loss = -float(w[aside] @ log_expit(sign * tried.decision_function(X[aside])))
-            if loss >= least:
+            losses.append(-log_expit(sign * tried.decision_function(X[aside])))
+            if len(losses) > 1 and v @ losses[-1] > v @ losses[-2]:
                 break
-            self.C_, least = C, loss
-        best = NewtonLogisticRegression(self.C_).fit(X, y, w)
-        self.classes_, self.n_features_in_ = best.classes_, best.n_features_in_
-        self.coef_, self.intercept_ = best.coef_, best.intercept_
+        best = min(losses, key=lambda loss: v @ loss)
+        gains = [loss - best for loss in losses]  # the weakest penalty that is level with the best one
+        self.C_ = next(C for C, g in zip(_PENALTIES, gains, strict=False) if (v @ g) ** 2 <= v**2 @ (g - v @ g) ** 2)
+        last = NewtonLogisticRegression(self.C_).fit(X, y, w)
+        self.classes_, self.n_features_in_ = last.classes_, last.n_features_in_
+        self.coef_, self.intercept_ = last.coef_, last.intercept_
         return self
 
 
