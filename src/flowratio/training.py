@@ -66,6 +66,9 @@ class Recipe:
         How much the held-out loss must fall to count as progress.
     warm_up
         Steps over which the learning rate rises to its value.
+    settle
+        Steps before which no weights are kept and patience does not count, at most a sixth of all: few held-out rows
+        may like best what has hardly learned anything.
     clip_norm
         Length of the longest gradient: a longer one is cut to it.
     average
@@ -84,6 +87,7 @@ class Recipe:
     patience: int = 20
     min_gain: float = 0.0
     warm_up: int = 50
+    settle: int = 0
     clip_norm: float = 5.0
     average: bool = True
     tolerance: float = 0.01
@@ -99,12 +103,8 @@ class History:
     learning_rate: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     n_restarts: int = 0
+    best_epoch: int = 0  # whose weights were kept
     stopped: str = ""
-
-    @property
-    def best_epoch(self) -> int:
-        """Epoch whose weights were kept."""
-        return self.epoch[int(np.argmin(self.held_out_loss))]
 
     def plot(self) -> Figure:
         """Draw both losses against the epoch."""
@@ -358,12 +358,19 @@ class _Run:
         history.seconds.append(time.perf_counter() - self.started)
         self.loss_sum.zero_()
         self.n_losses = 0
+        if not self._is_settled():
+            self.progress_epoch = self.epoch
+            return
         if loss < self.progress_loss - self.recipe.min_gain:
             self.progress_loss, self.progress_epoch = loss, self.epoch
         if loss < self.best_loss:
-            self.best_loss = loss
+            self.best_loss, history.best_epoch = loss, self.epoch
             self.best.copy_(self.weights)
             self.best_buffers = [b.clone() for b in self.buffers]
+
+    def _is_settled(self) -> bool:
+        total = self.n_steps * self.recipe.max_epochs / self.epoch
+        return self.n_steps >= min(self.recipe.settle, total / 6)
 
     def finish(self) -> None:
         """Leave the model with the best weights, each parameter in its own memory, and say if it is not done."""

@@ -338,9 +338,24 @@ class TestSeeds:
         assert str(np.random.get_state()) == before[1]  # noqa: NPY002
 
 
+@pytest.mark.parametrize(("settle", "kept"), [(0, 20), (50, 60), (150, 100)])
+def test_weights_are_kept_only_after_the_run_has_settled(settle: int, kept: int) -> None:
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    # the weight goes from 0 to 1, and held-out rows like 0 best: the first round that counts is kept. A round is 20
+    # steps, and the run settles after a sixth of its 600 steps at the latest
+    recipe = Recipe(600, 4, 1e-3, settle=settle, patience=600, tolerance=math.inf)
+    ones, zeros = np.tile([1.0, 1.0], (4, 1)), np.tile([1.0, 0.0], (4, 1))
+    history = train(
+        model, lambda x: (model(x[:, :1]) - x[:, 1:]).square().mean(), ArrayRows(ones), zeros, recipe, seed=0
+    )
+    assert history.best_epoch == kept
+    assert history.held_out_loss == sorted(history.held_out_loss)
+
+
 class TestHistory:
     def test_plot_draws_both_losses_and_the_epoch_kept(self) -> None:
-        history = History([1, 2, 3], [3.0, 2.0, 1.0], [3.0, 1.5, 2.0], [0.1] * 3, [1.0, 2.0, 3.0])
+        history = History([1, 2, 3], [3.0, 2.0, 1.0], [3.0, 1.5, 2.0], [0.1] * 3, [1.0, 2.0, 3.0], best_epoch=2)
         figure = history.plot()
         assert isinstance(figure, Figure)
         (axes,) = figure.axes

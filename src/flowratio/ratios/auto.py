@@ -28,6 +28,7 @@ from flowratio.settings import RandomState, is_count, is_number, seed_from
 
 _SCORED_ROWS = 20_000  # rows on which candidates are judged: folds beyond them are not scored
 _PILOT_ROWS = 1_000  # rows of each sample in a trial that tells how long a fit will take
+_SETTLED = 3.0  # standard errors of the held-out loss, below which nothing better can be told from it
 _FEWEST_DRAWN = 4_000  # rows of both samples up to which no trial is worth it
 
 # the simplest first: of two that are level, the first is taken
@@ -152,7 +153,8 @@ class AutoRatio(RatioEstimator):
     good from better only by many rows: there the simple ones extrapolate best.
 
     *Early end.* After each fold a candidate is given up that is clearly behind the others so far and would have no
-    weight beside them. Flows and folds are shared: candidates of one latent space train one flow a fold.
+    weight beside them; and all that are left, once the stack tells p from q without error. Flows and folds are shared:
+    candidates of one latent space train one flow a fold.
 
     Examples
     --------
@@ -175,7 +177,7 @@ class AutoRatio(RatioEstimator):
         *,
         combine: Literal["stack", "best"] = "stack",
         n_folds: int = 5,
-        time_budget: float | None = 300.0,
+        time_budget: float | None = 240.0,
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
@@ -326,6 +328,9 @@ class _Race:
     def run(self, name: str, ratio: Any) -> None:
         """Fit a candidate fold by fold, until it is done, given up, or out of time."""
         found = self.found[name] = Candidate(name, _in_latent_space(ratio))
+        if self._is_settled():
+            found.note = "not tried: p and q are told apart without it"
+            return
         models: list[Any] = []
         parts: list[np.ndarray] = []
         began = time.perf_counter()
@@ -361,6 +366,11 @@ class _Race:
         log_ratios = np.column_stack([np.zeros(self.n_scored), *self.log_ratios.values()])
         self.leader = log_ratios @ choose_stack(log_ratios, self.held_out)
 
+    def _is_settled(self) -> bool:
+        """Return whether the stack tells nearly every held-out row: what is left to gain is less than its noise."""
+        losses = self.held_out.losses(self.leader)
+        return self.held_out.mean(losses) < _SETTLED * self.held_out.standard_error(losses)
+
     def _may_win(self, parts: list[np.ndarray]) -> bool:
         n = sum(map(len, parts))
         return can_help(self.leader[:n], np.concatenate(parts), self.held_out.rows(np.arange(self.n_scored) < n))
@@ -372,14 +382,24 @@ class _Race:
             return math.inf
         if math.isinf(self.budget) or len(rest) <= _FEWEST_DRAWN:
             return 0.0
+        first, n = self._trial(ratio, rest, _PILOT_ROWS)
+        expected = first * len(rest) / n
+        if first * math.sqrt(len(rest) / n) < self.left() / len(self.folds) < expected:  # it may grow more slowly
+            second, m = self._trial(ratio, rest, 4 * _PILOT_ROWS)
+            growth = min(max(math.log(second / first) / math.log(m / n), 0.5), 1.0)
+            expected = second * (len(rest) / m) ** growth
+        return expected
+
+    def _trial(self, ratio: Any, rest: np.ndarray, most: int) -> tuple[float, int]:
+        """Return the seconds that a candidate takes for some of the rows, and how many these are."""
         of_p, of_q = rest[self.y[rest] == 1], rest[self.y[rest] == 0]
-        some = np.concatenate([of[:: math.ceil(len(of) / _PILOT_ROWS)] for of in (of_p, of_q)])
+        some = np.concatenate([of[:: math.ceil(len(of) / most)] for of in (of_p, of_q)])
         since = time.perf_counter()
         new = new_ratio(ratio, self.seed)
         if (key := _flow_key(ratio)) is not None and (key, 0) in self.flows:
             new.set_params(featurizer=self.flows[key, 0])
         fitted(new, self.X[some], self.y[some], self.w[some]).log_ratio(self.X[some])
-        return (time.perf_counter() - since) * len(rest) / len(some)
+        return time.perf_counter() - since, len(some)
 
     def _fitted(self, ratio: Any, rest: np.ndarray, k: int) -> Any:
         """Return a candidate fitted to all folds but one, in the latent space that others of this fold have."""
@@ -416,8 +436,8 @@ def _verdict(race: _Race, log_ratios: np.ndarray, weights: np.ndarray, names: li
     """Say in one sentence whether the latent space helped."""
     latent = np.array([False, *(race.found[name].in_latent_space for name in names)])
     if not latent.any():
-        tried = any(found.in_latent_space for found in race.found.values())
-        return f"The flow did not help: no candidate in latent space was {'near the others' if tried else 'tried'}."
+        tried = any(found.in_latent_space and found.note.startswith("given up") for found in race.found.values())
+        return f"The flow did not help: no candidate in latent space was {'near the others' if tried else 'judged'}."
     stack = race.held_out.losses(log_ratios @ weights)
     used = bool(weights[latent].any())
     others = log_ratios[:, ~latent] if used else log_ratios[:, latent]

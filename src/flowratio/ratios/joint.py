@@ -27,7 +27,7 @@ from flowratio.flows.base import like
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.featurized import check_mixture, encoded, in_float64, is_fitted, mixed
 from flowratio.ratios.names import seeded_like
-from flowratio.ratios.networks import MLP, PairedRows, evaluate
+from flowratio.ratios.networks import MLP, PairedRows, choose_hidden, evaluate
 from flowratio.rows import ArrayRows, WeightedRows
 from flowratio.scaling import Scaler, ScalingWarning
 from flowratio.settings import RandomState, is_count, is_number, seed_from
@@ -52,7 +52,7 @@ class JointFeaturizedRatio(RatioEstimator):
     featurizer
         The `FlowFeaturizer` whose flow, scaling and training settings are used; it is cloned. None for a default one.
     hidden
-        Widths of the hidden layers of the classifier; three of 100 units if None.
+        Widths of the hidden layers of the classifier; three of 32 to 200 units if None, as in `ClassifierRatio`.
     mixture
         What L_flow is of: `"pooled"`, all rows alike, or `"balanced"`, both samples in equal parts.
     random_state
@@ -114,9 +114,8 @@ class JointFeaturizedRatio(RatioEstimator):
         seed = seed_from(self.random_state)
         featurizer = self._initialized(X, mixed(y, w, self.mixture), seed)
         flow = featurizer.flow_
-        network = MLP(
-            flow.n_features, self.hidden or (100, 100, 100), generator=torch.Generator().manual_seed(seed)
-        ).to(like(flow).device)
+        hidden = self.hidden or choose_hidden(int(min(y.sum(), (1 - y).sum())), flow.n_features)
+        network = MLP(flow.n_features, hidden, generator=torch.Generator().manual_seed(seed)).to(like(flow).device)
         share = torch.tensor([0.5, 0.5])
         if self.mixture == "pooled":
             share = torch.tensor([w[y == 1].sum(), w[y == 0].sum()]) / w.sum()

@@ -247,13 +247,13 @@ def test_joint_training_is_of_a_latent_space() -> None:
     joint = JointFeaturizedRatio(featurizer=small_flow(), hidden=(8,))
     ratio = AutoRatio({"joint": joint}, n_folds=2, random_state=0).fit(*draw())
     assert named(ratio)["joint"].in_latent_space
-    assert "was tried" not in ratio.results_.verdict
+    assert "was judged" not in ratio.results_.verdict
 
 
 def test_the_verdict_where_no_flow_was_tried() -> None:
     ratio = AutoRatio(["logistic"], random_state=0).fit(*draw())
     assert "did not help" in ratio.results_.verdict
-    assert "tried" in ratio.results_.verdict
+    assert "judged" in ratio.results_.verdict
 
 
 def test_candidates_of_one_latent_space_train_one_flow_a_fold(monkeypatch: pytest.MonkeyPatch) -> None:

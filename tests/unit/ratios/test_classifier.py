@@ -310,7 +310,10 @@ def test_images_of_other_shapes() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"classifier": "svm"}, "`classifier` is 'svm': give one of logistic, quadratic, boosting, mlp, cnn"),
+        (
+            {"classifier": "svm"},
+            "`classifier` is 'svm': give one of logistic, lda, quadratic, qda, additive, boosting, mlp, cnn",
+        ),
         ({"calibration": "platt"}, "`calibration` is 'platt'"),
         ({"n_folds": 1}, "`n_folds` is 1"),
         ({"hidden": (10,)}, "`hidden` is .* but `classifier` is 'logistic': it is a setting of 'mlp' and 'cnn'"),

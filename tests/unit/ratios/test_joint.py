@@ -261,7 +261,7 @@ class TestFeaturizer:
 
     def test_defaults(self) -> None:
         model = JointFeaturizedRatio(featurizer=flow()).fit(X, Y)
-        assert model.network_.hidden == (100, 100, 100)
+        assert model.network_.hidden == (32, 32, 32)
 
 
 class TestBadSettings:

@@ -16,6 +16,8 @@ from flowratio.ratios.networks import (
     MLP,
     Network,
     PairedRows,
+    choose_decay,
+    choose_hidden,
     choose_recipe,
     evaluate,
     new_network,
@@ -70,9 +72,19 @@ def test_small_images_do_not_vanish() -> None:
 
 
 def test_the_mlp_of_the_paper_has_three_hidden_layers() -> None:
-    network = new_network(2, None, None, 0)
+    network = new_network(2, None, choose_hidden(2_000, 2), 0)
     assert isinstance(network, MLP)
     assert [tuple(p.shape) for p in network.parameters() if p.ndim == 2] == [(100, 2), (100, 100), (100, 100), (1, 100)]
+
+
+@pytest.mark.parametrize(("n", "d", "width"), [(300, 5, 32), (1_000, 5, 64), (5_000, 2, 100), (5_000, 20, 200)])
+def test_width_grows_with_rows_and_columns(n: int, d: int, width: int) -> None:
+    assert choose_hidden(n, d) == (width, width, width)
+    assert choose_hidden(80_000, 40) == (200, 200, 200)  # as in the paper
+
+
+def test_decay_falls_with_the_rows() -> None:
+    assert [choose_decay(n) for n in (10, 300, 3_000, 10**6)] == [1.0, 1.0, 0.1, 0.03]
 
 
 @pytest.mark.parametrize("make", [lambda: MLP(2, (4, 0)), lambda: CNN((8, 8)), lambda: CNN((1, 8, 8), ())])
