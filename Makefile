@@ -13,6 +13,7 @@ export OMP_NUM_THREADS := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 BENCHMARKS := $(sort $(wildcard benchmarks/[a-z]*.py))
+HOURS := benchmarks/accuracy.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint bench format clean $(BENCHMARKS)
@@ -32,13 +33,13 @@ lint: $(READY) ## ruff, pyright and import-linter
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-cache --no-logo
 
-bench: $(BENCHMARKS) ## every script in benchmarks/, one after the other, one thread
+bench: $(filter-out $(HOURS), $(BENCHMARKS)) ## every script in benchmarks/ but accuracy.py, which takes hours, one thread
 
 $(BENCHMARKS): $(READY)
 	@echo "== $@"
 	@$(BIN)/python $@
 
-benchmarks/ratios.py benchmarks/ratio_errors.py: $(PEERS)
+benchmarks/ratios.py benchmarks/ratio_errors.py $(HOURS): $(PEERS)
 
 format: $(READY) ## put the code in the house format
 	@$(BIN)/ruff check --fix --quiet

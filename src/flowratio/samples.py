@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+_MOST_REPEATED = 1_000_000  # rows to which whole weights are turned
+
 
 def stack(X_p: Any, X_q: Any) -> tuple[Any, np.ndarray]:
     r"""Stack a sample of p and a sample of q into one labelled matrix.
@@ -121,6 +123,62 @@ def distinct_rows(X: np.ndarray, w: np.ndarray, by: np.ndarray | None = None) ->
     X, w, by = X[order], w[order], by[order]
     first = np.concatenate([[True], (by[1:] != by[:-1]).any(axis=1)])
     return X[first], np.add.reduceat(w, np.flatnonzero(first))
+
+
+def weighted_moments(X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of every column, of shape (d,).
+
+    The deviation of a column that is constant up to rounding is `inf`.
+
+    Parameters
+    ----------
+    X
+        Rows, of shape (n, d).
+    share
+        Weights that add up to 1, of shape (n,).
+    """
+    first = X[0].astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        D = X - first  # no row is so far from another that the squares below cancel
+        mean = share @ D
+        variance = share @ np.square(D, out=D) - mean**2
+    if not np.isfinite(variance).all():
+        raise ValueError(f"`X` holds values of size {np.abs(X).max():.1e}, whose squares overflow. Change the units.")
+    mean += first
+    scale = np.sqrt(np.maximum(variance, 0))
+    if (scale == 0).any() and np.ptp(X[:, scale == 0], axis=0).any():
+        raise ValueError("`X` has a column that varies by less than 1e-150, whose squares vanish. Change the units.")
+    constant = scale <= 4 * np.finfo(np.float64).eps * np.abs(mean)
+    if constant.all():
+        raise ValueError("Every column of `X` is constant: there is no ratio. Give at least one that varies.")
+    scale[constant] = np.inf
+    return mean, scale
+
+
+def _is_whole(w: np.ndarray) -> bool:
+    return bool(w.max() < 2**53 and np.array_equal(w, np.round(w)))  # beyond, every float is whole
+
+
+def counts(w: np.ndarray) -> np.ndarray:
+    """Return weights that count rows: whole ones do; others are scaled to the number of rows they are worth."""
+    if _is_whole(w):
+        return w
+    w = w / w.max()
+    return w * (w.sum() / (w @ w))
+
+
+def without_factor(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Divide whole weights of distinct rows by what they have in common: a sample in five copies is that sample."""
+    if len(w) == 1 or not _is_whole(w):  # one row in copies is more than one row
+        return X, w
+    return X, w / np.gcd.reduce(w.astype(np.int64))
+
+
+def repeated(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Repeat rows as often as whole weights say, if these are not too many."""
+    if not _is_whole(w) or w.max() == 1 or w.sum() > _MOST_REPEATED:
+        return X, w
+    return np.repeat(X, w.astype(np.int64), axis=0), np.ones(int(w.sum()))
 
 
 def _library(X: Any) -> ModuleType | None:

@@ -23,14 +23,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from typing_extensions import Self
 
-from flowratio.samples import distinct_rows, stack
+from flowratio.samples import counts, distinct_rows, repeated, stack, weighted_moments, without_factor
 from flowratio.settings import unchanged_on_failure
 
 _FLOATS: Any = [np.float64, np.float32]  # types that are kept; others become the first
 _CHUNK_ROWS, _CHUNK_VALUES = 8192, 1 << 20  # rows scored at a time, and values of x in them at most
 _FARTHEST = 1e6  # standard deviations: beyond it rows are scored as if they stood there
 _FARTHEST_MAPPED = 1e4  # the same, for rows that a flow maps
-_MOST_REPEATED = 1_000_000  # rows to which whole weights are turned
 _OVERLAP_ROWS = 5_000  # rows of each sample on which the overlap is looked at
 _FEWEST_DRAWS = 20.0
 _LOG_LARGEST = math.log(np.finfo(np.float64).max)
@@ -139,12 +138,12 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         self.log_odds_ = math.log(total_p / total_q)
         share = np.concatenate([w[:n_p] / (2 * total_p), w[n_p:] / (2 * total_q)])
         self.mean_, self.scale_ = self._centre_and_scale(X, share)
-        Z, w = self._standardized(X), np.concatenate([_counts(w[:n_p]), _counts(w[n_p:])])
+        Z, w = self._standardized(X), np.concatenate([counts(w[:n_p]), counts(w[n_p:])])
         X = self._bounded(X) if self._own_units else Z
         if self._rows != "given":
-            samples = [_without_factor(*distinct_rows(X[of], w[of], Z[of])) for of in (slice(n_p), slice(n_p, None))]
+            samples = [without_factor(*distinct_rows(X[of], w[of], Z[of])) for of in (slice(n_p), slice(n_p, None))]
             if self._rows == "repeated":
-                samples = [_repeated(*sample) for sample in samples]
+                samples = [repeated(*sample) for sample in samples]
             X, w = (np.concatenate(parts) for parts in zip(*samples, strict=True))
             n_p = len(samples[0][0])
         self._fit(X, np.repeat([1, 0], [n_p, len(X) - n_p]), w)
@@ -423,36 +422,6 @@ def _log_mean(log_r: np.ndarray, w: np.ndarray) -> float:
     return float(largest + math.log(w @ np.exp(log_r - largest) / w.sum()))
 
 
-def weighted_moments(X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of every column, of shape (d,).
-
-    The deviation of a column that is constant up to rounding is `inf`.
-
-    Parameters
-    ----------
-    X
-        Rows, of shape (n, d).
-    share
-        Weights that add up to 1, of shape (n,).
-    """
-    first = X[0].astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        D = X - first  # no row is so far from another that the squares below cancel
-        mean = share @ D
-        variance = share @ np.square(D, out=D) - mean**2
-    if not np.isfinite(variance).all():
-        raise ValueError(f"`X` holds values of size {np.abs(X).max():.1e}, whose squares overflow. Change the units.")
-    mean += first
-    scale = np.sqrt(np.maximum(variance, 0))
-    if (scale == 0).any() and np.ptp(X[:, scale == 0], axis=0).any():
-        raise ValueError("`X` has a column that varies by less than 1e-150, whose squares vanish. Change the units.")
-    constant = scale <= 4 * np.finfo(np.float64).eps * np.abs(mean)
-    if constant.all():
-        raise ValueError("Every column of `X` is constant: there is no ratio. Give at least one that varies.")
-    scale[constant] = np.inf
-    return mean, scale
-
-
 def _two_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the two labels, sorted, and where the second is, of shape (n,)."""
     check_classification_targets(y)
@@ -490,32 +459,6 @@ def _checked_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
             "rows, and must be 0 or more."
         )
     return w
-
-
-def _is_whole(w: np.ndarray) -> bool:
-    return bool(w.max() < 2**53 and np.array_equal(w, np.round(w)))  # beyond, every float is whole
-
-
-def _counts(w: np.ndarray) -> np.ndarray:
-    """Return weights that count rows: whole ones do; others are scaled to the number of rows they are worth."""
-    if _is_whole(w):
-        return w
-    w = w / w.max()
-    return w * (w.sum() / (w @ w))
-
-
-def _without_factor(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Divide whole weights of distinct rows by what they have in common: a sample in five copies is that sample."""
-    if len(w) == 1 or not _is_whole(w):  # one row in copies is more than one row
-        return X, w
-    return X, w / np.gcd.reduce(w.astype(np.int64))
-
-
-def _repeated(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Repeat rows as often as whole weights say, if these are not too many."""
-    if not _is_whole(w) or w.max() == 1 or w.sum() > _MOST_REPEATED:
-        return X, w
-    return np.repeat(X, w.astype(np.int64), axis=0), np.ones(int(w.sum()))
 
 
 def _p_first(X: np.ndarray, is_p: np.ndarray, w: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:

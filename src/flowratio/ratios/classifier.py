@@ -16,9 +16,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from flowratio.ratios.base import RatioEstimator, weighted_moments
+from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.calibration import CALIBRATORS
 from flowratio.ratios.presets import NEWTON_COLUMNS, PRESETS
+from flowratio.samples import weighted_moments
 from flowratio.settings import RandomState, check_training_settings, is_count, seed_from
 
 if TYPE_CHECKING:

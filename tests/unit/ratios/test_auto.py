@@ -25,8 +25,9 @@ from flowratio import (
     save,
 )
 from flowratio.flows import Flow
-from flowratio.ratios import auto
-from flowratio.ratios.auto import BudgetWarning, Candidate
+from flowratio.ratios import auto, race
+from flowratio.ratios.auto import BudgetWarning
+from flowratio.ratios.race import Candidate
 
 pytestmark = pytest.mark.filterwarnings("ignore::flowratio.ratios.OverlapWarning")
 
@@ -100,7 +101,8 @@ def fits(slope: float) -> list[np.ndarray]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(auto, "time", SimpleNamespace(perf_counter=made))
+    for module in (auto, race):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=made))
     monkeypatch.setattr(Fake, "clock", made)
     return made
 
