@@ -140,8 +140,19 @@ class Writer:
             elif made is not None and (made is value or callable(value)):
                 state[name] = {"kind": "fitted", "name": f"{name}_"}
             else:
-                state[name] = self.encode(value, f"{at}.{name}")
+                state[name] = self._encode_setting(value, f"{at}.{name}", made is not None)
         return state
+
+    def _encode_setting(self, value: Any, at: str, is_made: bool) -> Node:
+        """Return the node of an attribute; a setting that cannot be saved is what was made of it."""
+        kept = dict(self.tensors)
+        try:
+            return self.encode(value, at)
+        except TypeError:
+            if not is_made:
+                raise
+            self.tensors = kept
+            return {"kind": "fitted", "name": f"{at.rsplit('.', 1)[1]}_"}
 
 
 def _dtype_name(tensor: Tensor) -> str:

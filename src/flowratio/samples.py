@@ -155,13 +155,14 @@ def weighted_moments(X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.n
     return mean, scale
 
 
-def _is_whole(w: np.ndarray) -> bool:
+def is_whole(w: np.ndarray) -> bool:
+    """Return whether all weights are whole numbers."""
     return bool(w.max() < 2**53 and np.array_equal(w, np.round(w)))  # beyond, every float is whole
 
 
 def counts(w: np.ndarray) -> np.ndarray:
     """Return weights that count rows: whole ones do; others are scaled to the number of rows they are worth."""
-    if _is_whole(w):
+    if is_whole(w):
         return w
     w = w / w.max()
     return w * (w.sum() / (w @ w))
@@ -169,14 +170,14 @@ def counts(w: np.ndarray) -> np.ndarray:
 
 def without_factor(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Divide whole weights of distinct rows by what they have in common: a sample in five copies is that sample."""
-    if len(w) == 1 or not _is_whole(w):  # one row in copies is more than one row
+    if len(w) == 1 or not is_whole(w):  # one row in copies is more than one row
         return X, w
     return X, w / np.gcd.reduce(w.astype(np.int64))
 
 
 def repeated(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Repeat rows as often as whole weights say, if these are not too many."""
-    if not _is_whole(w) or w.max() == 1 or w.sum() > _MOST_REPEATED:
+    if not is_whole(w) or w.max() == 1 or w.sum() > _MOST_REPEATED:
         return X, w
     return np.repeat(X, w.astype(np.int64), axis=0), np.ones(int(w.sum()))
 

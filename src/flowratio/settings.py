@@ -54,6 +54,12 @@ def is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def check_hidden(hidden: Any) -> None:
+    """Refuse widths of hidden layers that are neither None nor whole numbers of 1 or more."""
+    if hidden is not None and not (isinstance(hidden, list | tuple) and hidden and all(map(is_count, hidden))):
+        raise ValueError(f"`hidden` is {hidden!r}: give the widths of one or more layers, such as (64, 64).")
+
+
 def check_training_settings(estimator: Any, counts: Sequence[str] = ()) -> None:
     """Refuse settings of a network or a flow, and of its training, that are neither None nor sound.
 
@@ -76,9 +82,8 @@ def check_training_settings(estimator: Any, counts: Sequence[str] = ()) -> None:
         value = getattr(estimator, name)
         if value is not None and not (is_number(value) and is_good(value)):
             raise ValueError(f"`{name}` is {value!r}: give a number {rule}, or None to leave it to us.")
-    hidden, fraction = estimator.hidden, estimator.validation_fraction
-    if hidden is not None and not (isinstance(hidden, list | tuple) and hidden and all(map(is_count, hidden))):
-        raise ValueError(f"`hidden` is {hidden!r}: give the widths of one or more layers, such as (64, 64).")
+    check_hidden(estimator.hidden)
+    fraction = estimator.validation_fraction
     if fraction is not None and not (is_number(fraction) and 0 < fraction < 1):
         raise ValueError(f"`validation_fraction` is {fraction}: it must lie between 0 and 1.")
 

@@ -10,18 +10,19 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
-from flowratio.ratios.base import RatioEstimator
+from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.classifier import ClassifierRatio
 from flowratio.ratios.difference import FlowDifferenceRatio
-from flowratio.ratios.featurized import FeaturizedRatio
+from flowratio.ratios.featurized import FeaturizedRatio, check_columns, is_fitted
 from flowratio.ratios.kliep import KLIEP
 from flowratio.ratios.lsif import ULSIF
 from flowratio.ratios.names import NAMES
 from flowratio.ratios.race import Candidate, Race, Results
 from flowratio.ratios.stacking import choose_stack
 from flowratio.ratios.telescoping import TelescopingRatio
-from flowratio.scaling import Gaussianizer
+from flowratio.scaling import Gaussianizer, ScalingWarning
 from flowratio.settings import RandomState, is_count, is_number, seed_from
 
 # the simplest first: of two that are level, the first is taken
@@ -68,7 +69,7 @@ class AutoRatio(RatioEstimator):
         Parts that the rows are cut into. Not more of them are judged than it takes to judge 20 000 rows.
     time_budget
         Seconds; None for no limit. A candidate that cannot be done by then is left out: a short trial on some of the
-        rows tells how long it would take.
+        rows tells how long it would take. No fit is cut off: it may be exceeded by the length of one.
     random_state
         Seed: the same gives the same bits on the same machine, if the budget leaves out the same candidates. Global
         generators are never used.
@@ -81,7 +82,8 @@ class AutoRatio(RatioEstimator):
         A table of candidates, with scores, standard errors, seconds and weights in the stack, and a sentence that says
         whether the latent space helped.
     names_, weights_
-        Names of the candidates in the stack, and their weights, of shape (m,).
+        Names of the candidates in the stack, and their weights, of shape (m,). These add up to at most 1: what is left
+        is the weight of r = 1, which is taken where p and q can hardly be told apart.
     models_
         A list of fitted ratios for each of them, one for each fold that was judged.
 
@@ -133,6 +135,10 @@ class AutoRatio(RatioEstimator):
 
     def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
         self._check_settings()
+        named = self._named()
+        for ratio in named.values():
+            if isinstance(ratio, FeaturizedRatio) and is_fitted(ratio.featurizer):
+                check_columns(ratio.featurizer, X.shape[1], getattr(self, "feature_names_in_", None))
         seed = seed_from(self.random_state)
         n_q, n_p = np.bincount(y)
         n_folds = min(self.n_folds, n_p // 2, n_q // 2)  # a fit needs 2 rows of a sample
@@ -142,8 +148,9 @@ class AutoRatio(RatioEstimator):
             return
         race = Race(X, y, w, _folds(n_p, n_q, n_folds, seed), seed, self.time_budget)
         with warnings.catch_warnings(), _progress(self.verbose) as show:
-            warnings.simplefilter("ignore")  # what single fits complain of shows in their scores
-            for name, ratio in self._named().items():
+            for category in (OverlapWarning, ConvergenceWarning, ScalingWarning):  # they show in the scores
+                warnings.simplefilter("ignore", category)
+            for name, ratio in named.items():
                 show(name)
                 race.run(name, ratio)
         notes = {name: found.note for name, found in race.found.items()}
@@ -161,7 +168,8 @@ class AutoRatio(RatioEstimator):
         names = [*race.finished]
         log_ratios = np.column_stack([np.zeros(race.n_scored), *(race.log_ratios[name] for name in names)])
         weights = choose_stack(log_ratios, race.held_out, most=1 if self.combine == "best" else None)
-        race.judge(dict(zip(names, weights[1:], strict=True)))
+        for name, weight in zip(names, weights[1:], strict=True):
+            race.found[name].weight = float(weight)
         chosen = [k for k in range(len(names)) if weights[k + 1] > 0]
         self.names_ = [names[k] for k in chosen]
         self.weights_ = weights[1:][chosen]
@@ -210,7 +218,9 @@ class AutoRatio(RatioEstimator):
             return dict(given)
         named: dict[str, Any] = {}
         for one in given:
-            name = one if isinstance(one, str) else str(one)
+            name = one if isinstance(one, str) else type(one).__name__
+            while name in named:
+                name += "'"
             if isinstance(one, str) and one not in DEFAULTS and one not in NAMES:
                 raise ValueError(
                     f"`candidates` has {one!r}: the names are {', '.join({**DEFAULTS, **dict.fromkeys(NAMES)})}."
@@ -229,15 +239,18 @@ def _verdict(race: Race, log_ratios: np.ndarray, weights: np.ndarray, names: lis
     """Say in one sentence whether the latent space helped."""
     latent = np.array([False, *(race.found[name].in_latent_space for name in names)])
     if not latent.any():
-        tried = any(found.in_latent_space and found.note.startswith("given up") for found in race.found.values())
-        return f"The flow did not help: no candidate in latent space was {'near the others' if tried else 'judged'}."
+        if any(found.in_latent_space and found.note.startswith("given up") for found in race.found.values()):
+            return "The flow did not help: no candidate in latent space was near the others."
+        return "Whether the flow helps is not known: no candidate in latent space was judged."
     stack = race.held_out.losses(log_ratios @ weights)
     used = bool(weights[latent].any())
     others = log_ratios[:, ~latent] if used else log_ratios[:, latent]
     other = race.held_out.losses(others @ choose_stack(others, race.held_out))
     gain, error = race.held_out.mean(other - stack), race.held_out.standard_error(other - stack)
-    if used:
+    if used and gain > error:
         return f"The flow helped: by {gain:.4f} ± {error:.4f} nats of score over the best without it."
+    if used:
+        return f"The flow hardly helped: by {gain:.4f} ± {error:.4f} nats of score over the best without it."
     return f"The flow did not help: the best in latent space is {gain:.4f} ± {error:.4f} nats of score behind."
 
 

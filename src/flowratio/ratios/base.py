@@ -49,7 +49,7 @@ class _Method:
         self.function, self.__doc__ = function, function.__doc__
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        return self if instance is None else MethodType(self.function, instance)
+        return self.function if instance is None else MethodType(self.function, instance)
 
     def __set__(self, instance: Any, value: Any) -> None:
         vars(instance)[self.function.__name__] = value

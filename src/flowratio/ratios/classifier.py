@@ -41,7 +41,8 @@ class ClassifierRatio(RatioEstimator):
     Parameters
     ----------
     classifier
-        `"logistic"` (log r linear in x), `"quadratic"` (of second order in x: exact for two Gaussians), `"boosting"`
+        `"logistic"` (log r linear in x), `"quadratic"` (of second order in x: exact for two Gaussians), `"lda"` and
+        `"qda"` (the same two, from normal laws), `"additive"` (a sum of curves, one for each column), `"boosting"`
         (trees), `"mlp"` (a network of three hidden layers), `"cnn"` (a network for images), or any classifier of
         scikit-learn that has `predict_proba`. It is cloned.
     calibration

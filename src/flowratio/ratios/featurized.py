@@ -11,12 +11,14 @@ from copy import copy, deepcopy
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
 from flowratio.featurizer import FlowFeaturizer
+from flowratio.flows.base import like
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.names import fitted, new_ratio, seeded_like
 from flowratio.rows import ArrayRows, WeightedRows
@@ -69,7 +71,7 @@ class FeaturizedRatio(RatioEstimator):
     >>> log_r = model.fit_samples(X_p, X_q).log_ratio([[1.0, 1.0]])  # the truth is -1/4
     >>> bool(abs(log_r[0] + 0.25) < 0.25)
     True
-    >>> five = [FeaturizedRatio(name, featurizer=model.featurizer_) for name in ("kliep", "ulsif")]  # no other flow
+    >>> others = [FeaturizedRatio(name, featurizer=model.featurizer_) for name in ("kliep", "ulsif")]  # no other flow
     """
 
     featurizer_: FlowFeaturizer | Scaler
@@ -100,12 +102,21 @@ class FeaturizedRatio(RatioEstimator):
         return params
 
     def __sklearn_clone__(self) -> Self:
-        """Clone, but for a featurizer that is fitted: clones share it."""
-        settings = self.get_params(deep=False)
+        """Clone, but for a featurizer that is fitted: clones share what was fitted."""
+        made: Any = super().__sklearn_clone__()
         if is_fitted(self.featurizer):
-            del settings["featurizer"]
-        made: dict[str, Any] = {name: clone(value, safe=False) for name, value in settings.items()}
-        return type(self)(**{"featurizer": self.featurizer, **made})
+            made.featurizer = copy(self.featurizer)
+        return made
+
+    def set_params(self, **params: Any) -> Self:
+        """Set settings, also those of `ratio` and `featurizer`, as `ratio__…` and `featurizer__…`."""
+        inside = [name for name in params if name.startswith("featurizer__")]
+        if inside and is_fitted(params.get("featurizer", self.featurizer)):
+            raise ValueError(
+                f"`{inside[0]}` is given, but `featurizer` is fitted already, and is used as it is: give one that is "
+                "not, such as `clone(featurizer)`."
+            )
+        return super().set_params(**params)
 
     def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
         seed = seed_from(self.random_state)
@@ -113,7 +124,7 @@ class FeaturizedRatio(RatioEstimator):
         check_mixture(self.mixture)
         names = getattr(self, "feature_names_in_", None)
         if is_fitted(self.featurizer):
-            self.featurizer_ = in_float64(_checked(self.featurizer, X.shape[1], names))
+            self.featurizer_ = in_float64(check_columns(self.featurizer, X.shape[1], names))
         else:
             self.featurizer_ = self._fitted_map(X, mixed(y, w, self.mixture), names, seed)
         with warnings.catch_warnings():
@@ -127,8 +138,7 @@ class FeaturizedRatio(RatioEstimator):
                 f"`featurizer` is {given!r}: give a `FlowFeaturizer`, a scaler, or None for a default flow."
             )
         made: Any = seeded_like(FlowFeaturizer() if given is None else clone(given), seed, self.verbose)
-        rows = ArrayRows(X) if (w == w[0]).all() else WeightedRows(X, w)
-        rows.feature_names = None if names is None else list(names)
+        rows = weighted(X, w, names)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ScalingWarning)  # what other columns tell, r does not need
             if isinstance(made, FlowFeaturizer):
@@ -173,23 +183,28 @@ def mixed(y: np.ndarray, w: np.ndarray, mixture: str) -> np.ndarray:
     return w * np.where(y == 1, total_q, total_p) / (total_p + total_q) * 2
 
 
+def weighted(X: np.ndarray, w: np.ndarray, names: np.ndarray | None) -> ArrayRows:
+    """Return rows that come as often as their weights say, and have names if there are any."""
+    rows = ArrayRows(X) if (w == w[0]).all() else WeightedRows(X, w)
+    rows.feature_names = None if names is None else list(names)
+    return rows
+
+
 def encoded(featurizer: FlowFeaturizer | Scaler, X: np.ndarray) -> np.ndarray:
     """Map sound rows to z, (n, d) to (n, d_z)."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ScalingWarning)  # of columns that told nothing, nothing is known
-        return featurizer.encode(X) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X)[0]
+    return featurizer.encode(X) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X)[0]
 
 
 def in_float64(featurizer: Any) -> Any:
     """Return a featurizer whose flow is in float64: the last digits of float32 hang on the rows beside a row."""
-    if not isinstance(featurizer, FlowFeaturizer):
+    if not isinstance(featurizer, FlowFeaturizer) or like(featurizer.flow_).dtype == torch.float64:
         return featurizer
     exact = copy(featurizer)
     exact.flow_ = deepcopy(featurizer.flow_).double().eval()
     return exact
 
 
-def _checked(featurizer: Any, d: int, names: np.ndarray | None) -> Any:
+def check_columns(featurizer: Any, d: int, names: np.ndarray | None) -> Any:
     """Refuse a fitted featurizer of other columns."""
     if not isinstance(featurizer, FlowFeaturizer | Scaler):
         raise TypeError(f"`featurizer` is {featurizer!r}: give a `FlowFeaturizer` or a scaler.")

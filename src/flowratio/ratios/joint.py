@@ -25,12 +25,11 @@ from flowratio.featurizer import FlowFeaturizer
 from flowratio.flows import Flow
 from flowratio.flows.base import like
 from flowratio.ratios.base import RatioEstimator
-from flowratio.ratios.featurized import check_mixture, encoded, in_float64, is_fitted, mixed
+from flowratio.ratios.featurized import check_mixture, encoded, in_float64, is_fitted, mixed, weighted
 from flowratio.ratios.names import seeded_like
 from flowratio.ratios.networks import MLP, PairedRows, choose_hidden, evaluate
-from flowratio.rows import ArrayRows, WeightedRows
 from flowratio.scaling import Scaler, ScalingWarning
-from flowratio.settings import RandomState, is_count, is_number, seed_from
+from flowratio.settings import RandomState, check_hidden, is_number, seed_from
 from flowratio.training import History, train
 
 _MAX_HELD_OUT = 20_000  # rows of a sample
@@ -50,7 +49,8 @@ class JointFeaturizedRatio(RatioEstimator):
     alpha
         Weight of the classifier, above 0 and at most 1.
     featurizer
-        The `FlowFeaturizer` whose flow, scaling and training settings are used; it is cloned. None for a default one.
+        The `FlowFeaturizer` whose flow, scaling and training settings are used; it is cloned, and one that is fitted is
+        refused. None for a default one.
     hidden
         Widths of the hidden layers of the classifier; three of 32 to 200 units if None, as in `ClassifierRatio`.
     mixture
@@ -145,9 +145,7 @@ class JointFeaturizedRatio(RatioEstimator):
 
     def _initialized(self, X: np.ndarray, w: np.ndarray, seed: int) -> FlowFeaturizer:
         made: Any = FlowFeaturizer() if self.featurizer is None else clone(self.featurizer)
-        rows = ArrayRows(X) if (w == w[0]).all() else WeightedRows(X, w)
-        names = getattr(self, "feature_names_in_", None)
-        rows.feature_names = None if names is None else list(names)
+        rows = weighted(X, w, getattr(self, "feature_names_in_", None))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ScalingWarning)  # what other columns tell, r does not need
             return seeded_like(made, seed, self.verbose).initialize(rows)
@@ -163,9 +161,7 @@ class JointFeaturizedRatio(RatioEstimator):
             )
         if not (is_number(self.alpha) and 0 < self.alpha <= 1):
             raise ValueError(f"`alpha` is {self.alpha!r}: give a number above 0 and at most 1.")
-        hidden = self.hidden
-        if hidden is not None and not (isinstance(hidden, list | tuple) and hidden and all(map(is_count, hidden))):
-            raise ValueError(f"`hidden` is {hidden!r}: give the widths of one or more layers, such as (100, 100, 100).")
+        check_hidden(self.hidden)
         check_mixture(self.mixture)
         given = self.featurizer
         if given is not None and not isinstance(given, FlowFeaturizer):

@@ -16,6 +16,7 @@ from flowratio.ratios.kliep import KLIEP
 from flowratio.ratios.kmm import KMM
 from flowratio.ratios.lsif import RULSIF, ULSIF
 from flowratio.ratios.telescoping import TelescopingRatio
+from flowratio.samples import is_whole
 
 _OTHERS: dict[str, Callable[[], RatioEstimator]] = {
     "kmm": KMM,
@@ -65,9 +66,10 @@ def seeded_like(made: Any, seed: int, verbose: bool) -> Any:
 
 
 def fitted(ratio: Any, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> Any:
-    """Fit a ratio to rows with weights; one that takes no weights may have rows that count once."""
+    """Fit a ratio to rows with weights; for one that takes no weights whole ones become repeated rows."""
     if has_fit_parameter(ratio, "sample_weight"):
         return ratio.fit(X, y, sample_weight=w)
-    if (w != 1).any():
+    if not is_whole(w):
         raise ValueError(f"`sample_weight` is given, but {ratio!r} takes none: give whole numbers, or another ratio.")
-    return ratio.fit(X, y)
+    often = np.repeat(np.arange(len(X)), w.astype(np.int64))
+    return ratio.fit(X[often], y[often])

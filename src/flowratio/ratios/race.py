@@ -19,6 +19,7 @@ from flowratio.scaling import Scaler
 _SCORED_ROWS = 20_000  # rows on which candidates are judged: folds beyond them are not scored
 _PILOT_ROWS = 1_000  # rows of each sample in a trial that tells how long a fit will take
 _SETTLED = 3.0  # standard errors of the held-out loss, below which nothing better can be told from it
+_HARDLY_ANY = 0.01  # nats of the held-out loss, above which there is something to tell
 _FEWEST_DRAWN = 4_000  # rows of both samples up to which no trial is worth it
 
 
@@ -134,7 +135,7 @@ class Race:
                 since = time.perf_counter()
                 models.append(self._fitted(ratio, rest, k))
                 parts.append(models[-1].log_ratio(self.X[aside]))
-                expected = max(expected, time.perf_counter() - since) if k == 0 else expected
+                expected = max(expected, time.perf_counter() - since)
                 if k + 1 < len(self.folds) and not self._may_win(parts):
                     found.note = f"given up after {k + 1} of {len(self.folds)} folds"
                     break
@@ -159,7 +160,7 @@ class Race:
     def _is_settled(self) -> bool:
         """Return whether the stack tells nearly every held-out row: what is left to gain is less than its noise."""
         losses = self.held_out.losses(self.leader)
-        return self.held_out.mean(losses) < _SETTLED * self.held_out.standard_error(losses)
+        return self.held_out.mean(losses) < min(_SETTLED * self.held_out.standard_error(losses), _HARDLY_ANY)
 
     def _may_win(self, parts: list[np.ndarray]) -> bool:
         n = sum(map(len, parts))
@@ -186,7 +187,8 @@ class Race:
         some = np.concatenate([of[:: math.ceil(len(of) / most)] for of in (of_p, of_q)])
         since = time.perf_counter()
         new = new_ratio(ratio, self.seed)
-        if (key := _flow_key(ratio)) is not None and (key, 0) in self.flows:
+        key = _flow_key(ratio)
+        if key is not None and all((key, k) in self.flows for k in range(len(self.folds))):
             new.set_params(featurizer=self.flows[key, 0])
         fitted(new, self.X[some], self.y[some], self.w[some]).log_ratio(self.X[some])
         return time.perf_counter() - since, len(some)
@@ -202,11 +204,6 @@ class Race:
             self.flows.setdefault((key, k), made.featurizer_)
         return made
 
-    def judge(self, weights: dict[str, float]) -> None:
-        """Note the weights of the stack."""
-        for name, weight in weights.items():
-            self.found[name].weight = float(weight)
-
 
 def _in_latent_space(ratio: Any) -> bool:
     """Return whether a candidate is a ratio in the latent space of a flow."""
@@ -219,4 +216,6 @@ def _flow_key(ratio: Any) -> str | None:
     """Return what candidates of one latent space have in common; None for others."""
     if not isinstance(ratio, FeaturizedRatio) or is_fitted(ratio.featurizer):
         return None
-    return f"{ratio.featurizer!r} {ratio.mixture}"
+    if not isinstance(getattr(ratio.featurizer, "flow", ""), str):
+        return None  # a flow or a function of the user's
+    return f"{ratio.featurizer!r} {ratio.mixture} {ratio.random_state}"

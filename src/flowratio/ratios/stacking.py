@@ -120,4 +120,5 @@ def can_help(stack: np.ndarray, log_r: np.ndarray, held_out: HeldOut) -> bool:
     """
     behind = held_out.losses(log_r) - held_out.losses(stack)
     clearly = held_out.mean(behind) > 2 * held_out.standard_error(behind)
-    return not clearly or bool(convex_weights(np.column_stack([stack, log_r]), held_out)[1] > 0)
+    mix = np.column_stack([stack, log_r, np.zeros_like(stack)])  # r = 1: shrinking a stack is no merit
+    return not clearly or bool(convex_weights(mix, held_out)[1] > 0)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.special import expit
@@ -24,7 +25,7 @@ from flowratio import (
     load,
     save,
 )
-from flowratio.flows import Flow
+from flowratio.flows import MAF, Flow
 from flowratio.ratios import auto, race
 from flowratio.ratios.auto import BudgetWarning
 from flowratio.ratios.race import Candidate
@@ -254,8 +255,7 @@ def test_joint_training_is_of_a_latent_space() -> None:
 
 def test_the_verdict_where_no_flow_was_tried() -> None:
     ratio = AutoRatio(["logistic"], random_state=0).fit(*draw())
-    assert "did not help" in ratio.results_.verdict
-    assert "judged" in ratio.results_.verdict
+    assert ratio.results_.verdict == "Whether the flow helps is not known: no candidate in latent space was judged."
 
 
 def test_candidates_of_one_latent_space_train_one_flow_a_fold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -487,3 +487,44 @@ def test_it_is_silent_unless_told(capfd: pytest.CaptureFixture[str]) -> None:
     out, err = capfd.readouterr()
     assert out == ""
     assert "qda" in err
+
+
+def test_pretrained_flows_of_one_kind_are_not_taken_for_one_another() -> None:
+    X, y = draw()
+    first, second = (FlowFeaturizer(flow=MAF(2, generator=torch.Generator().manual_seed(k))) for k in (0, 1))
+    given = {"first": FeaturizedRatio("kliep", featurizer=first), "second": FeaturizedRatio("kliep", featurizer=second)}
+    both = AutoRatio(given, random_state=0, combine="best").fit(X, y)
+    alone = AutoRatio({"second": given["second"]}, random_state=0).fit(X, y)
+    scores = {found.name: found.score for found in both.results_.candidates}
+    assert scores["second"] == alone.results_.candidates[0].score
+    assert scores["first"] != scores["second"]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_fitted_map_of_other_columns_is_refused() -> None:
+    X, y = draw()
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    featurizer = FlowFeaturizer(max_epochs=2, patience=2, random_state=0).fit(frame)
+    candidates = ["logistic", FeaturizedRatio("logistic", featurizer=featurizer)]
+    with pytest.raises(ValueError, match=r"`featurizer` was fitted to other columns than `X` has: 'b' in place of 'a'"):
+        AutoRatio(candidates, random_state=0).fit(frame[["b", "a"]], y)
+
+
+def test_few_rows_do_not_settle_the_race() -> None:
+    rng = np.random.default_rng(0)
+    X, y = np.concatenate([rng.normal(1.5, 1, (12, 1)), rng.normal(size=(12, 1))]), np.repeat([1, 0], 12)
+    ratio = AutoRatio(["lda", "logistic", "qda"], random_state=0).fit(X, y)
+    assert not any("told apart" in found.note for found in ratio.results_.candidates)
+
+
+def test_a_race_that_is_settled_ends() -> None:
+    rng = np.random.default_rng(0)
+    X, y = np.concatenate([rng.normal(20, 1, (200, 1)), rng.normal(size=(200, 1))]), np.repeat([1, 0], 200)
+    ratio = AutoRatio(["lda", "qda"], random_state=0).fit(X, y)
+    assert ratio.names_ == ["lda"]
+    assert ratio.results_.candidates[1].note == "not tried: p and q are told apart without it"
+
+
+def test_candidates_of_one_class_have_names_of_their_own() -> None:
+    ratio = AutoRatio([ClassifierRatio("logistic"), ClassifierRatio("lda")], random_state=0).fit(*draw())
+    assert {found.name for found in ratio.results_.candidates} == {"ClassifierRatio", "ClassifierRatio'"}

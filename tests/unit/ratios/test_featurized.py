@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -182,7 +183,7 @@ class TestGivenMaps:
         given = flow(random_state=0).fit(X)
         model = FeaturizedRatio(KLIEP(), featurizer=given)
         twin: Any = clone(model)
-        assert twin.featurizer is given
+        assert twin.featurizer.flow_ is given.flow_
         assert twin.get_params()["ratio"] is not model.get_params()["ratio"]
         other: Any = clone(quick())
         assert isinstance(other.featurizer, FlowFeaturizer)
@@ -193,8 +194,31 @@ class TestGivenMaps:
         model = FeaturizedRatio(ClassifierRatio(), featurizer=given)
         grid: Any = {"ratio__classifier": ["logistic", "lda"]}
         search = searched(model, grid)
-        assert search.best_estimator_.featurizer is given
+        assert search.best_estimator_.featurizer.flow_ is given.flow_
         assert len(trained_flows.calls) == 1
+
+    def test_settings_of_a_fitted_map_are_not_searched(self) -> None:
+        given = flow(random_state=0).fit(X)
+        model = FeaturizedRatio("logistic", featurizer=given)
+        with pytest.raises(ValueError, match=r"`featurizer__n_blocks` is given, but `featurizer` is fitted already"):
+            model.set_params(featurizer__n_blocks=7)
+        twin: Any = clone(model)
+        twin.featurizer.n_blocks = 7
+        assert given.n_blocks != 7
+        model.set_params(featurizer=flow(), featurizer__n_blocks=3)
+        assert model.get_params()["featurizer__n_blocks"] == 3
+
+    def test_clones_keep_what_was_asked_of_metadata(self) -> None:
+        with config_context(enable_metadata_routing=True):
+            model: Any = quick().set_fit_request(sample_weight=True)
+            twin: Any = clone(model)
+            assert twin.get_metadata_routing().fit.requests == {"sample_weight": True}
+
+    def test_a_flow_by_a_function_is_saved_as_what_was_made_of_it(self, tmp_path: Path) -> None:
+        made = FlowFeaturizer(flow=lambda d: MAF(d, n_blocks=1, hidden=(4,)), max_epochs=2, patience=2)
+        model = FeaturizedRatio("logistic", featurizer=made, random_state=0).fit(X, Y)
+        save(model, tmp_path)
+        np.testing.assert_array_equal(load(tmp_path).log_ratio(X), model.log_ratio(X))
 
     @pytest.mark.parametrize("given", [Gaussianizer(), Gaussianizer().fit(np.exp(2 * X))], ids=["new", "fitted"])
     def test_a_scaler_is_a_map(self, given: Gaussianizer) -> None:
