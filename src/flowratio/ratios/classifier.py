@@ -29,7 +29,6 @@ _NETWORKS = ("mlp", "cnn")
 CLASSIFIERS = (*PRESETS, *_NETWORKS)
 _RECIPE_SETTINGS = ("max_epochs", "batch_size", "learning_rate", "weight_decay", "patience")
 _NETWORK_SETTINGS = ("hidden", *_RECIPE_SETTINGS, "validation_fraction", "image_shape")
-_SETTLE = 150  # steps of a network that are not kept: three times those in which the learning rate rises
 _CHECKED_ROWS = 1_000  # rows on which logits are compared with probabilities
 
 
@@ -229,6 +228,7 @@ class ClassifierRatio(RatioEstimator):
     def _fit_network(self, X: np.ndarray, y: np.ndarray, w: np.ndarray, seed: int) -> tuple[Any, Readout, History]:
         from flowratio.flows.base import choose_device
         from flowratio.ratios.networks import (
+            SETTLE,
             choose_decay,
             choose_hidden,
             choose_recipe,
@@ -241,7 +241,7 @@ class ClassifierRatio(RatioEstimator):
         n_p, n_q, d = int(y.sum()), int((1 - y).sum()), X.shape[1]
         images = self.classifier == "cnn"
         chosen = {} if images else {"weight_decay": choose_decay(min(n_p, n_q))}
-        recipe = replace(choose_recipe(n_pairs(n_p, n_q), chosen | settings, images), settle=_SETTLE)
+        recipe = replace(choose_recipe(n_pairs(n_p, n_q), chosen | settings, images), settle=SETTLE)
         hidden = self.hidden or ((64, 64, 64, 64) if images else choose_hidden(min(n_p, n_q), d))
         shape = self._checked_shape(d) if images else None
         network = new_network(d, shape, hidden, seed).to(choose_device(self.device))

@@ -27,7 +27,7 @@ from flowratio.flows.base import like
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.featurized import check_mixture, encoded, in_float64, is_fitted, mixed, weighted
 from flowratio.ratios.names import seeded_like
-from flowratio.ratios.networks import MLP, PairedRows, choose_hidden, evaluate
+from flowratio.ratios.networks import MLP, SETTLE, PairedRows, choose_hidden, evaluate
 from flowratio.scaling import Scaler, ScalingWarning
 from flowratio.settings import RandomState, check_hidden, is_number, seed_from
 from flowratio.training import History, train
@@ -134,7 +134,7 @@ class JointFeaturizedRatio(RatioEstimator):
             loss,
             rest,
             held_out,
-            replace(recipe, batch_size=max(1, recipe.batch_size // 2)),
+            replace(recipe, batch_size=max(1, recipe.batch_size // 2), settle=SETTLE),
             seed=seed,
             prepare=prepare,
             verbose=featurizer.verbose,

@@ -27,6 +27,7 @@ from flowratio.training import History, Recipe, train
 
 _CHUNK_VALUES = 1 << 21  # values of a layer at most when rows are evaluated
 _FEWEST_HELD_OUT, _MAX_HELD_OUT = 64, 20_000  # rows of a sample, the former if it has four times as many
+SETTLE = 150  # steps of a classifier that are not kept: three times those in which the learning rate rises
 _MOST_PAIRS = 4  # that one row of the smaller sample is in
 
 
