@@ -210,6 +210,9 @@ WELL_SPECIFIED = [
     ("quadratic", "exponential"),
     ("KLIEP", "shift"),
     ("KLIEP", "exponential"),
+    ("telescoping", "shift"),
+    ("difference", "shift"),
+    ("mlp", "shift"),
 ]
 
 
