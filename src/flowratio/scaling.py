@@ -12,6 +12,8 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +33,19 @@ _MAX_ROWS = 200_000  # rows that the curves of a Gaussianizer are fitted to
 
 class ScalingWarning(UserWarning):
     """Columns are left out of z, or rows contradict the relations by which `inverse` rebuilds such columns."""
+
+
+_SILENT: ContextVar[bool] = ContextVar("silent", default=False)
+
+
+@contextmanager
+def silent_scaling() -> Iterator[None]:
+    """Give no `ScalingWarning` inside, in this thread: for a ratio, which does not need what other columns tell."""
+    before = _SILENT.set(True)
+    try:
+        yield
+    finally:
+        _SILENT.reset(before)
 
 
 class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
@@ -140,7 +155,7 @@ class Standardizer(Scaler):
         self.coef_ = np.zeros((len(self.dropped_), len(self.kept_)))
         for j, b in found.items():
             self.coef_[np.searchsorted(self.dropped_, j), np.searchsorted(self.kept_, basis[: len(b)])] = b
-        if len(self.dropped_):
+        if len(self.dropped_) and not _SILENT.get():
             warnings.warn(self._left_out(names), ScalingWarning, stacklevel=2)
 
     def _left_out(self, names: Sequence[str] | None) -> str:
@@ -161,6 +176,8 @@ class Standardizer(Scaler):
         if not len(self.dropped_):
             return X
         kept = np.take(X, self.kept_, axis=1)
+        if _SILENT.get():
+            return kept
         distance = np.abs(X[:, self.dropped_] - self._combined(kept))
         allowed = 1e-3 * self.scale_[self.dropped_] + 1e-6 * np.abs(
             self.mean_[self.dropped_]

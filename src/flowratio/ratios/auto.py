@@ -22,7 +22,7 @@ from flowratio.ratios.names import NAMES
 from flowratio.ratios.race import Candidate, Race, Results
 from flowratio.ratios.stacking import choose_stack
 from flowratio.ratios.telescoping import TelescopingRatio
-from flowratio.scaling import Gaussianizer, ScalingWarning
+from flowratio.scaling import Gaussianizer
 from flowratio.settings import RandomState, is_count, is_number, seed_from
 
 # the simplest first: of two that are level, the first is taken
@@ -148,7 +148,7 @@ class AutoRatio(RatioEstimator):
             return
         race = Race(X, y, w, _folds(n_p, n_q, n_folds, seed), seed, self.time_budget)
         with warnings.catch_warnings(), _progress(self.verbose) as show:
-            for category in (OverlapWarning, ConvergenceWarning, ScalingWarning):  # they show in the scores
+            for category in (OverlapWarning, ConvergenceWarning):  # they show in the scores
                 warnings.simplefilter("ignore", category)
             for name, ratio in named.items():
                 show(name)

@@ -5,7 +5,6 @@ r"""Two densities, one ratio: a flow is fitted to each sample, and log r is the 
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch import nn
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator
 from flowratio.rows import systematic
-from flowratio.scaling import ScalingWarning, Standardizer
+from flowratio.scaling import Standardizer, silent_scaling
 from flowratio.settings import RandomState, seed_from
 
 _NOISE = 1e-4  # standard deviations of the pooled columns
@@ -99,8 +98,7 @@ class FlowDifferenceRatio(RatioEstimator):
     def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
         self._check_featurizer()
         seed = seed_from(self.random_state)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ScalingWarning)  # what the others tell in both samples, r does not need
+        with silent_scaling():
             self.kept_ = Standardizer().fit_array(X).kept_
         X = X[:, self.kept_]
         self.low_, self.high_ = X.min(axis=0) - _MARGIN, X.max(axis=0) + _MARGIN

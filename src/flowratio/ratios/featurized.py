@@ -22,7 +22,7 @@ from flowratio.flows.base import like
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.names import fitted, new_ratio, seeded_like
 from flowratio.rows import ArrayRows, WeightedRows
-from flowratio.scaling import Scaler, ScalingWarning
+from flowratio.scaling import Scaler, silent_scaling
 from flowratio.settings import RandomState, seed_from
 
 
@@ -139,8 +139,7 @@ class FeaturizedRatio(RatioEstimator):
             )
         made: Any = seeded_like(FlowFeaturizer() if given is None else clone(given), seed, self.verbose)
         rows = weighted(X, w, names)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ScalingWarning)  # what other columns tell, r does not need
+        with silent_scaling():
             if isinstance(made, FlowFeaturizer):
                 return in_float64(made.fit(rows))
             made.fit_array(next(rows.blocks(rows.n_rows)), names)
@@ -192,7 +191,8 @@ def weighted(X: np.ndarray, w: np.ndarray, names: np.ndarray | None) -> ArrayRow
 
 def encoded(featurizer: FlowFeaturizer | Scaler, X: np.ndarray) -> np.ndarray:
     """Map sound rows to z, (n, d) to (n, d_z)."""
-    return featurizer.encode(X) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X)[0]
+    with silent_scaling():
+        return featurizer.encode(X) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X)[0]
 
 
 def in_float64(featurizer: Any) -> Any:

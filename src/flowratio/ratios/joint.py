@@ -9,7 +9,6 @@ r"""Flow and ratio in one training: a classifier of z decides beside the likelih
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,7 +27,7 @@ from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.featurized import check_mixture, encoded, in_float64, is_fitted, mixed, weighted
 from flowratio.ratios.names import seeded_like
 from flowratio.ratios.networks import MLP, SETTLE, PairedRows, choose_hidden, evaluate
-from flowratio.scaling import Scaler, ScalingWarning
+from flowratio.scaling import Scaler, silent_scaling
 from flowratio.settings import RandomState, check_hidden, is_number, seed_from
 from flowratio.training import History, train
 
@@ -146,8 +145,7 @@ class JointFeaturizedRatio(RatioEstimator):
     def _initialized(self, X: np.ndarray, w: np.ndarray, seed: int) -> FlowFeaturizer:
         made: Any = FlowFeaturizer() if self.featurizer is None else clone(self.featurizer)
         rows = weighted(X, w, getattr(self, "feature_names_in_", None))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ScalingWarning)  # what other columns tell, r does not need
+        with silent_scaling():
             return seeded_like(made, seed, self.verbose).initialize(rows)
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
