@@ -25,6 +25,7 @@ import math
 import os
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -205,8 +206,7 @@ def run(methods: Sequence[Method], problems: Sequence[Problem], seeds: Sequence[
     for i, (problem, method, seed) in enumerate(cells):
         found = measured(problem, method, seed)
         what = {"problem": problem.number, "name": problem.name, "method": method.name, "seed": seed}
-        sizes = {"n_p": problem.n_p, "n_q": problem.n_q, "d": problem.d}
-        append(what | sizes | found | {"versions": line})
+        append(what | {key: float(f"{v:.4g}") if isinstance(v, float) else v for key, v in found.items()})
         told = found["message"] or f"error {digits(found['error'])}, |log r| < 5 {digits(found['error_near'])}"
         seconds = "–" if found["seconds"] is None else f"{found['seconds']:.2f} s"
         print(
@@ -333,6 +333,18 @@ def network_table(table: Table) -> str:
     return markdown(["problem", "mlp in x", "mlp in z", "z : x"], [*rows, ["geometric mean", *whole]])
 
 
+def missing(lines: Iterable[dict[str, Any]], seeds: Sequence[int]) -> str:
+    """Say of which methods some fits are not there: their means are over fewer seeds."""
+    there = Counter((line["method"], line["seed"]) for line in lines)
+    wanted = {m.name: sum(problem.n <= m.largest for problem in PROBLEMS) for m in METHODS}
+    few = {name: [there[name, seed] for seed in seeds] for name in wanted}
+    return "\n".join(
+        f"- {name}: {', '.join(f'{n} of {wanted[name]} (seed {seed})' for n, seed in zip(found, seeds, strict=True))}"
+        for name, found in few.items()
+        if any(n < wanted[name] for n in found)
+    )
+
+
 def report() -> str:
     lines = records()
     everywhere, near, seconds = (Table.of(lines, region) for region in ("error", "error_near", "seconds"))
@@ -355,8 +367,10 @@ def report() -> str:
             method_table(near, seconds),
             "## What failed",
             "\n".join(failed) or "Nothing.",
+            "## What is not there yet",
+            missing(lines, seeds) or "Nothing.",
             "## Versions",
-            "\n".join(sorted({f"- {record['versions']}" for record in lines})),
+            f"flowratio {flowratio.__version__}, {versions()}, {load_peers()}",
         ]
     )
 
