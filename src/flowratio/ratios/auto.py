@@ -157,7 +157,7 @@ class AutoRatio(RatioEstimator):
         if all(note.startswith("failed") for note in notes.values()):
             said = "; ".join(f"{name} {note}" for name, note in notes.items())
             raise ValueError(f"All {len(notes)} candidates have failed: {said}. Mend the data, or give others.")
-        if not race.finished and any(note.startswith("no time") for note in notes.values()):
+        if not race.log_ratios and any(note.startswith("no time") for note in notes.values()):
             why = f"`time_budget` is {self.time_budget:g} seconds, which is too short to judge any candidate"
             found = [*race.found.values()]
             self._fall_back(X, y, w, found, f"{why}: the ratio is logistic regression. Give more time.")
@@ -165,8 +165,8 @@ class AutoRatio(RatioEstimator):
         self._combine(race)  # of none, if r = 1 is better than all
 
     def _combine(self, race: Race) -> None:
-        names = [*race.finished]
-        log_ratios = np.column_stack([np.zeros(race.n_scored), *(race.log_ratios[name] for name in names)])
+        names = [*race.log_ratios]
+        log_ratios = np.column_stack([np.zeros(race.n_scored), *race.log_ratios.values()])
         weights = choose_stack(log_ratios, race.held_out, most=1 if self.combine == "best" else None)
         for name, weight in zip(names, weights[1:], strict=True):
             race.found[name].weight = float(weight)
@@ -174,9 +174,8 @@ class AutoRatio(RatioEstimator):
         self.names_ = [names[k] for k in chosen]
         self.weights_ = weights[1:][chosen]
         self.models_ = [race.models[name] for name in self.names_]
-        found = [race.found[name] for name in race.found]
         self.results_ = Results(
-            sorted(found, key=lambda one: -one.score if math.isfinite(one.score) else math.inf),
+            sorted(race.found.values(), key=lambda one: -one.score if math.isfinite(one.score) else math.inf),
             _verdict(race, log_ratios, weights, names),
         )
 

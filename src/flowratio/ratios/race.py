@@ -106,8 +106,7 @@ class Race:
         share = np.where(y == 1, w / w[y == 1].sum(), w / w[y == 0].sum()) / 2
         self.held_out = HeldOut(np.where(y == 1, 1.0, -1.0), share).rows(scored)
         self.found: dict[str, Candidate] = {}
-        self.finished: list[str] = []
-        self.log_ratios: dict[str, np.ndarray] = {}
+        self.log_ratios: dict[str, np.ndarray] = {}  # of those that were judged on all folds
         self.models: dict[str, list[Any]] = {}
         self.flows: dict[tuple[str, int], FlowFeaturizer | Scaler] = {}
         self.leader = np.zeros(self.n_scored)
@@ -149,7 +148,6 @@ class Race:
         if not np.isfinite(log_r).all():
             self.found[name].note = "failed: log-ratios that are not finite"
             return
-        self.finished.append(name)
         self.models[name], self.log_ratios[name] = models, log_r
         losses = self.held_out.losses(log_r)
         self.found[name].score = math.log(2) - self.held_out.mean(losses)
