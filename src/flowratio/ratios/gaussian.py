@@ -6,14 +6,21 @@ r"""A classifier by densities: normal laws whose covariances are as different, a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
+from scipy.special import expit
 from sklearn.base import BaseEstimator
 from typing_extensions import Self
 
 _SMALLEST = 1e-8  # variance within a sample, in units of that of both
+_TINY = float(np.finfo(float).tiny)
+_MAX_STEPS = 200  # of EM
+_RAREST = 1e-6  # share of entries, and relative change of a spread
+_SURELY = 3.0  # standard deviations beyond which a sample speaks against correlations
+_WAYS_BACK = (0.0, 0.125, 0.25, 0.5)
 
 
 @dataclass(frozen=True)
@@ -40,27 +47,43 @@ class NormalLaw:
 
 
 @dataclass(frozen=True)
+class _Noisy:
+    """Values (m,) and the squares of their standard errors."""
+
+    value: np.ndarray
+    noise: np.ndarray
+
+    def minus(self, other: _Noisy) -> _Noisy:
+        return _Noisy(self.value - other.value, self.noise + other.noise)
+
+    def drawn_to(self, other: _Noisy, share: np.ndarray | float) -> _Noisy:
+        """Return what is that share of the way to another."""
+        value = self.value + share * (other.value - self.value)
+        return _Noisy(value, (1 - share) ** 2 * self.noise + share**2 * other.noise)
+
+
+@dataclass(frozen=True)
 class _Moments:
-    """Of one sample: size and mean (d,), variances (d,) and correlations (d, d), and the squared errors of these."""
+    """Of one sample: its size, means (d,), variances (d,), and correlations, the rows below the diagonal in turn."""
 
     n: float
-    mean: np.ndarray
-    variances: np.ndarray
-    variance_noise: np.ndarray
-    correlations: np.ndarray
-    correlation_noise: np.ndarray
+    means: _Noisy
+    variances: _Noisy
+    correlations: _Noisy
 
 
 class GaussianDiscriminant(BaseEstimator):
     r"""Tell two samples apart as if each were normal: discriminant analysis, with weights, and shrunk by what is noise.
 
-    The variances of both samples are drawn to their mean by the share of their squared difference that is sampling
-    noise [1]_,
+    Means, variances and correlations of both samples are drawn to each other, and correlations then to 0, entry by
+    entry. An entry with the value v and the squared standard error s² keeps what it is expected to hold [1]_,
 
-    .. math:: \lambda = \sum_j \mathrm{var}(\hat v^p_j - \hat v^q_j) \Big/ \sum_j (\hat v^p_j - \hat v^q_j)^2
+    .. math:: v \cdot P(\theta \ne 0 \mid v) \cdot \frac{\tau^2}{\tau^2 + s^2}, \qquad
+              \theta = 0 \text{ or } \theta \sim N(0, \tau^2)
 
-    and so are their correlations; these are then drawn to 0 by the same rule. Two samples of one covariance have a
-    log-ratio that is nearly linear, and independent columns one that is nearly a sum over columns.
+    where τ and the share of entries that are 0 in truth are those under which all of them are likeliest. Two samples of
+    one covariance have a log-ratio that is nearly linear; a change in few columns, or few correlations, is found among
+    many that did not change, and hardly shrunk.
 
     Parameters
     ----------
@@ -76,7 +99,7 @@ class GaussianDiscriminant(BaseEstimator):
 
     References
     ----------
-    .. [1] Schäfer, Strimmer (2005). *A shrinkage approach to large-scale covariance matrix estimation.* SAGMB.
+    .. [1] Johnstone, Silverman (2004). *Needles and straw in haystacks.* Annals of Statistics.
     """
 
     laws_: list[NormalLaw]
@@ -89,13 +112,7 @@ class GaussianDiscriminant(BaseEstimator):
         """Fit to rows (n, d), labels (n,) of 0 and 1, and weights (n,) that count rows."""
         w = np.ones(len(X)) if sample_weight is None else sample_weight
         p, q = (_moments(X[y == label], w[y == label]) for label in (1, 0))
-        alike = 1.0, 1.0
-        if not self.shared:
-            alike = (
-                _noise_share(p.variance_noise + q.variance_noise, p.variances - q.variances),
-                _noise_share(p.correlation_noise + q.correlation_noise, p.correlations - q.correlations),
-            )
-        self.laws_ = [_law(p, q, *alike), _law(q, p, *alike)]
+        self.laws_ = [_law(own, other, self.shared) for own, other in ((p, q), (q, p))]
         self.log_odds_ = math.log(p.n / q.n)
         return self
 
@@ -114,29 +131,104 @@ def _moments(X: np.ndarray, w: np.ndarray) -> _Moments:
     covariance = (D.T * w) @ D / dof
     noise = np.maximum((squares.T * w) @ squares / n - covariance**2, 0.0) / dof
     variances = np.diag(covariance) + _SMALLEST
-    scale = np.outer(variances, variances)
-    correlations = covariance / np.sqrt(scale)
-    np.fill_diagonal(correlations, 0.0)  # they are 1, and no noise is in them
-    correlation_noise = noise / scale * (1 - correlations**2)
-    np.fill_diagonal(correlation_noise, 0.0)
-    return _Moments(n, mean, variances, np.diag(noise), correlations, correlation_noise)
+    below = np.tril_indices(len(variances), -1)
+    scale = np.outer(variances, variances)[below]
+    correlations = covariance[below] / np.sqrt(scale)
+    return _Moments(
+        n,
+        _Noisy(mean, variances / n),
+        _Noisy(variances, np.diag(noise)),
+        _Noisy(correlations, noise[below] / scale * (1 - correlations**2)),
+    )
 
 
-def _noise_share(noise: np.ndarray, value: np.ndarray) -> float:
-    """Return which share of the squared entries of an array is sampling noise, from 0 to 1."""
-    total = float(np.square(value).sum())
-    return min(1.0, float(noise.sum()) / total) if total > 0 else 1.0
-
-
-def _law(own: _Moments, other: _Moments, alike_variances: float, alike_correlations: float) -> NormalLaw:
-    """Return the normal law of a sample, whose spread is taken from the other one as far as they are alike."""
+def _law(own: _Moments, other: _Moments, shared: bool) -> NormalLaw:
+    """Return the normal law of a sample; where both are alike, it is taken from both."""
     of_other = other.n / (own.n + other.n)
-    v, c = alike_variances * of_other, alike_correlations * of_other
-    variances = (1 - v) * own.variances + v * other.variances
-    correlations = (1 - c) * own.correlations + c * other.correlations
-    noise = (1 - c) ** 2 * own.correlation_noise + c**2 * other.correlation_noise
-    correlations = (1 - _noise_share(noise, correlations)) * correlations
-    np.fill_diagonal(correlations, 1 + _SMALLEST)
-    lower = cholesky(correlations, lower=True) * np.sqrt(variances)[:, None]
+    lower = _covariance_factor(own, other, shared)
     inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
-    return NormalLaw(own.mean, inverse.T, -float(np.log(np.diag(lower)).sum()))
+    apart = other.means.minus(own.means)
+    shares = _noise_shares(apart)
+    noise = shares * apart.value
+    against = own.n * of_other * float(np.square(inverse @ noise).sum())  # about the sum of shares, if it is noise
+    if against > (most := float(shares.sum())):
+        noise *= math.sqrt(most / against)
+    return NormalLaw(own.means.value + of_other * noise, inverse.T, -float(np.log(np.diag(lower)).sum()))
+
+
+def _covariance_factor(own: _Moments, other: _Moments, shared: bool) -> np.ndarray:
+    """Return the lower factor (d, d) of the covariance of a sample, drawn to that of the other one and to independence.
+
+    Entry by entry this may end at a covariance that cannot be, or that the sample speaks against: then it goes some of
+    the way back to the one that is drawn there all alike.
+    """
+    of_other = other.n / (own.n + other.n)
+
+    def drawn(shares: Callable[[_Noisy], np.ndarray]) -> np.ndarray:
+        v, r = (
+            mine.drawn_to(its, of_other * (1.0 if shared else shares(mine.minus(its))))
+            for mine, its in ((own.variances, other.variances), (own.correlations, other.correlations))
+        )
+        return _covariance(v.value, (1 - shares(r)) * r.value)
+
+    alike, each = drawn(_noise_share), drawn(_noise_shares)
+    seen, n = drawn(_no_share), own.n + other.n if shared else own.n
+    most = max(n * _deviance(seen, alike), _usual(len(own.variances.value) + len(own.correlations.value)))
+    for back in _WAYS_BACK:
+        found = each + back * (alike - each)
+        if n * _deviance(seen, found) <= most:
+            return cholesky(found, lower=True)
+    return cholesky(alike, lower=True)
+
+
+def _covariance(variances: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Return a covariance (d, d), given the correlations below its diagonal."""
+    d = len(variances)
+    out = np.zeros((d, d))
+    out[np.tril_indices(d, -1)] = below
+    scales = np.sqrt(variances)
+    return scales[:, None] * (out + out.T + (1 + _SMALLEST) * np.eye(d)) * scales
+
+
+def _usual(n: float) -> float:
+    """Return what a chi-squared number of n degrees of freedom rarely exceeds."""
+    return n + _SURELY * math.sqrt(2 * n)
+
+
+def _deviance(seen: np.ndarray, found: np.ndarray) -> float:
+    """Return twice the nats a row that normal laws of two correlations are apart; inf if the second cannot be."""
+    sign, log_det = np.linalg.slogdet(found)
+    least = np.linalg.eigvalsh(found)[0]
+    if sign <= 0 or least <= 0:
+        return math.inf
+    return float(np.trace(np.linalg.solve(found, seen)) - np.linalg.slogdet(seen)[1] + log_det) - len(seen)
+
+
+def _no_share(entries: _Noisy) -> np.ndarray:
+    """Return that nothing is noise."""
+    return np.zeros_like(entries.value)
+
+
+def _noise_share(entries: _Noisy) -> np.ndarray:
+    """Return which share of the squared entries is sampling noise, from 0 to 1, for all alike."""
+    total = float(np.square(entries.value).sum())
+    return np.full_like(entries.value, min(1.0, float(entries.noise.sum()) / total) if total > 0 else 1.0)
+
+
+def _noise_shares(entries: _Noisy) -> np.ndarray:
+    """Return which share of each entry is expected to be noise, some entries being nothing else, by EM."""
+    if not entries.value.any():
+        return np.ones_like(entries.value)
+    noise, squares = np.maximum(entries.noise, _SMALLEST**2), np.square(entries.value)
+    zero = 0.5  # share of entries that are 0 in truth
+    spread = 2 * max(float(np.mean(squares - noise)), 0.25 * float(noise.mean()))  # variance of the others
+    kept = alive = np.ones_like(squares)
+    for _ in range(_MAX_STEPS):
+        kept = spread / (noise + spread)
+        alive = expit(math.log(1 / zero - 1) + 0.5 * (np.log(1 - kept + _TINY) + kept * squares / noise))
+        last = zero, spread
+        zero = max(float((1 - alive).sum()) / (len(alive) + 1), _RAREST)  # one more that is not: few tell little
+        spread = float(alive @ (kept**2 * squares + kept * noise)) / (float(alive.sum()) + _TINY) + _TINY
+        if abs(zero - last[0]) < _RAREST and abs(spread - last[1]) < _RAREST * spread:
+            break
+    return 1 - alive * kept
