@@ -64,11 +64,11 @@ class _Noisy:
 
 @dataclass(frozen=True)
 class _Moments:
-    """Of one sample: its size, means (d,), variances (d,), and correlations, the rows below the diagonal in turn."""
+    """Of one sample: its size, means (d,), logs of variances (d,), and correlations below the diagonal, row by row."""
 
     n: float
     means: _Noisy
-    variances: _Noisy
+    log_variances: _Noisy
     correlations: _Noisy
 
 
@@ -137,7 +137,7 @@ def _moments(X: np.ndarray, w: np.ndarray) -> _Moments:
     return _Moments(
         n,
         _Noisy(mean, variances / n),
-        _Noisy(variances, np.diag(noise)),
+        _Noisy(np.log(variances), np.diag(noise) / variances**2),
         _Noisy(correlations, noise[below] / scale * (1 - correlations**2)),
     )
 
@@ -148,7 +148,8 @@ def _law(own: _Moments, other: _Moments, shared: bool) -> NormalLaw:
     lower = _covariance_factor(own, other, shared)
     inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
     apart = other.means.minus(own.means)
-    shares = _noise_shares(apart)
+    scale = np.sqrt(own.n * own.means.noise + other.n * other.means.noise)
+    shares = _noise_shares(_Noisy(apart.value / scale, apart.noise / scale**2))
     noise = shares * apart.value
     against = own.n * of_other * float(np.square(inverse @ noise).sum())  # about the sum of shares, if it is noise
     if against > (most := float(shares.sum())):
@@ -167,13 +168,13 @@ def _covariance_factor(own: _Moments, other: _Moments, shared: bool) -> np.ndarr
     def drawn(shares: Callable[[_Noisy], np.ndarray]) -> np.ndarray:
         v, r = (
             mine.drawn_to(its, of_other * (1.0 if shared else shares(mine.minus(its))))
-            for mine, its in ((own.variances, other.variances), (own.correlations, other.correlations))
+            for mine, its in ((own.log_variances, other.log_variances), (own.correlations, other.correlations))
         )
-        return _covariance(v.value, (1 - shares(r)) * r.value)
+        return _covariance(np.exp(v.value), (1 - shares(r)) * r.value)
 
     alike, each = drawn(_noise_share), drawn(_noise_shares)
     seen, n = drawn(_no_share), own.n + other.n if shared else own.n
-    most = max(n * _deviance(seen, alike), _usual(len(own.variances.value) + len(own.correlations.value)))
+    most = max(n * _deviance(seen, alike), _usual(len(own.log_variances.value) + len(own.correlations.value)))
     for back in _WAYS_BACK:
         found = each + back * (alike - each)
         if n * _deviance(seen, found) <= most:
