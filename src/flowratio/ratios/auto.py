@@ -89,7 +89,7 @@ class AutoRatio(RatioEstimator):
 
     Notes
     -----
-    *The stack* begins with the first candidate that is within a standard error of the best one, and others join it
+    *The stack* begins with the first candidate that is nearly level with the best one, and others join it
     while the held-out likelihood gains more than chance gives. Far from the boundary of p and q the likelihood tells
     good from better only by many rows: there the simple ones extrapolate best.
 

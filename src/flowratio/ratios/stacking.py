@@ -15,8 +15,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
-_SLACK = 1.0  # standard errors by which a simpler ratio may be behind the best one
-_GAIN = 1.25  # standard errors that another ratio must gain: about 2.5 standard errors of its weight
+_SLACK = 0.75  # standard errors by which a simpler ratio may be behind the best one
+_GAIN = 1.0  # standard errors that another ratio must gain: about 2 standard errors of its weight
 _SMALLEST = 0.01  # weights below it are dropped
 
 
@@ -89,7 +89,7 @@ def convex_weights(log_ratios: np.ndarray, held_out: HeldOut) -> np.ndarray:
 def choose_stack(log_ratios: np.ndarray, held_out: HeldOut, most: int | None = None) -> np.ndarray:
     """Return the weights of columns, (n, m) to (m,), of a stack of few, at most `most`: the simplest stand first.
 
-    It begins with the first column that is within a standard error of the best one. Others join, the best first, while
+    It begins with the first column that is nearly level with the best one. Others join, the best first, while
     the loss gains more than chance gives: with a weight that is zero in truth, the gain has the size of half its
     standard error.
     """
