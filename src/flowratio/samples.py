@@ -82,6 +82,35 @@ def check_samples(X_p: Any, X_q: Any) -> tuple[np.ndarray, np.ndarray]:
     return A_p, A_q
 
 
+def checked_weights(given: Any, n: int, name: str) -> np.ndarray:
+    """Check weights of rows, and return them, of shape (n,); 1 for all if none are given.
+
+    Examples
+    --------
+    >>> checked_weights([1.0, -2.0], 2, "sample_weight_p")
+    Traceback (most recent call last):
+    ...
+    ValueError: `sample_weight_p` is negative on 1 of 2 rows, -2 at the least: weights count rows, and must be 0 or
+    more.
+    """
+    if given is None:
+        return np.ones(n)
+    w = np.asarray(given, np.float64)
+    if w.shape != (n,):
+        rows = name.replace("sample_weight", "X")
+        raise ValueError(f"`{name}` has shape {w.shape} but `{rows}` has {n} rows: give one weight a row.")
+    if not np.isfinite(w).all():
+        raise ValueError(f"`{name}` is NaN or infinite on {np.count_nonzero(~np.isfinite(w))} of {n} rows.")
+    if (w < 0).any():
+        raise ValueError(
+            f"`{name}` is negative on {np.count_nonzero(w < 0)} of {n} rows, {w.min():g} at the least: weights count "
+            "rows, and must be 0 or more."
+        )
+    if not w.any():
+        raise ValueError(f"`{name}` is zero on all {n} rows: give some of them a positive weight.")
+    return w
+
+
 def distinct_rows(X: np.ndarray, w: np.ndarray, by: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Merge rows that are equal, adding their weights, and put them in an order that is theirs alone.
 

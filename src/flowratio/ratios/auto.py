@@ -11,9 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.classifier import ClassifierRatio
+from flowratio.ratios.convex import ConvexRatio
 from flowratio.ratios.difference import FlowDifferenceRatio
 from flowratio.ratios.featurized import FeaturizedRatio, check_columns, is_fitted
 from flowratio.ratios.kliep import KLIEP
@@ -189,6 +191,14 @@ class AutoRatio(RatioEstimator):
         fitted = Candidate("logistic", False, seconds=seconds, weight=1.0, note="baseline, not judged")
         self.results_ = Results(
             [fitted, *(one for one in found if one.name != "logistic")], f"Nothing was judged: {why}"
+        )
+
+    def chosen(self) -> ConvexRatio:
+        """Return what was chosen, unfitted: to fit it to other rows without another choice."""
+        check_is_fitted(self)
+        named = {"logistic": ClassifierRatio("logistic"), **self._named()}  # the baseline may not be among them
+        return ConvexRatio(
+            [named[name] for name in self.names_], self.weights_.tolist(), random_state=self.random_state
         )
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:

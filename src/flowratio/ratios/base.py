@@ -23,7 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from typing_extensions import Self
 
-from flowratio.samples import counts, distinct_rows, repeated, stack, weighted_moments, without_factor
+from flowratio.samples import checked_weights, counts, distinct_rows, repeated, stack, weighted_moments, without_factor
 from flowratio.settings import unchanged_on_failure
 
 _FLOATS: Any = [np.float64, np.float32]  # types that are kept; others become the first
@@ -125,7 +125,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         w = None
         if sample_weight_p is not None or sample_weight_q is not None:
             n_p = int(y.sum())
-            w = np.concatenate([_given(sample_weight_p, n_p, "p"), _given(sample_weight_q, len(y) - n_p, "q")])
+            given = ((sample_weight_p, n_p, "sample_weight_p"), (sample_weight_q, len(y) - n_p, "sample_weight_q"))
+            w = np.concatenate([checked_weights(*of) for of in given])
         with unchanged_on_failure(self):
             self._fit_checked(X, y, w)
         return self
@@ -437,16 +438,6 @@ def _two_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             "Use `X, y = stack(X_p, X_q)`."
         )
     return classes, y == classes[1]
-
-
-def _given(sample_weight: Any, n: int, name: str) -> np.ndarray:
-    """Return the weights of one sample, of shape (n,)."""
-    w = np.ones(n) if sample_weight is None else np.asarray(sample_weight, np.float64)
-    if w.shape != (n,):
-        raise ValueError(
-            f"`sample_weight_{name}` has shape {w.shape} but `X_{name}` has {n} rows: give one weight a row."
-        )
-    return w
 
 
 def _checked_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:

@@ -16,9 +16,9 @@ from sklearn.base import BaseEstimator
 from typing_extensions import Self
 
 _SMALLEST = 1e-8  # variance within a sample, in units of that of both
-_TINY = float(np.finfo(float).tiny)
-_MAX_STEPS = 200  # of EM
-_RAREST = 1e-6  # share of entries, and relative change of a spread
+_N_SPREADS = 24
+_EM_STEPS = 30
+_RAREST = 1e-6  # share of entries
 _SURELY = 3.0  # standard deviations beyond which a sample speaks against correlations
 _WAYS_BACK = (0.0, 0.125, 0.25, 0.5)
 
@@ -217,19 +217,23 @@ def _noise_share(entries: _Noisy) -> np.ndarray:
 
 
 def _noise_shares(entries: _Noisy) -> np.ndarray:
-    """Return which share of each entry is expected to be noise, some entries being nothing else, by EM."""
-    if not entries.value.any():
-        return np.ones_like(entries.value)
-    noise, squares = np.maximum(entries.noise, _SMALLEST**2), np.square(entries.value)
-    zero = 0.5  # share of entries that are 0 in truth
-    spread = 2 * max(float(np.mean(squares - noise)), 0.25 * float(noise.mean()))  # variance of the others
-    kept = alive = np.ones_like(squares)
-    for _ in range(_MAX_STEPS):
-        kept = spread / (noise + spread)
-        alive = expit(math.log(1 / zero - 1) + 0.5 * (np.log(1 - kept + _TINY) + kept * squares / noise))
-        last = zero, spread
-        zero = max(float((1 - alive).sum()) / (len(alive) + 1), _RAREST)  # one more that is not: few tell little
-        spread = float(alive @ (kept**2 * squares + kept * noise)) / (float(alive.sum()) + _TINY) + _TINY
-        if abs(zero - last[0]) < _RAREST and abs(spread - last[1]) < _RAREST * spread:
-            break
-    return 1 - alive * kept
+    """Return which share of each entry is expected to be noise, some entries being nothing else.
+
+    The spread of the others is the likeliest of a grid, and the share of zeros the likeliest for it, by EM.
+    """
+    squares, noise = np.square(entries.value), np.maximum(entries.noise, _SMALLEST**2)
+    if not squares.any():
+        return np.ones_like(squares)
+    least, most = 0.02 * float(np.median(noise)), 2 * float(squares.max())
+    spreads = np.geomspace(least, max(most, 2 * least), _N_SPREADS)[:, None]  # variances
+    kept = spreads / (noise + spreads)  # (k, m)
+    gain = 0.5 * (np.log1p(-np.minimum(kept, 1 - _SMALLEST)) + kept * squares / noise)
+    zero = np.full_like(spreads, 0.5)  # share of entries that are 0 in truth
+    alive = np.ones_like(kept)
+    for _ in range(_EM_STEPS):
+        alive = expit(np.log(1 / zero - 1) + gain)
+        # one more that is not 0: few entries tell little
+        zero = np.maximum((1 - alive).sum(axis=1, keepdims=True) / (len(squares) + 1), _RAREST)
+    likelihood = np.logaddexp(np.log(zero), np.log1p(-zero) + gain).sum(axis=1) + np.log1p(-zero[:, 0])
+    best = int(likelihood.argmax())
+    return 1 - alive[best] * kept[best]

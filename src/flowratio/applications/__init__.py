@@ -1,0 +1,1 @@
+"""From a ratio to an answer: divergences, information, tests, adaptation, generation, augmentation."""

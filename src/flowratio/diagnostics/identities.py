@@ -1,0 +1,126 @@
+r"""What holds for the true ratio and for no multiple of it, and the factor by which an estimate is off.
+
+.. math:: \mathrm{mean}_q\, r = 1, \qquad \mathrm{mean}_p\, \frac1r = 1, \qquad
+          \mathrm{mean}_q \frac{r}{1 + r} = \mathrm{mean}_p \frac{1}{1 + r}
+
+The first two are ruled by a few rows where r or 1/r has a heavy tail, and their standard errors mean little then. Both
+sides of the third are bounded: its standard error is always worth the name. If r is c times a ratio for which it holds,
+then log c is found by shifting log r until it holds: the acceptance ratio of Bennett [1]_.
+
+References
+----------
+.. [1] Bennett (1976). *Efficient estimation of free energy differences from Monte Carlo data.* Journal of Computational
+   Physics.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from flowratio.diagnostics.scored import LOG_LARGEST, Scored, errors_off, log_mean_of, mean_and_error
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A mean that is 1 for the true ratio.
+
+    Attributes
+    ----------
+    log_mean
+        Log of the mean, in nats: 0 for the true ratio.
+    standard_error
+        Of `log_mean`.
+    z
+        How many standard errors the mean is from 1.
+    """
+
+    log_mean: float
+    standard_error: float
+    z: float
+
+    @property
+    def mean(self) -> float:
+        """The mean itself; the largest float if it is larger."""
+        return math.exp(min(self.log_mean, LOG_LARGEST))
+
+
+@dataclass(frozen=True)
+class BoundedIdentity:
+    """Two bounded means that are equal for the true ratio.
+
+    Attributes
+    ----------
+    mean_q, mean_p
+        mean_q[r / (1 + r)] and mean_p[1 / (1 + r)], each between 0 and 1.
+    standard_error
+        Of their difference.
+    z
+        How many standard errors `mean_q` is above `mean_p`: positive where r is too large.
+    log_factor
+        Log of the factor by which r is too large, in nats.
+    """
+
+    mean_q: float
+    mean_p: float
+    standard_error: float
+    z: float
+    log_factor: float
+
+
+@dataclass(frozen=True)
+class Identities:
+    """The three identities of the true ratio r = p/q; p is y = 1.
+
+    Attributes
+    ----------
+    ratio_q
+        mean_q r = 1.
+    inverse_p
+        mean_p 1/r = 1.
+    bounded
+        mean_q[r / (1 + r)] = mean_p[1 / (1 + r)].
+    """
+
+    ratio_q: Identity
+    inverse_p: Identity
+    bounded: BoundedIdentity
+
+
+def identities(p: Scored, q: Scored) -> Identities:
+    """Compare the means of two samples that are equal for the true ratio."""
+    return Identities(_mean_is_one(q, p, 1), _mean_is_one(p, q, -1), _bounded(p, q))
+
+
+def _mean_is_one(of: Scored, other: Scored, sign: int) -> Identity:
+    """Compare the mean of r (of 1/r if `sign` is -1) with 1.
+
+    Rows that happen to miss the largest values have too small a mean and too small an error. By mean_q r² = mean_p r
+    the rows of the other sample tell the error too: the larger counts.
+    """
+    log_mean = log_mean_of(sign * of.log_r, of.share)
+    _, error = mean_and_error(np.exp(sign * of.log_r - log_mean), of.share)
+    log_square = log_mean_of(sign * other.log_r, other.share) - log_mean  # of r by its mean
+    told = math.exp(min(log_square, LOG_LARGEST)) - 1
+    relative_error = math.sqrt(max(float(error) ** 2, told / of.n))
+    off = 1 - math.exp(min(-log_mean, LOG_LARGEST))  # mean - 1, in units of the mean as the error is
+    return Identity(log_mean, relative_error, errors_off(off, relative_error))
+
+
+def _bounded(p: Scored, q: Scored) -> BoundedIdentity:
+    mean_q, error_q = map(float, mean_and_error(expit(q.log_r), q.share))
+    mean_p, error_p = map(float, mean_and_error(expit(-p.log_r), p.share))
+    error = math.hypot(error_q, error_p)
+
+    def excess(log_factor: float) -> float:
+        return float(q.share @ expit(q.log_r - log_factor) - p.share @ expit(log_factor - p.log_r))
+
+    low = min(p.log_r.min(), q.log_r.min()) - 1.0
+    high = max(p.log_r.max(), q.log_r.max()) + 1.0
+    log_factor: Any = brentq(excess, low, high, xtol=1e-9) if mean_q != mean_p else 0.0
+    return BoundedIdentity(mean_q, mean_p, error, errors_off(mean_q - mean_p, error), float(log_factor))

@@ -1,0 +1,288 @@
+"""Figures of ratios, weights and diagnoses, readable in black and white.
+
+Each function returns a figure that belongs to no window and no global state: save it with `figure.savefig(path)`. Given
+`axes` it draws into these, and returns their figure.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowratio.weights import effective_sample_size, self_normalize
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from flowratio.diagnostics.balance import Balance
+    from flowratio.diagnostics.calibration import Calibration
+    from flowratio.diagnostics.diagnosis import Diagnosis
+    from flowratio.diagnostics.importance import Importance
+
+_MOST_POINTS = 5_000  # of a scatter: evenly spaced ones of more
+_MOST_COLUMNS = 20
+_LONGEST_NAME = 24
+
+
+def plot_estimates(log_r: Any, true_log_r: Any, near: float = 5.0, axes: Axes | None = None) -> Figure:
+    """Draw estimated against true log-ratios.
+
+    Parameters
+    ----------
+    log_r, true_log_r
+        Estimated and true log r in nats, of shape (n,).
+    near
+        Rows whose true log r is within so many nats of 0 are drawn dark, and their error is told apart: beyond, r is so
+        large or small that its error hardly matters.
+    axes
+        Where to draw; a new figure if None.
+    """
+    log_r, truth = _vector(log_r, "log_r"), _vector(true_log_r, "true_log_r")
+    if log_r.shape != truth.shape:
+        raise ValueError(f"`log_r` has {len(log_r)} values but `true_log_r` has {len(truth)}: give one of each a row.")
+    axes, figure = _axes(axes, (4.5, 4.5))
+    is_near = np.abs(truth) <= near
+    for of, colour, marker, name in ((~is_near, "0.6", "x", "beyond"), (is_near, "black", "o", "within")):
+        if of.any():
+            error = np.sqrt(np.mean((log_r[of] - truth[of]) ** 2))
+            label = f"{name} {near:g} nats of 0: error {error:.3g} nats"
+            some = _some(np.flatnonzero(of))
+            axes.plot(truth[some], log_r[some], marker, color=colour, markersize=2.5, alpha=0.6, label=label)
+    ends = [min(truth.min(), log_r.min()), max(truth.max(), log_r.max())]
+    axes.plot(ends, ends, "--", color="0.3", linewidth=1, label="equal")
+    axes.set(xlabel="true log r (nats)", ylabel="estimated log r (nats)", title="Estimated against true log r")
+    axes.legend(frameon=False, fontsize="small", markerscale=2)
+    return figure
+
+
+def plot_log_ratios(log_p: Any, log_q: Any, axes: Axes | None = None) -> Figure:
+    """Draw histograms of log r on rows of p and of q.
+
+    Parameters
+    ----------
+    log_p, log_q
+        log r in nats on rows of p and of q, of shapes (n_p,) and (n_q,).
+    axes
+        Where to draw; a new figure if None.
+    """
+    log_p, log_q = _vector(log_p, "log_p"), _vector(log_q, "log_q")
+    axes, figure = _axes(axes, (5.5, 3.5))
+    both = np.concatenate([log_p, log_q])
+    low, high = float(both.min()), float(both.max())
+    if high - low < 1e-9 * max(1.0, abs(high)):
+        low, high = low - 0.5, high + 0.5
+    edges: Any = np.linspace(low, high, 2 + int(min(60, 2 * len(both) ** (1 / 3))))
+    axes.hist(log_q, edges, density=True, histtype="stepfilled", color="0.8", edgecolor="0.4", label="rows of q")
+    axes.hist(log_p, edges, density=True, histtype="step", color="black", linewidth=1.5, hatch="///", label="rows of p")
+    axes.axvline(0, color="black", linestyle=":", linewidth=1)
+    axes.set(xlabel="log r (nats)", ylabel="density", title="log r under p and q")
+    axes.set_ylim(0, 1.2 * axes.get_ylim()[1])  # room for the legend
+    axes.legend(frameon=False, fontsize="small", ncols=2, loc="upper center")
+    return figure
+
+
+def plot_latent(Z: Any, log_r: Any, axes: Axes | None = None) -> Figure:
+    """Draw latent rows coloured by log r: two columns, or the two main directions of more.
+
+    Parameters
+    ----------
+    Z
+        Latent rows, of shape (n, d): what `FlowFeaturizer.transform` returns, or any rows.
+    log_r
+        log r in nats, of shape (n,).
+    axes
+        Where to draw; a new figure if None.
+    """
+    Z, log_r = np.asarray(Z, np.float64), _vector(log_r, "log_r")
+    if Z.ndim != 2 or Z.shape[1] < 1 or len(Z) != len(log_r):
+        raise ValueError(
+            f"`Z` has shape {Z.shape}: give a matrix with one row for each of the {len(log_r)} log-ratios."
+        )
+    axes, figure = _axes(axes, (5.2, 4.2))
+    names = ("first latent column", "second latent column")
+    if Z.shape[1] == 1:
+        Z, names = np.hstack([Z, log_r[:, None]]), ("latent column", "log r (nats)")
+    elif Z.shape[1] > 2:
+        D = Z - Z.mean(axis=0)
+        variance, directions = np.linalg.eigh(D.T @ D)
+        told = variance[:-3:-1].sum() / max(variance.sum(), np.finfo(np.float64).tiny)
+        Z, names = (
+            D @ directions[:, :-3:-1],
+            (f"first principal direction (both: {told:.0%})", "second principal direction"),
+        )
+    some = _some(np.argsort(np.abs(log_r), kind="stable"))  # the largest last, on top
+    points = axes.scatter(*Z[some, :2].T, c=log_r[some], s=8, cmap="cividis", linewidths=0)
+    figure.colorbar(points, ax=axes, label="log r (nats)")
+    axes.set(xlabel=names[0], ylabel=names[1], title="Latent space")
+    return figure
+
+
+def plot_reliability(calibration: Calibration, axes: Axes | None = None) -> Figure:
+    """Draw the share of p in each bin against the probability that the ratio gives, with intervals of 95 %.
+
+    Parameters
+    ----------
+    calibration
+        The field of a `Diagnosis`.
+    axes
+        Where to draw; a new figure if None.
+    """
+    axes, figure = _axes(axes, (4.2, 4.2))
+    observed = calibration.observed
+    axes.plot([0, 1], [0, 1], "--", color="0.5", linewidth=1, label="true ratio")
+    axes.errorbar(
+        calibration.predicted,
+        observed,
+        yerr=[observed - calibration.low, calibration.high - observed],
+        fmt="o-",
+        color="black",
+        linewidth=1,
+        markersize=4,
+        capsize=2.5,
+        label="this ratio",
+    )
+    axes.set(xlabel="predicted probability of p, r / (1 + r)", ylabel="observed share of p", title="Reliability")
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    told = f"error {calibration.error:.3f}\nby chance {calibration.noise:.3f}"
+    axes.text(0.97, 0.04, told, transform=axes.transAxes, ha="right", fontsize="small")
+    axes.legend(frameon=False, fontsize="small", loc="upper left")
+    return figure
+
+
+def plot_balance(balance: Balance, axes: Axes | None = None) -> Figure:
+    """Draw standardized mean differences before and after weighting, of the 20 worst columns at most.
+
+    Parameters
+    ----------
+    balance
+        The field of a `Diagnosis`.
+    axes
+        Where to draw; a new figure if None.
+    """
+    worst = np.argsort(-np.maximum(np.abs(balance.before), np.abs(balance.after)), kind="stable")[:_MOST_COLUMNS]
+    axes, figure = _axes(axes, (5.5, 1.6 + 0.25 * len(worst)))
+    at = np.arange(len(worst))[::-1]
+    before, after = balance.before[worst], balance.after[worst]
+    axes.hlines(at, before, after, color="0.75", linewidth=1)
+    axes.axvline(0, color="black", linewidth=0.8)
+    for limit in (-0.1, 0.1):
+        axes.axvline(limit, color="0.4", linestyle=":", linewidth=1)
+    axes.plot(before, at, "o", color="black", markerfacecolor="white", label="before")
+    axes.plot(after, at, "o", color="black", label="after")
+    _name_rows(axes, [balance.names[j] for j in worst], at, len(balance.names))
+    axes.set(xlabel="standardized mean difference, p less q", title="Balance before and after weighting")
+    axes.legend(frameon=False, loc="best", title="dotted: ±0.1", fontsize="small", title_fontsize="small")
+    return figure
+
+
+def plot_weights(log_w: Any, axes: Axes | None = None) -> Figure:
+    """Draw the Lorenz curve of weights: what share of all weight the lightest rows have.
+
+    Parameters
+    ----------
+    log_w
+        Log-weights, of shape (n,): log r of rows of q, for weights toward p.
+    axes
+        Where to draw; a new figure if None.
+    """
+    w = np.sort(self_normalize(_vector(log_w, "log_w")))
+    axes, figure = _axes(axes, (4.2, 4.2))
+    rows, weight = np.linspace(0, 1, len(w) + 1), np.concatenate([[0.0], np.cumsum(w)])
+    gini = 1 - float(np.sum(weight[1:] + weight[:-1])) / len(w)
+    axes.plot([0, 1], [0, 1], "--", color="0.5", linewidth=1, label="equal weights")
+    axes.plot(rows, weight, "-", color="black", linewidth=1.5, label=f"Gini {gini:.2f}")
+    axes.fill_between(rows, weight, rows, color="0.9", linewidth=0)
+    axes.set(xlabel="share of rows, lightest first", ylabel="share of weight", title="Weights")
+    axes.set(xlim=(0, 1), ylim=(0, 1.005), aspect="equal")
+    told = f"effective sample size {effective_sample_size(log_w):.0f} of {len(w)}"
+    legend = axes.legend(frameon=False, fontsize="small", loc="upper left", title=told, title_fontsize="small")
+    legend.set_alignment("left")
+    return figure
+
+
+def plot_importance(importance: Importance, axes: Axes | None = None) -> Figure:
+    """Draw how much each column moves log r, the 20 most important ones at most.
+
+    Parameters
+    ----------
+    importance
+        The field of a `Diagnosis`.
+    axes
+        Where to draw; a new figure if None.
+    """
+    n = min(len(importance.names), _MOST_COLUMNS)
+    axes, figure = _axes(axes, (5.5, 1.3 + 0.25 * n))
+    at = np.arange(n)[::-1]
+    axes.barh(at, importance.effect[:n], xerr=importance.standard_error[:n], color="0.6", edgecolor="black")
+    _name_rows(axes, importance.names[:n], at, len(importance.names))
+    axes.set(xlabel="standard deviation brought to log r (nats)", title="What moves log r")
+    return figure
+
+
+def plot_diagnosis(diagnosis: Diagnosis) -> Figure:
+    """Draw five panels and the verdict: `Diagnosis.plot` does."""
+    from matplotlib.figure import Figure
+
+    n_columns = min(len(diagnosis.balance.names), _MOST_COLUMNS)
+    height = 2.2 + 0.2 * max(n_columns, 5)
+    figure = Figure(figsize=(13, 4.2 + height), layout="constrained")
+    rows: Any = figure.subfigures(2, 1, height_ratios=[4.2, height])  # each row has margins of its own
+    (first, second, third), (fourth, fifth, last) = (row.subplots(1, 3) for row in rows)
+    plot_log_ratios(diagnosis.log_p, diagnosis.log_q, first)
+    plot_reliability(diagnosis.calibration, second)
+    plot_weights(diagnosis.log_w, third)
+    plot_balance(diagnosis.balance, fourth)
+    plot_importance(diagnosis.importance, fifth)
+    _write_verdict(diagnosis, last)
+    return figure
+
+
+def _write_verdict(diagnosis: Diagnosis, axes: Axes) -> None:
+    seen, bounded = diagnosis.overlap, diagnosis.identities.bounded
+    lines = [
+        f"{diagnosis.n_p} rows of p, {diagnosis.n_q} of q",
+        f"score {diagnosis.score:.3f} ± {diagnosis.score_error:.3f} nats",
+        f"{seen.draws_q:.0f} effective draws, Pareto k̂ {seen.k_hat_q:.2f}",
+        f"r off by {bounded.log_factor:+.3f} nats (z = {bounded.z:+.1f})",
+        f"classifier after weighting: {diagnosis.leftover.auc:.1%} of pairs",
+        "",
+        *("– " + textwrap.shorten(words.split(": ")[0], 110, placeholder=" …") for words in diagnosis.warnings[:5]),
+    ]
+    text = "\n".join(textwrap.fill(line, 50, subsequent_indent="   ") for line in lines)
+    axes.axis("off")
+    axes.set_title(f"Verdict: {diagnosis.verdict}", fontweight="bold")
+    axes.text(0.02, 0.95, text, va="top", transform=axes.transAxes, fontsize="small")
+
+
+def _axes(axes: Axes | None, size: tuple[float, float]) -> tuple[Axes, Any]:
+    """Return axes, new ones if there are none, and their figure."""
+    if axes is not None:
+        return axes, axes.figure
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    return figure.add_subplot(), figure
+
+
+def _vector(values: Any, name: str) -> np.ndarray:
+    values = np.asarray(values, np.float64)
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+        raise ValueError(
+            f"`{name}` has shape {values.shape}: give one finite number a row, of shape (n,), n at least 1."
+        )
+    return values
+
+
+def _some(positions: np.ndarray) -> np.ndarray:
+    """Return evenly spaced ones of many positions."""
+    return positions[:: -(-len(positions) // _MOST_POINTS)]
+
+
+def _name_rows(axes: Axes, names: list[str], at: np.ndarray, n_all: int) -> None:
+    short = [name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…" for name in names]
+    axes.set_yticks(at, short, fontsize="small")
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.set_ylabel("column" if len(names) == n_all else f"column ({len(names)} of {n_all})")

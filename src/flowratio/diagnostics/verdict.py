@@ -1,0 +1,184 @@
+"""From numbers to words: what is wrong with a ratio, and whether it can be trusted.
+
+A finding must be beyond chance and large enough to matter: of a million rows every estimate is beyond chance wrong, and
+of fifty rows every one looks large. All rules look at weights r on rows of q; for 1/r, diagnose the inverse ratio.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy.special import ndtri
+
+from flowratio.diagnostics.balance import Balance
+from flowratio.diagnostics.calibration import Calibration
+from flowratio.diagnostics.identities import Identities
+from flowratio.diagnostics.overlap import FEWEST_DRAWS, LARGEST_K_HAT, Overlap
+from flowratio.diagnostics.scored import Separation
+
+Verdict: TypeAlias = Literal["good", "usable with care", "do not trust"]
+
+_Z = 3.0  # standard errors that are beyond chance
+_Z_SKEWED = 4.0  # the same for means of r and 1/r, whose errors are skewed
+_CHANCE = 1e-3  # p-values that are
+
+
+class Finding(NamedTuple):
+    """Something wrong, in words, and whether it is so wrong that the ratio is not to be trusted."""
+
+    words: str
+    grave: bool
+
+
+def verdict_of(findings: list[Finding]) -> Verdict:
+    """Return the verdict.
+
+    Examples
+    --------
+    >>> verdict_of([]), verdict_of([Finding("few rows", grave=False)])
+    ('good', 'usable with care')
+    """
+    if any(finding.grave for finding in findings):
+        return "do not trust"
+    return "usable with care" if findings else "good"
+
+
+def direction(own: Separation, score: float, score_error: float) -> list[Finding]:
+    """Look whether rows of p have the larger log r, and whether r tells more than r = 1 does."""
+    if own.auc < 0.5 and own.z < -_Z:
+        return [
+            Finding(
+                f"The ratio may be inverted: log r is larger on rows of q than on rows of p in {1 - own.auc:.0%} of "
+                "pairs. r = p/q and p is y = 1: look whether `X_p` and `X_q` were swapped, or use `ratio.inverse()`.",
+                True,
+            )
+        ]
+    if score < -_Z * score_error:
+        return [
+            Finding(
+                f"The ratio tells less than none: its score is {score:.3g} nats, and r = 1 everywhere has 0. It is "
+                "overfitted, or these rows are from other distributions than those that were fitted.",
+                True,
+            )
+        ]
+    return []
+
+
+def few_draws(found: Overlap) -> list[Finding]:
+    """Look at effective draws, the tail of the weights, and rows of p beyond q."""
+    findings = []
+    if found.draws_q <= min(20.0, max(found.n_q / 4, 1.0)):
+        findings.append(
+            Finding(
+                f"{found.draws_q:.3g} effective draws of {found.n_q:.0f}: weighted means rest on a handful of rows of "
+                "q. Get more rows of q, or temper the weights: see `weights.flatten` and `weights.trim`.",
+                found.draws_q <= FEWEST_DRAWS,
+            )
+        )
+    if found.k_hat_q > LARGEST_K_HAT:
+        findings.append(
+            Finding(
+                f"Pareto k̂ of the weights is {found.k_hat_q:.2f}, above {LARGEST_K_HAT}: their upper tail is so heavy "
+                "that weighted means and their standard errors cannot be trusted. See `weights.pareto_smooth`.",
+                found.k_hat_q > 1,
+            )
+        )
+    if found.share_p_beyond_q > 0.01:
+        findings.append(
+            Finding(
+                f"{np.count_nonzero(found.p_beyond_q)} rows of p ({found.share_p_beyond_q:.1%}) lie where fewer than "
+                "one row of q is expected: no row of q can stand for them. See `overlap.p_beyond_q`.",
+                found.share_p_beyond_q > 0.25,
+            )
+        )
+    return findings
+
+
+def wrong_scale(found: Identities, seen: Overlap) -> list[Finding]:
+    """Look at the three identities; at those of r and 1/r only where their errors can be trusted."""
+    log_factor = found.bounded.log_factor
+    if abs(found.bounded.z) > _Z and abs(log_factor) > math.log(1.2):
+        larger = "large" if log_factor > 0 else "small"
+        return [
+            Finding(
+                f"r is too {larger} by a factor of about {_factor(abs(log_factor))}: mean_q[r / (1 + r)] is "
+                f"{found.bounded.mean_q:.3f} but mean_p[1 / (1 + r)] is {found.bounded.mean_p:.3f}, "
+                f"{errors(found.bounded.z)} apart. Self-normalized weights do not suffer from it.",
+                abs(log_factor) > math.log(2),
+            )
+        ]
+    means = ("mean_q r", found.ratio_q, seen.reliable_q), ("mean_p 1/r", found.inverse_p, seen.reliable_p)
+    for name, of, reliable in means:
+        if reliable and abs(of.z) > _Z_SKEWED and abs(of.log_mean) > math.log(1.25):
+            size = f"{name} is {_factor(of.log_mean)}, {errors(of.z)} from 1"
+            return [Finding(f"{size}: the largest or smallest ratios are off.", False)]
+    return []
+
+
+def miscalibrated(found: Calibration) -> list[Finding]:
+    """Look at the reliability curve."""
+    excess = found.error - found.noise
+    if found.p_value >= _CHANCE or excess < 0.025:
+        return []
+    how = "it tells p from q too surely" if found.overconfidence > 0.5 * excess else "see `plot()`"
+    return [
+        Finding(
+            f"Class probabilities are off by {found.error:.3f} on average, and by chance would be by "
+            f"{found.noise:.3f}: {how}. Fit with more rows or a stronger penalty, or calibrate.",
+            excess > 0.1,
+        )
+    ]
+
+
+def imbalanced(found: Balance, left: Separation, ess_q: float) -> list[Finding]:
+    """Look at what is left between p and weighted q; of fewer than ten effective draws nothing can be said."""
+    if ess_q < FEWEST_DRAWS:
+        return []
+    findings = []
+    size = np.abs(found.after)
+    chance = float(-ndtri(_CHANCE / 2 / len(size))) + 0.5  # weights are skewed, and so are means of a few draws
+    bad = np.flatnonzero((size > 0.1) & (size > chance * found.standard_error))
+    if len(bad):
+        worst = bad[np.argsort(-size[bad])]
+        listed = ", ".join(f"{found.names[j]} ({found.before[j]:+.2f} to {found.after[j]:+.2f})" for j in worst[:3])
+        more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+        findings.append(
+            Finding(
+                f"Weighting leaves standardized mean differences above 0.1 in {len(bad)} of {len(size)} columns: "
+                f"{listed}{more}.",
+                float(size[bad].max()) > 0.5,
+            )
+        )
+    if left.z > _Z and left.auc > 0.6:
+        findings.append(
+            Finding(
+                f"After weighting a simple classifier still tells p from q: it is right in {left.auc:.0%} of pairs of "
+                f"held-out rows, {errors(left.z)} above one half.",
+                left.auc > 0.7,
+            )
+        )
+    return findings
+
+
+def errors(z: float) -> str:
+    """Write how many standard errors something is off, whichever way.
+
+    Examples
+    --------
+    >>> errors(-3.21), errors(1e6)
+    ('3.2 standard errors', 'over 1000 standard errors')
+    """
+    return f"{abs(z):.1f} standard errors" if abs(z) < 1000 else "over 1000 standard errors"
+
+
+def _factor(log_size: float) -> str:
+    """Write a number by its log: in digits where they are few.
+
+    Examples
+    --------
+    >>> _factor(1.1), _factor(800.0)
+    ('3', 'e^800')
+    """
+    return f"{math.exp(log_size):.3g}" if abs(log_size) < 20 else f"e^{log_size:.0f}"

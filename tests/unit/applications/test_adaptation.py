@@ -1,0 +1,532 @@
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn import config_context
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
+from sklearn.feature_selection import SelectKBest
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score, make_scorer, max_error, mean_squared_error
+from sklearn.model_selection import GridSearchCV, KFold, cross_validate
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils import check_array
+from sklearn.utils.estimator_checks import check_estimator
+
+from flowratio import AutoRatio, ClassifierRatio
+from flowratio.applications import adaptation
+from flowratio.applications.adaptation import ImportanceWeighted, ResampledWarning, TargetScorer, _systematic
+from flowratio.applications.conformal import conformal_quantile
+from flowratio.weights import effective_sample_size, pareto_smooth
+
+N, N_TARGET = 120, 90
+
+
+class KnownRatio(BaseEstimator):
+    """log r(x) = slope · x₁, whatever it is fitted to; it keeps what it was fitted to."""
+
+    def __init__(self, slope: float = 1.0) -> None:
+        self.slope = slope
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KnownRatio:
+        self.X_, self.y_, self.w_ = np.asarray(X), np.asarray(y), sample_weight
+        return self
+
+    def log_ratio(self, X: Any) -> np.ndarray:
+        return self.slope * np.asarray(X, np.float64)[:, 0]
+
+
+class NoShift(BaseEstimator):
+    """r = 1, for rows of any columns: fitted from the start."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def fit(self, X: Any, y: Any) -> NoShift:
+        return self
+
+    def log_ratio(self, X: Any) -> np.ndarray:
+        return np.zeros(len(check_array(X)))
+
+
+def draw(n: int = N, n_target: int = N_TARGET, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return X, y of two classes, and X_target."""
+    rng = np.random.default_rng(seed)
+    X, X_target = rng.normal(size=(n, 2)), rng.normal(0.8, 1, size=(n_target, 2))
+    return X, (X[:, 0] ** 2 + 0.5 * rng.normal(size=n) > 0.7).astype(int), X_target
+
+
+def cloned(estimator: Any) -> Any:
+    return clone(estimator)
+
+
+def expected_weights(X: np.ndarray, slope: float = 1.0) -> np.ndarray:
+    w = np.exp(slope * X[:, 0])
+    return w / w.mean()
+
+
+def test_the_estimator_is_fitted_with_the_ratio_as_weights() -> None:
+    X, y, X_target = draw()
+    model = ImportanceWeighted(LogisticRegression(), KnownRatio()).fit(X, y, X_target=X_target)
+    w = expected_weights(X)
+    np.testing.assert_allclose(model.weights_, w, rtol=1e-12)
+    assert model.effective_sample_size_ == pytest.approx(w.sum() ** 2 / (w @ w))
+    assert model.k_hat_ == pareto_smooth(X[:, 0]).k_hat
+    reference = LogisticRegression().fit(X, y, sample_weight=w)
+    np.testing.assert_allclose(model.estimator_.coef_, reference.coef_, rtol=1e-9)
+    for name in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+        np.testing.assert_allclose(getattr(model, name)(X_target), getattr(reference, name)(X_target), rtol=1e-9)
+    assert model.score(X, y) == reference.score(X, y)
+    assert model.score(X, y, sample_weight=w) == pytest.approx(reference.score(X, y, w))
+    assert model.classes_.tolist() == [0, 1]
+
+
+def test_the_target_is_the_numerator() -> None:
+    X, y, X_target = draw()
+    model = ImportanceWeighted(LogisticRegression(), KnownRatio()).fit(X, y, X_target=X_target)
+    np.testing.assert_array_equal(model.ratio_.X_, np.concatenate([X_target, X]))
+    assert model.ratio_.y_.tolist() == [1] * N_TARGET + [0] * N
+
+
+def test_gamma_flattens_and_smooth_smooths() -> None:
+    X, y, X_target = draw()
+    flat = ImportanceWeighted(LogisticRegression(), KnownRatio(), gamma=0.25).fit(X, y, X_target=X_target)
+    np.testing.assert_allclose(flat.weights_, expected_weights(X, 0.25), rtol=1e-12)
+    smooth = ImportanceWeighted(LogisticRegression(), KnownRatio(2), smooth=True).fit(X, y, X_target=X_target)
+    log_w = pareto_smooth(2 * X[:, 0]).log_w
+    np.testing.assert_allclose(smooth.weights_, np.exp(log_w) / np.exp(log_w).mean(), rtol=1e-12)
+    assert not np.allclose(smooth.weights_, expected_weights(X, 2))
+    none = ImportanceWeighted(LogisticRegression(), KnownRatio(), gamma=0).fit(X, y, X_target=X_target)
+    np.testing.assert_allclose(none.weights_, 1.0)
+    assert none.effective_sample_size_ == pytest.approx(N)
+
+
+def test_the_ratio_multiplies_a_copy_of_the_users_weights_and_sees_them() -> None:
+    X, y, X_target = draw()
+    counts = np.random.default_rng(1).integers(0, 4, size=N).astype(float)
+    given = counts.copy()
+    model = ImportanceWeighted(LogisticRegression(), KnownRatio()).fit(X, y, X_target=X_target, sample_weight=given)
+    np.testing.assert_array_equal(given, counts)
+    w = counts * np.exp(X[:, 0])
+    np.testing.assert_allclose(model.weights_, w * counts.sum() / w.sum(), rtol=1e-12)
+    np.testing.assert_array_equal(model.ratio_.w_, np.concatenate([np.ones(N_TARGET), counts]))
+    with np.errstate(divide="ignore"):
+        assert model.effective_sample_size_ == pytest.approx(effective_sample_size(np.log(w)))
+
+
+@pytest.mark.parametrize("ratio", ["logistic", "qda"])
+def test_a_weight_counts_rows(ratio: str) -> None:
+    X, y, X_target = draw()
+    counts = np.random.default_rng(1).integers(0, 4, size=N)
+    often = np.repeat(np.arange(N), counts)
+    weighted = ImportanceWeighted(Ridge(), ratio).fit(X, y, X_target=X_target, sample_weight=counts)
+    repeated = ImportanceWeighted(Ridge(), ratio).fit(X[often], y[often], X_target=X_target)
+    # the same sums in another order
+    np.testing.assert_allclose(weighted.estimator_.coef_, repeated.estimator_.coef_, rtol=1e-6)
+    assert weighted.weights_.sum() == pytest.approx(repeated.weights_.sum())
+
+
+def test_folds_weight_rows_by_ratios_that_have_not_seen_them() -> None:
+    X, y, X_target = draw()
+
+    class ByHeart(KnownRatio):
+        def log_ratio(self, X: Any) -> np.ndarray:
+            seen = {row.tobytes() for row in self.X_[self.y_ == 0]}
+            return np.array([float(row.tobytes() in seen) for row in np.asarray(X)])
+
+    for n_folds, seen in ((None, 1.0), (3, 0.0)):
+        model = ImportanceWeighted(Ridge(), ByHeart(), n_folds=n_folds, random_state=0)
+        model.fit(X, y, X_target=X_target)
+        assert (model.ratio_.log_ratio(X) == 1).all()  # fitted to all rows
+        log_r = model._log_ratio(X, X_target, np.ones(N), 0)
+        np.testing.assert_array_equal(log_r, seen)
+
+
+def test_the_choice_of_an_automatic_ratio_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, X_target = draw()
+    n_choices = 0
+
+    class Counted(AutoRatio):
+        def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+            nonlocal n_choices
+            n_choices += 1
+            super()._fit(X, y, w)
+
+    model = ImportanceWeighted(Ridge(), Counted(["lda", "logistic"]), n_folds=3, random_state=0)
+    model.fit(X, y, X_target=X_target)
+    assert n_choices == 1
+    assert np.corrcoef(np.log(model.weights_), model.ratio_.log_ratio(X))[0, 1] > 0.9
+    monkeypatch.setattr(adaptation, "AutoRatio", KnownRatio)  # in place of the default, which takes its time
+    np.testing.assert_allclose(
+        ImportanceWeighted(Ridge()).fit(X, y, X_target=X_target).weights_, expected_weights(X), rtol=1e-12
+    )
+
+
+def test_a_ratio_that_takes_no_weights_is_fitted_to_repeated_rows() -> None:
+    class Unweighted(BaseEstimator):
+        def fit(self, X: Any, y: Any) -> Unweighted:
+            self.X_ = X
+            return self
+
+        def log_ratio(self, X: Any) -> np.ndarray:
+            return X[:, 0]
+
+    X, y, X_target = draw()
+    counts = np.random.default_rng(1).integers(0, 4, size=N)
+    frame, target = pd.DataFrame(X), pd.DataFrame(X_target)
+    model = ImportanceWeighted(Ridge(), Unweighted()).fit(frame, y, X_target=target, sample_weight=counts)
+    np.testing.assert_array_equal(model.ratio_.X_, np.concatenate([X_target, np.repeat(X, counts, axis=0)]))
+    with pytest.raises(ValueError, match="give whole numbers, or another ratio"):
+        model.fit(X, y, X_target=X_target, sample_weight=counts + 0.5)
+
+
+def test_estimators_without_weights_are_fitted_to_rows_drawn_by_weight() -> None:
+    X, y, X_target = draw()
+    w = expected_weights(X)
+    fits = []
+    for _ in range(2):
+        model = ImportanceWeighted(KNeighborsClassifier(1), KnownRatio(), random_state=3)
+        with pytest.warns(ResampledWarning, match="KNeighborsClassifier takes no `sample_weight`"):
+            model.fit(X, y, X_target=X_target)
+        fits.append(model.estimator_._fit_X)
+    np.testing.assert_array_equal(*fits)
+    assert len(fits[0]) == N
+    often = np.array([(fits[0] == row).all(axis=1).sum() for row in X])
+    assert (np.abs(often - w) < 1).all()  # systematic: a fraction off at most
+
+
+def test_resampling_frames_and_series() -> None:
+    X, y, X_target = draw()
+    for library in (pd, pl):
+        frames = [library.DataFrame({"a": rows[:, 0], "b": rows[:, 1]}) for rows in (X, X_target)]
+        model = ImportanceWeighted(KNeighborsRegressor(), KnownRatio(), random_state=0)
+        with pytest.warns(ResampledWarning):
+            model.fit(frames[0], library.Series(y), X_target=frames[1])
+        assert model.predict(frames[1]).shape == (N_TARGET,)
+
+
+def test_systematic_draws_skip_rows_of_weight_zero() -> None:
+    for seed in range(50):
+        drawn = _systematic(np.array([0.0, 0.1, 0.0, 0.7, 0.2, 0.0]), np.random.default_rng(seed))
+        assert set(drawn) <= {1, 3, 4}
+        assert np.bincount(drawn, minlength=6)[3] in (4, 5)  # 6 · 0.7
+
+
+def test_it_is_what_the_estimator_inside_is() -> None:
+    assert is_classifier(ImportanceWeighted(LogisticRegression()))
+    assert not is_regressor(ImportanceWeighted(LogisticRegression()))
+    assert is_regressor(ImportanceWeighted(make_pipeline(StandardScaler(), Ridge())))
+    assert not hasattr(ImportanceWeighted(Ridge()), "predict_proba")
+    assert not hasattr(ImportanceWeighted(Ridge()), "classes_")
+    assert hasattr(ImportanceWeighted(LogisticRegression()), "predict_proba")
+    assert not hasattr(ImportanceWeighted(SVC()), "predict_proba")
+    with pytest.raises(NotFittedError):
+        ImportanceWeighted(Ridge()).predict([[1.0]])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.parametrize("estimator", [LogisticRegression(), Ridge()])
+def test_scikit_learns_own_checks(estimator: Any) -> None:
+    # without a fitted ratio there is no fit(X, y): the target must come from somewhere
+    check_estimator(ImportanceWeighted(estimator, NoShift()))
+
+
+def test_settings_of_both_inside_can_be_read_and_set() -> None:
+    model = ImportanceWeighted(LogisticRegression(C=2.0), ClassifierRatio("lda"))
+    params = model.get_params()
+    assert params["estimator__C"] == 2.0
+    assert params["ratio__classifier"] == "lda"
+    model.set_params(estimator__C=3.0, ratio__classifier="qda")
+    made = cloned(model)
+    assert made.estimator is not model.estimator
+    assert made.get_params()["estimator__C"] == 3.0
+    assert made.ratio.classifier == "qda"
+
+
+def test_a_fitted_ratio_is_used_as_it_is_and_shared_by_clones() -> None:
+    X, y, X_target = draw()
+    ratio = ClassifierRatio("logistic").fit_samples(X_target, X)
+    model = cloned(ImportanceWeighted(LogisticRegression(), ratio))
+    model.fit(X[:60], y[:60])
+    assert model.ratio_ is ratio
+    np.testing.assert_allclose(model.weights_, ratio.weights(X[:60]), rtol=1e-12)
+    with pytest.raises(ValueError, match="`ratio` is fitted already"):
+        model.fit(X, y, X_target=X_target)
+    with pytest.raises(ValueError, match="`ratio__classifier` is given"):
+        model.set_params(ratio__classifier="lda")
+    with pytest.raises(ValueError, match="leave out `X_target` and `n_folds`"):
+        cloned(model).set_params(n_folds=3).fit(X, y)
+    unfitted = cloned(ImportanceWeighted(LogisticRegression(), ClassifierRatio("logistic")))
+    assert unfitted.fit(X, y, X_target=X_target).ratio_ is not unfitted.ratio
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+def test_data_frames(library: Any) -> None:
+    X, y, X_target = draw()
+    names = ["age", "height"]
+    frame, target = (library.DataFrame(dict(zip(names, rows.T, strict=True))) for rows in (X, X_target))
+    model = ImportanceWeighted(LogisticRegression(), "logistic").fit(frame, y, X_target=target)
+    plain = ImportanceWeighted(LogisticRegression(), "logistic").fit(X, y, X_target=X_target)
+    np.testing.assert_allclose(model.weights_, plain.weights_, rtol=1e-12)
+    assert model.feature_names_in_.tolist() == names
+    assert model.ratio_.feature_names_in_.tolist() == names
+    assert model.n_features_in_ == 2
+    np.testing.assert_array_equal(model.predict(target), plain.predict(X_target))
+    with pytest.raises(ValueError, match="`X_target` and `X` have the same columns in another order"):
+        model.fit(frame, y, X_target=target[["height", "age"]])
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(target[["height", "age"]])
+    np.testing.assert_array_equal(model.predict(target), plain.predict(X_target))  # a failed fit changes nothing
+
+
+def test_bad_input_is_refused() -> None:
+    X, y, X_target = draw()
+    model = ImportanceWeighted(LogisticRegression(), "lda")
+    for match, arguments in (
+        ("`X_target` is None", (X, y)),
+        ("`X_target` has 1 columns but `X` has 2", (X, y, X_target[:, :1])),
+        ("`X_target` has 1 missing or infinite", (X, y, np.where(X_target == X_target[3, 1], np.nan, X_target))),
+        ("`X` has 2 missing or infinite", (np.where(np.arange(N)[:, None] == 3, np.inf, X), y, X_target)),
+        ("inconsistent numbers of samples", (X, y[:-1], X_target)),
+        ("sample_weight.shape", (X, y, X_target, np.ones(N - 1))),
+        ("zero", (X, y, X_target, np.zeros(N))),
+        ("negative on 1 rows", (X, y, X_target, np.where(np.arange(N) == 5, -1.0, 1.0))),
+    ):
+        with pytest.raises(ValueError, match=match):
+            model.fit(*arguments)
+    for match, params in (
+        ("`gamma` is -1", {"gamma": -1}),
+        ("`gamma` is nan", {"gamma": math.nan}),
+        ("`n_folds` is 1", {"n_folds": 1}),
+        ("`ratio` is 'logistik'", {"ratio": "logistik"}),
+        ("`random_state` is -1", {"random_state": -1}),
+    ):
+        with pytest.raises(ValueError, match=match):
+            cloned(model).set_params(**params).fit(X, y, X_target=X_target)
+    bad: Any = LogisticRegression
+    with pytest.raises(TypeError, match="`estimator` is"):
+        ImportanceWeighted(bad, "lda").fit(X, y, X_target=X_target)
+    ratio = ClassifierRatio("lda").fit_samples(X_target, X)
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        ImportanceWeighted(Ridge(), ratio).fit(X[:, :1], y)
+
+
+def test_a_pipeline_inside_gives_the_weights_to_its_last_step() -> None:
+    X, y, X_target = draw()
+    inner = make_pipeline(StandardScaler(), make_pipeline(SelectKBest(k=1), LogisticRegression()))
+    model = ImportanceWeighted(inner, KnownRatio()).fit(X, y, X_target=X_target)
+    w = expected_weights(X)
+    reference = cloned(inner).fit(X, y, pipeline__logisticregression__sample_weight=w)
+    np.testing.assert_allclose(model.decision_function(X_target), reference.decision_function(X_target), rtol=1e-9)
+    assert not np.allclose(model.decision_function(X_target), cloned(inner).fit(X, y).decision_function(X_target))
+
+
+@pytest.mark.parametrize(
+    ("outer", "plain"),
+    [
+        (GridSearchCV(Ridge(), {"alpha": [3.0]}), Ridge(3.0)),
+        (GridSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": [3.0]}), None),
+        (TransformedTargetRegressor(Ridge(3.0), func=np.asarray, inverse_func=np.asarray), Ridge(3.0)),
+    ],
+)
+def test_what_passes_keywords_on_takes_weights(outer: Any, plain: Any) -> None:
+    X, y, X_target = draw()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResampledWarning)
+        model = ImportanceWeighted(outer, KnownRatio()).fit(X, y.astype(float), X_target=X_target)
+    w = expected_weights(X)
+    if plain is None:
+        reference = make_pipeline(StandardScaler(), Ridge(3.0)).fit(X, y, ridge__sample_weight=w)
+    else:
+        reference = cloned(plain).fit(X, y, sample_weight=w)
+    np.testing.assert_allclose(model.predict(X_target), reference.predict(X_target), rtol=1e-9)
+
+
+def test_a_search_over_estimators_without_weights_is_resampled() -> None:
+    X, y, X_target = draw()
+    model = ImportanceWeighted(GridSearchCV(KNeighborsClassifier(), {"n_neighbors": [1, 5]}), KnownRatio())
+    with pytest.warns(ResampledWarning, match="GridSearchCV"):
+        model.fit(X, y, X_target=X_target)
+
+
+def test_a_pipeline_inside_with_routing() -> None:
+    X, y, X_target = draw()
+    with config_context(enable_metadata_routing=True):
+        silent = make_pipeline(StandardScaler(), Ridge())
+        with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
+            ImportanceWeighted(silent, KnownRatio()).fit(X, y, X_target=X_target)
+        inner = make_pipeline(
+            StandardScaler().set_fit_request(sample_weight=False), Ridge().set_fit_request(sample_weight=True)
+        )
+        model = ImportanceWeighted(inner, KnownRatio()).fit(X, y, X_target=X_target)
+    plain = ImportanceWeighted(make_pipeline(StandardScaler(), Ridge()), KnownRatio()).fit(X, y, X_target=X_target)
+    np.testing.assert_allclose(model.predict(X), plain.predict(X), rtol=1e-12)
+
+
+def test_the_last_step_of_a_pipeline() -> None:
+    X, y, X_target = draw()
+    scaler = StandardScaler().fit(X)
+    reference = ImportanceWeighted(LogisticRegression(), "logistic")
+    reference.fit(scaler.transform(X), y, X_target=scaler.transform(X_target))
+    with config_context(enable_metadata_routing=True):
+        last = ImportanceWeighted(LogisticRegression(), "logistic").set_fit_request(X_target=True)
+        pipe: Any = make_pipeline(StandardScaler(), last, transform_input=["X_target"])
+        pipe.fit(X, y, X_target=X_target)
+    np.testing.assert_allclose(pipe[-1].weights_, reference.weights_, rtol=1e-9)
+    # without routing the target comes as it is given, in the units of the last step
+    pipe = make_pipeline(StandardScaler(), ImportanceWeighted(LogisticRegression(), "logistic"))
+    pipe.fit(X, y, importanceweighted__X_target=scaler.transform(X_target))
+    np.testing.assert_allclose(pipe[-1].weights_, reference.weights_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_cross_validation_passes_the_whole_target_if_it_has_another_length(routing: bool) -> None:
+    X, y, X_target = draw()
+    u = np.random.default_rng(1).uniform(0.5, 2, size=N)
+    with config_context(enable_metadata_routing=routing):
+        model: Any = ImportanceWeighted(LogisticRegression(), KnownRatio())
+        if routing:
+            model.set_fit_request(X_target=True, sample_weight=True).set_score_request(sample_weight=False)
+        found = cross_validate(
+            model, X, y, cv=3, params={"X_target": X_target, "sample_weight": u}, return_estimator=True,
+            return_indices=True,
+        )  # fmt: skip
+    for one, train in zip(found["estimator"], found["indices"]["train"], strict=True):
+        np.testing.assert_array_equal(one.ratio_.X_, np.concatenate([X_target, X[train]]))
+        np.testing.assert_array_equal(one.ratio_.w_[N_TARGET:], u[train])
+
+
+def test_cross_validation_by_a_fitted_ratio_cuts_nothing() -> None:
+    X, y, X_target = draw(n_target=N)
+    cut = cross_validate(
+        ImportanceWeighted(Ridge(), KnownRatio()), X, y, params={"X_target": X_target}, cv=KFold(3),
+        return_estimator=True,
+    )  # fmt: skip
+    # as many rows as X: scikit-learn takes them for rows of X, which the docstring warns of
+    assert all(len(one.ratio_.X_) == 2 * (2 * N // 3) for one in cut["estimator"])
+    ratio = ClassifierRatio("logistic").fit_samples(X_target, X)
+    model = ImportanceWeighted(Ridge(), ratio)
+    found = cross_validate(model, X, y, cv=KFold(3), return_estimator=True, return_indices=True)
+    for one, train in zip(found["estimator"], found["indices"]["train"], strict=True):
+        np.testing.assert_allclose(one.weights_, ratio.weights(X[train]), rtol=1e-12)
+
+
+def test_a_search_over_the_settings_of_both() -> None:
+    X, y, X_target = draw()
+    search = GridSearchCV(
+        ImportanceWeighted(LogisticRegression(), KnownRatio()), {"estimator__C": [0.1, 1.0], "gamma": [0.0, 1.0]}
+    )
+    search.fit(X, y, X_target=X_target)
+    assert set(search.best_params_) == {"estimator__C", "gamma"}
+
+
+def test_the_scorer_weights_held_out_rows() -> None:
+    X, y, _ = draw()
+    ratio = KnownRatio(2.0).fit(X, y)
+    model = LogisticRegression().fit(X, y)
+    w = np.exp(2 * X[:, 0])
+    right = model.predict(X) == y
+    assert TargetScorer("accuracy", ratio)(model, X, y) == pytest.approx((w @ right) / w.sum())
+    loss = TargetScorer(make_scorer(mean_squared_error, greater_is_better=False), ratio)(model, X, y)
+    assert loss == pytest.approx(-(w @ ~right) / w.sum())
+    u = np.random.default_rng(1).uniform(size=N)
+    assert TargetScorer("accuracy", ratio)(model, X, y, u) == pytest.approx(((u * w) @ right) / (u @ w))
+    assert "accuracy_score" in repr(TargetScorer("accuracy", ratio))
+
+
+def test_the_scorer_in_searches_with_weights_of_the_user() -> None:
+    X, y, _ = draw()
+    ratio = KnownRatio(2.0).fit(X, y)
+    u = np.random.default_rng(1).uniform(size=N)
+    for scoring in (TargetScorer("accuracy", ratio), {"a": TargetScorer("accuracy", ratio), "b": "accuracy"}):
+        search = GridSearchCV(LogisticRegression(), {"C": [0.01, 1.0]}, scoring=scoring, refit=False, cv=KFold(2))
+        search.fit(X, y, sample_weight=u)
+        name = "mean_test_a" if isinstance(scoring, dict) else "mean_test_score"
+        half = N // 2
+        expected = []
+        for train, test in ((slice(half, N), slice(half)), (slice(half), slice(half, N))):
+            right = LogisticRegression().fit(X[train], y[train], u[train]).predict(X[test]) == y[test]
+            w = u[test] * np.exp(2 * X[test, 0])
+            expected.append((w @ right) / w.sum())
+        assert search.cv_results_[name][1] == pytest.approx(np.mean(expected))
+    with config_context(enable_metadata_routing=True):
+        found = cross_validate(LogisticRegression(), X, y, scoring=TargetScorer("accuracy", ratio))
+    assert (found["test_score"] > 0).all()
+
+
+def test_what_cannot_score_is_refused() -> None:
+    X, y, _ = draw()
+    ratio = KnownRatio().fit(X, y)
+    with pytest.raises(ValueError, match="takes no `sample_weight`"):
+        TargetScorer(make_scorer(max_error), ratio)
+    with pytest.raises(TypeError, match="what `make_scorer` returns"):
+        TargetScorer(accuracy_score, ratio)
+    with pytest.raises(ValueError, match="give a ratio that is fitted"):
+        TargetScorer("accuracy", ClassifierRatio())
+    with pytest.raises(ValueError, match="give a ratio that is fitted"):
+        TargetScorer("accuracy", LinearRegression().fit(X, y))
+
+
+def test_boosting_takes_the_weights() -> None:
+    X, y, X_target = draw()
+    model = ImportanceWeighted(HistGradientBoostingClassifier(max_iter=5), KnownRatio())
+    assert model.fit(X, y, X_target=X_target).predict_proba(X_target).shape == (N_TARGET, 2)
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.55, 0.7, 0.9, 0.95])
+@pytest.mark.parametrize("n", [1, 9, 10, 19, 99, 100, 999])
+def test_equal_weights_give_the_textbook_quantile(n: int, coverage: float) -> None:
+    scores = np.random.default_rng(n).normal(size=n)
+    k = math.ceil(round((n + 1) * coverage, 9))  # 0.55 · 100 is 55.00000000000001 in floats
+    expected = np.sort(scores)[k - 1] if k <= n else math.inf
+    np.testing.assert_array_equal(conformal_quantile(scores, np.zeros(n), np.zeros(3), coverage), expected)
+
+
+def brute_force(scores: np.ndarray, log_c: np.ndarray, log_t: float, coverage: float) -> float:
+    w = np.exp(np.append(log_c, log_t))
+    w /= w.sum()
+    values = np.append(scores, np.inf)
+    return min(s for s in values if w[values <= s].sum() >= coverage)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_weighted_quantiles_against_brute_force(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = rng.integers(1, 40)
+    scores, log_c, log_t = rng.integers(0, 12, size=n) / 2, rng.normal(size=n), rng.normal(0, 2, size=15)  # ties too
+    coverage = rng.uniform(0.05, 0.99)
+    expected = [brute_force(scores, log_c, t, coverage) for t in log_t]
+    np.testing.assert_array_equal(conformal_quantile(scores, log_c, log_t, coverage), expected)
+    shifted = conformal_quantile(scores, log_c + 1000, log_t + 1000, coverage)  # a constant cancels
+    np.testing.assert_array_equal(shifted, expected)
+
+
+def test_rows_that_weigh_all_or_nothing() -> None:
+    bound = conformal_quantile([1.0, 2.0], [-900.0, 0.0], [-1e4, 1e4], 0.9)
+    assert bound.tolist() == [2.0, math.inf]
+
+
+def test_quantiles_refuse_bad_input() -> None:
+    scores, log_r = np.arange(4.0), np.zeros(4)
+    cases: list[tuple[str, Any]] = [
+        ("`scores` has 4 values and `log_r_calibration` 3", (scores, log_r[:3], log_r)),
+        ("at least one row", ([], [], log_r)),
+        ("`coverage` is 1", (scores, log_r, log_r, 1)),
+        ("`coverage` is 90", (scores, log_r, log_r, 90)),
+        ("`scores` has shape", (np.array([0, 1, 2, np.nan]), log_r, log_r)),
+        ("`log_r_test` has shape", (scores, log_r, log_r[:, None])),
+    ]
+    for match, arguments in cases:
+        with pytest.raises(ValueError, match=match):
+            conformal_quantile(*arguments)

@@ -1,0 +1,203 @@
+"""Weights of synthetic rows: where the ratio is known, the weighted rows have the moments of the real ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from flowratio.applications.augmentation import augmentation_weights
+from flowratio.featurizer import FlowFeaturizer
+from flowratio.ratios import AutoRatio, ClassifierRatio, FeaturizedRatio
+from flowratio.weights import effective_sample_size, self_normalize
+
+RNG = np.random.default_rng(0)
+SHIFT = np.array([0.6, -0.4])
+X_REAL, X_SYNTHETIC = RNG.normal(size=(1500, 2)) + SHIFT, RNG.normal(size=(3000, 2))
+LOG_R = X_SYNTHETIC @ SHIFT - SHIFT @ SHIFT / 2  # of N(SHIFT, I) to N(0, I)
+
+
+def weights(ratio: Any = "logistic", **changed: Any) -> np.ndarray:
+    return augmentation_weights(X_REAL, X_SYNTHETIC, ratio, **{"random_state": 0, **changed})
+
+
+class Memory(ClassifierRatio):
+    """A ratio that knows the rows it was fitted to: log r is -50 on those of q, and 0 on rows not seen."""
+
+    seen_: Any
+
+    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+        self.seen_ = {row.tobytes() for row in np.round(self._back(X[y == 0]), 6)}
+
+    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+        return np.array([-50.0 if row.tobytes() in self.seen_ else 0.0 for row in np.round(self._back(X), 6)])
+
+    def _back(self, X: np.ndarray) -> np.ndarray:
+        return X * self.scale_ + self.mean_ + 0.0
+
+
+class TestTruth:
+    @pytest.mark.parametrize("n_folds", [2, 5])
+    def test_weighted_mean_is_that_of_real_rows(self, n_folds: int) -> None:
+        w = weights(n_folds=n_folds)
+        found = np.average(X_SYNTHETIC, axis=0, weights=w)
+        # logistic regression matches the means of p it was fitted to; the weighted mean has the variance of p over
+        # the effective draws, the mean of the real rows that of p over n
+        error = math.sqrt(1 / effective_sample_size(LOG_R) + 1 / len(X_REAL))
+        assert (np.abs(found - SHIFT) < 4 * error).all()
+        assert (np.abs(X_SYNTHETIC.mean(axis=0) - SHIFT) > 4 * error).all()
+
+    def test_weights_are_ratios(self) -> None:
+        # a logistic regression on 2250 rows, a third of p: a coefficient has the error 1 / sqrt(2250 * 2/9) = 0.045
+        error = np.abs(np.log(weights(normalize=None)) - LOG_R)
+        assert (error < 4 * 0.05 * np.sqrt(1 + np.square(X_SYNTHETIC).sum(axis=1))).all()
+
+    def test_latent_space(self) -> None:
+        flow = FlowFeaturizer(n_blocks=1, hidden=(8,), max_epochs=5, patience=5, random_state=0)
+        w = weights(FeaturizedRatio("logistic", featurizer=flow, random_state=0))
+        # as above, and a flow of five epochs
+        assert (np.abs(np.average(X_SYNTHETIC, axis=0, weights=w) - SHIFT) < 0.15).all()
+
+    def test_default_is_chosen_by_auto_ratio(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        budgets = []
+        original = AutoRatio.fit
+
+        def fit(self: AutoRatio, X: Any, y: Any, sample_weight: Any = None) -> AutoRatio:
+            budgets.append(self.time_budget)
+            self.candidates = ["logistic"]  # the others take their time
+            return original(self, X, y, sample_weight)
+
+        monkeypatch.setattr(AutoRatio, "fit", fit)
+        w = augmentation_weights(X_REAL[:300], X_SYNTHETIC[:300], random_state=0)
+        assert budgets == [60.0]
+        assert np.corrcoef(np.log(w), LOG_R[:300])[0, 1] > 0.9
+
+    def test_each_row_is_weighted_by_a_ratio_that_has_not_seen_it(self) -> None:
+        np.testing.assert_array_equal(weights(Memory()), np.ones(3000))
+        fitted = Memory().fit_samples(X_REAL, X_SYNTHETIC)
+        assert (fitted.log_ratio(X_SYNTHETIC) == -50).all()  # or the line above would say nothing
+
+    def test_downstream_learner_gains(self) -> None:
+        # a third of the synthetic rows has labels turned over, and stands apart from the real ones
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(600, 2)), np.ones(600, int)
+        y[X[:, 0] < 0] = 0
+        wrong = np.arange(600) < 200
+        X_synthetic = np.where(wrong[:, None], 2 * X - [0, 6], X + 0.1 * rng.normal(size=X.shape))
+        y_synthetic = np.where(wrong, 1 - y, y)
+        w = augmentation_weights(X, X_synthetic, "quadratic", random_state=0)
+        plain = LogisticRegression().fit(X_synthetic, y_synthetic).score(X, y)
+        assert LogisticRegression().fit(X_synthetic, y_synthetic, sample_weight=w).score(X, y) > plain + 0.05
+
+
+class TestSettings:
+    def test_normalization(self) -> None:
+        mean, total, raw = (weights(normalize=how) for how in ("mean", "sum", None))
+        assert mean.mean() == pytest.approx(1, rel=1e-12)
+        assert total.sum() == pytest.approx(1, rel=1e-12)
+        np.testing.assert_allclose(raw / raw.sum(), total, rtol=1e-12)
+
+    def test_flattening(self) -> None:
+        np.testing.assert_array_equal(weights(gamma=0), np.ones(3000))
+        raw = weights(normalize=None)
+        np.testing.assert_allclose(weights(gamma=0.2, normalize=None), raw**0.2, rtol=1e-12)
+        np.testing.assert_array_equal(weights(gamma=1), weights())
+
+    def test_extreme_ratios_stay_finite(self) -> None:
+        class Far(ClassifierRatio):
+            def log_ratio(self, X: Any) -> np.ndarray:
+                return 1e5 * np.asarray(X)[:, 0]
+
+        fitted = Far("logistic").fit_samples(X_REAL, X_SYNTHETIC)
+        for normalize in ("mean", "sum", None):
+            assert np.isfinite(weights(fitted, normalize=normalize)).all()
+
+    def test_fitted_ratio_is_used_as_it_is(self) -> None:
+        fitted = ClassifierRatio("logistic").fit_samples(X_REAL[:700], X_SYNTHETIC[:700])
+        expected = self_normalize(fitted.log_ratio(X_SYNTHETIC), total=3000)
+        np.testing.assert_array_equal(weights(fitted), expected)
+        np.testing.assert_array_equal(weights(fitted, random_state=5), expected)
+
+    def test_frames_give_the_weights_of_arrays_and_nothing_is_changed(self) -> None:
+        real, synthetic = (pd.DataFrame(X, columns=["a", "b"]) for X in (X_REAL, X_SYNTHETIC))
+        synthetic.index = synthetic.index[::-1]
+        before = synthetic.copy()
+        w = augmentation_weights(real, synthetic, "logistic", random_state=0)
+        assert type(w) is np.ndarray
+        np.testing.assert_array_equal(w, weights())
+        pd.testing.assert_frame_equal(synthetic, before)
+        fitted = ClassifierRatio("logistic").fit_samples(real, synthetic)
+        assert augmentation_weights(real, synthetic, fitted).shape == (3000,)  # no warning about names
+
+    def test_weights_stand_in_the_order_of_the_rows(self) -> None:
+        fitted = ClassifierRatio("logistic").fit_samples(X_REAL, X_SYNTHETIC)
+        order = np.random.default_rng(1).permutation(3000)
+        mixed = augmentation_weights(X_REAL, X_SYNTHETIC[order], fitted)
+        np.testing.assert_allclose(mixed, weights(fitted)[order], rtol=1e-12)
+        assert np.corrcoef(np.log(weights()), LOG_R)[0, 1] > 0.99  # and where they are cross-fitted
+
+    def test_seeds(self) -> None:
+        np.testing.assert_array_equal(weights(), weights())
+        assert not np.array_equal(weights(), weights(random_state=1))
+
+    def test_batches_of_torch_are_drawn_by_the_weights(self) -> None:
+        import torch
+        from torch.utils.data import WeightedRandomSampler
+
+        w = weights()
+        generator = torch.Generator().manual_seed(0)
+        drawn = list(WeightedRandomSampler(w.tolist(), 20_000, generator=generator))
+        found = X_SYNTHETIC[drawn].mean(axis=0)
+        # 4 standard errors of a mean of 20 000 draws of unit variance
+        assert (np.abs(found - np.average(X_SYNTHETIC, axis=0, weights=w)) < 4 / math.sqrt(20_000)).all()
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("gamma", [-0.1, math.nan, math.inf, "0.2"])
+    def test_power(self, gamma: Any) -> None:
+        with pytest.raises(ValueError, match=r"`gamma` is .*: give a finite number of 0 or more"):
+            weights(gamma=gamma)
+
+    def test_normalization(self) -> None:
+        with pytest.raises(ValueError, match="`normalize` is 'max': give 'mean', 'sum' or None"):
+            weights(normalize="max")
+
+    @pytest.mark.parametrize("n_folds", [0, 1, 2.5])
+    def test_folds(self, n_folds: Any) -> None:
+        with pytest.raises(ValueError, match="`n_folds` is"):
+            weights(n_folds=n_folds)
+
+    def test_columns(self) -> None:
+        with pytest.raises(ValueError, match="`X_real` has 1 columns but `X_synthetic` has 2"):
+            augmentation_weights(X_REAL[:, :1], X_SYNTHETIC, "logistic")
+        frames = pd.DataFrame(X_REAL, columns=["a", "b"]), pd.DataFrame(X_SYNTHETIC, columns=["b", "a"])
+        with pytest.raises(ValueError, match="`X_real` and `X_synthetic` have the same columns in another order"):
+            augmentation_weights(*frames, "logistic")
+        fitted = ClassifierRatio("logistic").fit_samples(X_REAL[:, :1], X_SYNTHETIC[:, :1])
+        with pytest.raises(ValueError, match="2 features"):
+            weights(fitted)
+
+    def test_empty(self) -> None:
+        with pytest.raises(ValueError, match=r"`X_synthetic` has shape \(0, 2\)"):
+            augmentation_weights(X_REAL, X_SYNTHETIC[:0], "logistic")
+        with pytest.raises(ValueError, match=r"`X_real` has shape \(0, 2\)"):
+            augmentation_weights(X_REAL[:0], X_SYNTHETIC, "logistic")
+
+    def test_gaps(self) -> None:
+        X = X_REAL.copy()
+        X[3, 1] = np.nan
+        with pytest.raises(ValueError, match="`X_real` has 1 missing or infinite values"):
+            augmentation_weights(X, X_SYNTHETIC, "logistic")
+
+    def test_ratio(self) -> None:
+        with pytest.raises(ValueError, match="`ratio` is 'logit': give a ratio"):
+            weights("logit")
+        with pytest.raises(TypeError, match="`ratio` is 3: give an object"):
+            weights(3)
+        fitted = ClassifierRatio("logistic").fit_samples(X_REAL, X_SYNTHETIC)
+        with pytest.raises(TypeError, match="which is synthetic/real"):
+            weights(fitted.inverse())

@@ -1,0 +1,104 @@
+"""Standardized differences by hand, and a classifier that can tell p from weighted q only where it should."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flowratio.diagnostics.balance import balance, leftover
+from flowratio.diagnostics.scored import Scored
+
+
+def sample(X: np.ndarray, log_r: np.ndarray) -> Scored:
+    return Scored(X, log_r, np.full(len(X), 1 / len(X)))
+
+
+def normal(n: int, d: int, shift: float, seed: int, power: float = 1.0) -> tuple[Scored, Scored]:
+    """Return rows of N(shift e_1, I) and N(0, I) with their log r, times a power."""
+    rng = np.random.default_rng(seed)
+    X_p, X_q = rng.normal(size=(n, d)), rng.normal(size=(n, d))
+    X_p[:, 0] += shift
+    p, q = (sample(X, power * (shift * X[:, 0] - shift**2 / 2)) for X in (X_p, X_q))
+    return p, q
+
+
+def test_differences_by_hand() -> None:
+    rng = np.random.default_rng(0)
+    p, q = sample(rng.normal(1, 2, (30, 2)), np.zeros(30)), sample(rng.normal(0, 1, (40, 2)), rng.normal(size=40))
+    found = balance(p, q, ["a", "b"])
+    scale = np.sqrt((p.X.var(axis=0) + q.X.var(axis=0)) / 2)
+    w = np.exp(q.log_r)
+    mean_w = np.average(q.X, axis=0, weights=w)
+    np.testing.assert_allclose(found.before, (p.X.mean(axis=0) - q.X.mean(axis=0)) / scale)
+    np.testing.assert_allclose(found.after, (p.X.mean(axis=0) - mean_w) / scale)
+    np.testing.assert_allclose(found.deviation_before, q.X.std(axis=0) / p.X.std(axis=0))
+    spread = np.sqrt(np.average((q.X - mean_w) ** 2, axis=0, weights=w))
+    np.testing.assert_allclose(found.deviation_after, spread / p.X.std(axis=0))
+
+
+def test_units_and_origin_of_columns_do_not_matter() -> None:
+    p, q = normal(200, 3, 1.0, 0)
+    units, origin = np.array([1e-6, 1.0, 1e6]), np.array([1e3, -1e5, 1e9])
+    plain = balance(p, q, ["a", "b", "c"])
+    other = balance(p._replace(X=p.X * units + origin), q._replace(X=q.X * units + origin), ["a", "b", "c"])
+    np.testing.assert_allclose(other.after, plain.after, atol=1e-6)  # 1e-6 on 1e3 keeps seven digits
+    np.testing.assert_allclose(other.standard_error, plain.standard_error, rtol=1e-6)
+
+
+def test_standard_error_is_the_spread_of_the_difference_after_weighting() -> None:
+    found = [balance(*normal(300, 1, 0.6, seed), ["a"]) for seed in range(400)]
+    after = np.array([one.after[0] for one in found])
+    assert np.mean([one.standard_error[0] for one in found]) == pytest.approx(after.std(), rel=0.12)  # 3.5 % is its own
+    assert after.mean() == pytest.approx(0, abs=4 * after.std() / 20 + 0.01)  # and a bias of order 1/n
+
+
+def test_constant_columns_are_balanced_or_far_apart() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.normal(size=(20, 3)), rng.normal(size=(20, 3))
+    X_p[:, 0] = X_q[:, 0] = 7.0
+    X_p[:, 1], X_q[:, 1] = 1.0, 2.0
+    X_p[:, 2] = 5.0
+    found = balance(sample(X_p, np.zeros(20)), sample(X_q, np.zeros(20)), ["same", "apart", "fixed in p"])
+    assert found.before[:2].tolist() == [0.0, -1e6]
+    assert found.deviation_before.tolist() == [1.0, 1.0, 1e6]
+    assert np.isfinite(found.standard_error).all()
+
+
+def test_classifier_finds_nothing_after_weighting_by_the_true_ratio() -> None:
+    z = np.array([leftover(*normal(500, 2, 0.7, seed), np.random.default_rng(seed)).z for seed in range(100)])
+    # a standard deviation of 100 values is known to 7 %, a mean to 0.1
+    assert z.mean() == pytest.approx(0, abs=0.4)
+    assert z.std() == pytest.approx(1, abs=0.25)
+    assert z.max() < 3.3
+
+
+@pytest.mark.parametrize("power", [0.0, 0.3, -1.0])
+def test_classifier_finds_what_a_wrong_ratio_leaves(power: float) -> None:
+    found = leftover(*normal(1000, 3, 1.0, 0, power), np.random.default_rng(0))
+    assert found.z > 5
+
+
+def test_classifier_finds_a_difference_of_variances() -> None:
+    rng = np.random.default_rng(0)
+    p, q = sample(rng.normal(0, 2, (600, 2)), np.zeros(600)), sample(rng.normal(size=(600, 2)), np.zeros(600))
+    assert leftover(p, q, rng).auc > 0.7
+
+
+def test_many_rows_and_columns_are_thinned_out() -> None:
+    rng = np.random.default_rng(0)
+    p = sample(rng.normal(size=(12_000, 2)) + [0.5, 0.0], np.zeros(12_000))
+    q = sample(rng.normal(size=(11_000, 2)), np.zeros(11_000))
+    found = leftover(p, q, np.random.default_rng(0))
+    # Φ(0.5 / √2), with an error of 10 000 rows
+    assert found.auc == pytest.approx(0.638, abs=4 * found.standard_error)
+    assert found.standard_error == pytest.approx(0.0039 * np.sqrt(2), rel=0.1)
+    wide = sample(rng.normal(size=(60, 300)), np.zeros(60)), sample(rng.normal(size=(60, 300)), np.zeros(60))
+    assert abs(leftover(*wide, np.random.default_rng(0)).z) < 4
+
+
+def test_two_rows_and_one_weight_give_finite_numbers() -> None:
+    X = np.array([[0.0], [1.0]])
+    p, q = sample(X, np.array([800.0, -800.0])), sample(X, np.array([800.0, -800.0]))
+    found = leftover(p, q, np.random.default_rng(0))
+    assert np.isfinite([found.auc, found.standard_error, found.z]).all()
+    assert np.isfinite(balance(p, q, ["a"]).after).all()
