@@ -11,7 +11,7 @@ source with its labels and the target without; the error is that on the target, 
 wrong labels, or the root of the mean squared error. The learner is logistic regression or ridge with defaults, of all
 columns, where it is nearly right everywhere and weights have little to give, and of the first two columns, where it is
 too simple and must choose where to be right; the ratio is always one of all columns. All methods share the learner and
-the scale of the weights, of mean 1. "true ratio" is weighted by the odds above: no ratio can be expected to do better.
+the scale of the weights, of mean 1. "true ratio" is weighted by the odds above.
 Peers come with their defaults, and give the weights of the source rows; those of skada's discriminator are inverted.
 """
 

@@ -1,15 +1,43 @@
 """Density ratios r(x) = p(x) / q(x) from two samples, learned in the latent space of a normalizing flow.
 
-The names below stand in the order of the path: samples → scaling → flow → latent → ratio. Each is imported when it is
+The names below stand in the order of the path: samples → scaling → flow → latent → ratio → weights →
+application. Each is imported when it is
 first asked for, so that `import flowratio` loads neither torch nor scikit-learn.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from flowratio.lazy import lazily
 
 if TYPE_CHECKING:
+    from flowratio.applications import (
+        Divergence,
+        Drawn,
+        ImportanceWeighted,
+        MutualInformation,
+        ResampledWarning,
+        TargetedSampler,
+        TargetScorer,
+        TwoSampleTest,
+        augmentation_weights,
+        conformal_quantile,
+        divergence,
+        mutual_information,
+        two_sample_test,
+    )
+    from flowratio.diagnostics import (
+        Diagnosis,
+        diagnose,
+        plot_balance,
+        plot_estimates,
+        plot_importance,
+        plot_latent,
+        plot_log_ratios,
+        plot_reliability,
+        plot_weights,
+    )
     from flowratio.featurizer import FlowFeaturizer
     from flowratio.flows import MAF, Flow, RealNVP, SplineCoupling, SplineMAF
     from flowratio.persistence import load, save
@@ -20,6 +48,7 @@ if TYPE_CHECKING:
         ULSIF,
         AutoRatio,
         ClassifierRatio,
+        ConvexRatio,
         FeaturizedRatio,
         FlowDifferenceRatio,
         InverseRatio,
@@ -32,6 +61,15 @@ if TYPE_CHECKING:
     from flowratio.samples import stack
     from flowratio.scaling import Dequantizer, Gaussianizer, Logit, ScalerChain, ScalingWarning, Standardizer, Whitener
     from flowratio.training import TrainingDiverged
+    from flowratio.weights import (
+        effective_sample_size,
+        flatten,
+        pareto_smooth,
+        rebalance,
+        self_normalize,
+        trim,
+        truncate,
+    )
 
 __version__ = "0.1.0"
 
@@ -62,9 +100,39 @@ __all__ = [  # noqa: RUF022 - the order of the path
     "TelescopingRatio",
     "FeaturizedRatio",
     "JointFeaturizedRatio",
+    "ConvexRatio",
     "AutoRatio",
     "OverlapWarning",
     "kl_score",
+    "self_normalize",
+    "flatten",
+    "rebalance",
+    "truncate",
+    "trim",
+    "pareto_smooth",
+    "effective_sample_size",
+    "ImportanceWeighted",
+    "ResampledWarning",
+    "TargetScorer",
+    "conformal_quantile",
+    "divergence",
+    "Divergence",
+    "two_sample_test",
+    "TwoSampleTest",
+    "mutual_information",
+    "MutualInformation",
+    "TargetedSampler",
+    "Drawn",
+    "augmentation_weights",
+    "diagnose",
+    "Diagnosis",
+    "plot_log_ratios",
+    "plot_estimates",
+    "plot_latent",
+    "plot_reliability",
+    "plot_balance",
+    "plot_weights",
+    "plot_importance",
     "save",
     "load",
 ]
@@ -87,22 +155,46 @@ _STAGES = {
         "TelescopingRatio",
         "FeaturizedRatio",
         "JointFeaturizedRatio",
+        "ConvexRatio",
         "AutoRatio",
         "OverlapWarning",
         "kl_score",
     ],
+    "weights": [
+        "self_normalize",
+        "flatten",
+        "rebalance",
+        "truncate",
+        "trim",
+        "pareto_smooth",
+        "effective_sample_size",
+    ],
+    "applications": [
+        "ImportanceWeighted",
+        "ResampledWarning",
+        "TargetScorer",
+        "conformal_quantile",
+        "divergence",
+        "Divergence",
+        "two_sample_test",
+        "TwoSampleTest",
+        "mutual_information",
+        "MutualInformation",
+        "TargetedSampler",
+        "Drawn",
+        "augmentation_weights",
+    ],
+    "diagnostics": [
+        "diagnose",
+        "Diagnosis",
+        "plot_log_ratios",
+        "plot_estimates",
+        "plot_latent",
+        "plot_reliability",
+        "plot_balance",
+        "plot_weights",
+        "plot_importance",
+    ],
     "persistence": ["save", "load"],
 }
-_STAGE_OF = {name: stage for stage, names in _STAGES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _STAGE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_STAGE_OF[name]}"), name)
-    globals()[name] = value  # the next look-up does not come here
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(__name__, _STAGES)

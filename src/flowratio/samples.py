@@ -71,7 +71,7 @@ def check_samples(X_p: Any, X_q: Any) -> tuple[np.ndarray, np.ndarray]:
     """
     if _library(X_p) and _library(X_q):
         _check_columns(list(X_p.columns), list(X_q.columns))
-    A_p, A_q = _to_matrix(X_p, "X_p"), _to_matrix(X_q, "X_q")
+    A_p, A_q = to_matrix(X_p, "X_p"), to_matrix(X_q, "X_q")
     if A_p.shape[1] != A_q.shape[1]:
         raise ValueError(
             f"`X_p` has {A_p.shape[1]} columns but `X_q` has {A_q.shape[1]}: "
@@ -80,6 +80,19 @@ def check_samples(X_p: Any, X_q: Any) -> tuple[np.ndarray, np.ndarray]:
     _check_rows(A_p, "X_p", X_p)
     _check_rows(A_q, "X_q", X_q)
     return A_p, A_q
+
+
+def column_names(X: Any, n_features: int) -> list[str]:
+    """Return the names of the columns of a data frame, or x1, x2, … for other rows.
+
+    Examples
+    --------
+    >>> column_names(np.zeros((5, 2)), 2)
+    ['x1', 'x2']
+    """
+    if _library(X) is not None:
+        return [str(name) for name in X.columns]
+    return [f"x{j + 1}" for j in range(n_features)]
 
 
 def checked_weights(given: Any, n: int, name: str) -> np.ndarray:
@@ -243,7 +256,7 @@ def _listed(names: Sequence[Any]) -> str:
     return ", ".join([repr(name) for name in names[:8]] + [f"and {len(names) - 8} more"] * (len(names) > 8))
 
 
-def _to_matrix(X: Any, name: str) -> np.ndarray:
+def to_matrix(X: Any, name: str) -> np.ndarray:
     """Convert a sample to a matrix of float32, where all of it is float32, or of float64."""
     if issparse(X):
         raise TypeError(f"`{name}` is a sparse matrix: samples must be dense. Use `{name}.toarray()`.")

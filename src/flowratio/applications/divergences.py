@@ -167,8 +167,8 @@ def estimate(kind: Kind, found: CrossFitted, p: Sample, q: Sample) -> Divergence
     raw, variance = mean_p + mean_q, variance_p + variance_q
     if kind == "kl":
         left = found.each_p @ (p.w / p.w.sum() * expit(found.log_p - math.log(reach)))
-        without = [_mean_without(k, of_p, p) + _mean_without(k, of_q, q) for k in range(len(left))]
-        variance += max(_jackknife(without + left) - _jackknife(np.array(without)), 0.0)
+        without = [mean_without(k, of_p, p) + mean_without(k, of_q, q) for k in range(len(left))]
+        variance += max(jackknife(without + left) - jackknife(np.array(without)), 0.0)
     value = min(max(raw, 0.0), _LARGEST.get(kind, math.inf))
     return Divergence(kind, value, math.sqrt(variance), raw, found.log_p, found.log_q)
 
@@ -180,13 +180,13 @@ def mean_and_variance(values: np.ndarray, w: np.ndarray) -> tuple[float, float]:
     return mean, float(share**2 @ (values - mean) ** 2) * len(values) / max(len(values) - 1, 1)
 
 
-def _mean_without(k: int, values: np.ndarray, sample: Sample) -> float:
+def mean_without(k: int, values: np.ndarray, sample: Sample) -> float:
     """Return the mean of the values (n,) of all rows but those of a fold."""
     rest = sample.w * (sample.fold != k)
     return float(rest @ values / rest.sum())
 
 
-def _jackknife(without: np.ndarray) -> float:
+def jackknife(without: np.ndarray) -> float:
     """Return the variance of an estimate, given its values without each of the folds."""
     return float(np.square(without - without.mean()).sum()) * (len(without) - 1) / len(without)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from flowratio.lazy import lazily
 
 if TYPE_CHECKING:
     from flowratio.diagnostics.diagnosis import Diagnosis, diagnose
@@ -29,11 +30,8 @@ __all__ = [
     "plot_weights",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "plots" if name.startswith("plot_") else "diagnosis"
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value  # the next look-up does not come here
-    return value
+_MODULES = {
+    "diagnosis": ["diagnose", "Diagnosis"],
+    "plots": [name for name in __all__ if name.startswith("plot_")],
+}
+__getattr__, __dir__ = lazily(__name__, _MODULES)

@@ -112,7 +112,7 @@ def _chi_squared(
     one_by_n
         The number c.
     """
-    square = np.maximum(square, np.finfo(np.float64).tiny)
+    square = np.maximum(square, 1e-30)  # below it differences are rounding
     left = 1 - one_by_n * float(np.sum(mean**2 / square))  # 0 where r is constant, and its mean without error
     along = float(np.sum(difference * mean / square))
     statistic = float(np.sum(difference**2 / square)) + (one_by_n * along**2 / left if left > 1e-6 else 0.0)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import log_expit
 
+from flowratio.applications.importance import Importance, importance
 from flowratio.diagnostics.balance import Balance, balance, leftover
 from flowratio.diagnostics.calibration import Calibration, calibration
 from flowratio.diagnostics.identities import Identities, identities
-from flowratio.diagnostics.importance import Importance, importance
 from flowratio.diagnostics.overlap import Overlap, overlap
 from flowratio.diagnostics.scored import Scored, Separation, mean_and_error, separation
 from flowratio.diagnostics.summary import summary_of

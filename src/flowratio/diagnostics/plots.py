@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowratio.diagnostics.summary import k_hat_text
 from flowratio.weights import effective_sample_size, self_normalize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from flowratio.applications.importance import Importance
     from flowratio.diagnostics.balance import Balance
     from flowratio.diagnostics.calibration import Calibration
     from flowratio.diagnostics.diagnosis import Diagnosis
-    from flowratio.diagnostics.importance import Importance
 
 _MOST_POINTS = 5_000  # of a scatter: evenly spaced ones of more
 _MOST_COLUMNS = 20
@@ -245,7 +246,7 @@ def _write_verdict(diagnosis: Diagnosis, axes: Axes) -> None:
     lines = [
         f"{diagnosis.n_p} rows of p, {diagnosis.n_q} of q",
         f"score {diagnosis.score:.3f} ± {diagnosis.score_error:.3f} nats",
-        f"{seen.draws_q:.0f} effective draws, Pareto k̂ {seen.k_hat_q:.2f}",
+        f"{seen.draws_q:.0f} effective draws, Pareto k̂ {k_hat_text(seen.k_hat_q)}",
         f"r off by {bounded.log_factor:+.3f} nats (z = {bounded.z:+.1f})",
         f"classifier after weighting: {diagnosis.leftover.auc:.1%} of pairs",
         "",

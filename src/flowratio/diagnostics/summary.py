@@ -47,19 +47,27 @@ def summary_of(found: Diagnosis) -> str:
 
 def _overlap(found: Diagnosis) -> list[str]:
     seen = found.overlap
+    k_hat_q, k_hat_p = k_hat_text(seen.k_hat_q), k_hat_text(seen.k_hat_p)
     return [
         "",
         "Overlap                            weights r on q    weights 1/r on p",
         f"  rows                            {seen.n_q:15.0f}  {seen.n_p:18.0f}",
         f"  effective sample size           {seen.ess_q:15.1f}  {seen.ess_p:18.1f}",
         f"  … as both samples tell          {seen.draws_q:15.1f}  {seen.draws_p:18.1f}",
-        f"  Pareto k̂ (trust up to {LARGEST_K_HAT})       {_k_hat(seen.k_hat_q):>15}  {_k_hat(seen.k_hat_p):>18}",
+        f"  Pareto k̂ (trust up to {LARGEST_K_HAT})       {k_hat_q:>15}  {k_hat_p:>18}",
         f"  Rows of p beyond q: {np.count_nonzero(seen.p_beyond_q)} of {found.n_p}; of q beyond p: "
         f"{np.count_nonzero(seen.q_beyond_p)} of {found.n_q} (fewer than one row of the other sample expected there).",
     ]
 
 
-def _k_hat(k_hat: float) -> str:
+def k_hat_text(k_hat: float) -> str:
+    """Write a Pareto k̂: -inf is that of weights that are all alike, inf of too few to tell.
+
+    Examples
+    --------
+    >>> k_hat_text(0.514), k_hat_text(-math.inf), k_hat_text(math.inf)
+    ('0.51', 'no tail', 'unknown')
+    """
     if math.isfinite(k_hat):
         return f"{k_hat:.2f}"
     return "no tail" if k_hat < 0 else "unknown"

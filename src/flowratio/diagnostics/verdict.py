@@ -55,7 +55,7 @@ def direction(own: Separation, score: float, score_error: float) -> list[Finding
                 True,
             )
         ]
-    if score < -_Z * score_error:
+    if score < -_Z * score_error - 0.01:  # an estimate of r = 1 is a little worse than 1
         return [
             Finding(
                 f"The ratio tells less than none: its score is {score:.3g} nats, and r = 1 everywhere has 0. It is "

@@ -5,13 +5,15 @@ Each is imported when it is first asked for, so that the kernel methods and scik
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from flowratio.lazy import lazily
 
 if TYPE_CHECKING:
     from flowratio.ratios.auto import AutoRatio
     from flowratio.ratios.base import InverseRatio, OverlapWarning, RatioEstimator, kl_score
     from flowratio.ratios.classifier import ClassifierRatio
+    from flowratio.ratios.convex import ConvexRatio
     from flowratio.ratios.difference import FlowDifferenceRatio
     from flowratio.ratios.featurized import FeaturizedRatio
     from flowratio.ratios.joint import JointFeaturizedRatio
@@ -27,6 +29,7 @@ __all__ = [
     "ULSIF",
     "AutoRatio",
     "ClassifierRatio",
+    "ConvexRatio",
     "FeaturizedRatio",
     "FlowDifferenceRatio",
     "InverseRatio",
@@ -46,15 +49,8 @@ _MODULES = {
     "difference": ["FlowDifferenceRatio"],
     "telescoping": ["TelescopingRatio"],
     "featurized": ["FeaturizedRatio"],
+    "convex": ["ConvexRatio"],
     "joint": ["JointFeaturizedRatio"],
     "auto": ["AutoRatio"],
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-    globals()[name] = value  # the next look-up does not come here
-    return value
+__getattr__, __dir__ = lazily(__name__, _MODULES)

@@ -20,7 +20,8 @@ _N_SPREADS = 24
 _EM_STEPS = 30
 _RAREST = 1e-6  # share of entries
 _SURELY = 3.0  # standard deviations beyond which a sample speaks against correlations
-_WAYS_BACK = (0.0, 0.125, 0.25, 0.5)
+_WAYS_BACK = (0.0, 0.125, 0.25, 0.5, 0.75, 0.9, 1.0)
+_ENOUGH = 3  # rows for each column, for a covariance of its own
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class _Noisy:
 
     def minus(self, other: _Noisy) -> _Noisy:
         return _Noisy(self.value - other.value, self.noise + other.noise)
+
+    def share_of_noise(self, other: _Noisy) -> np.ndarray:
+        """Return how much of the noise of a difference is that of the first."""
+        return self.noise / np.maximum(self.noise + other.noise, _SMALLEST**2)
 
     def drawn_to(self, other: _Noisy, share: np.ndarray | float) -> _Noisy:
         """Return what is that share of the way to another."""
@@ -154,32 +159,41 @@ def _law(own: _Moments, other: _Moments, shared: bool) -> NormalLaw:
     against = own.n * of_other * float(np.square(inverse @ noise).sum())  # about the sum of shares, if it is noise
     if against > (most := float(shares.sum())):
         noise *= math.sqrt(most / against)
-    return NormalLaw(own.means.value + of_other * noise, inverse.T, -float(np.log(np.diag(lower)).sum()))
+    mean = own.means.value + own.means.share_of_noise(other.means) * noise
+    return NormalLaw(mean, inverse.T, -float(np.log(np.diag(lower)).sum()))
 
 
 def _covariance_factor(own: _Moments, other: _Moments, shared: bool) -> np.ndarray:
     """Return the lower factor (d, d) of the covariance of a sample, drawn to that of the other one and to independence.
 
     Entry by entry this may end at a covariance that cannot be, or that the sample speaks against: then it goes some of
-    the way back to the one that is drawn there all alike.
+    the way back to the one that is drawn there all alike, and from there to that of the sample.
     """
     of_other = other.n / (own.n + other.n)
 
-    def drawn(shares: Callable[[_Noisy], np.ndarray]) -> np.ndarray:
+    pairs = (own.log_variances, other.log_variances), (own.correlations, other.correlations)
+
+    def drawn(shares: Callable[[_Noisy], np.ndarray], each_for_itself: bool = False) -> np.ndarray:
         v, r = (
-            mine.drawn_to(its, of_other * (1.0 if shared else shares(mine.minus(its))))
-            for mine, its in ((own.log_variances, other.log_variances), (own.correlations, other.correlations))
+            mine.drawn_to(
+                its,
+                (1.0 if shared else shares(mine.minus(its)))
+                * (mine.share_of_noise(its) if each_for_itself and not shared else of_other),
+            )
+            for mine, its in pairs
         )
         return _covariance(np.exp(v.value), (1 - shares(r)) * r.value)
 
-    alike, each = drawn(_noise_share), drawn(_noise_shares)
+    alike, each = drawn(_noise_share), drawn(_noise_shares, each_for_itself=True)
     seen, n = drawn(_no_share), own.n + other.n if shared else own.n
-    most = max(n * _deviance(seen, alike), _usual(len(own.log_variances.value) + len(own.correlations.value)))
-    for back in _WAYS_BACK:
-        found = each + back * (alike - each)
-        if n * _deviance(seen, found) <= most:
-            return cholesky(found, lower=True)
-    return cholesky(alike, lower=True)
+    usual = _usual(len(own.log_variances.value) + len(own.correlations.value))
+    legs = ((each, alike), (alike, seen)) if n > _ENOUGH * len(seen) else ((each, alike),)
+    for start, end in legs:
+        for way in _WAYS_BACK:
+            found = start + way * (end - start)
+            if n * _deviance(seen, found) <= usual:
+                return cholesky(found, lower=True)
+    return cholesky(alike, lower=True)  # of few rows the covariance is singular, and speaks against all others
 
 
 def _covariance(variances: np.ndarray, below: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 _SLACK = 0.75  # standard errors by which a simpler ratio may be behind the best one
-_GAIN = 1.0  # standard errors that another ratio must gain: about 2 standard errors of its weight
+_GAIN = 2.0  # standard errors that another ratio must gain, the best of many: about 4 standard errors of its weight
 _SMALLEST = 0.01  # weights below it are dropped
 
 

@@ -322,6 +322,15 @@ def test_bad_input_is_refused() -> None:
         ImportanceWeighted(Ridge(), ratio).fit(X[:, :1], y)
 
 
+def test_a_fit_that_fails_changes_nothing() -> None:
+    X, y, X_target = draw()
+    model = ImportanceWeighted(LogisticRegression(), "lda").fit(X, y, X_target=X_target)
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match="class"):  # the ratio is fitted by then
+        model.fit(X, np.zeros(N, int), X_target=X_target + 0.1)
+    assert all(vars(model)[name] is value for name, value in before.items())
+
+
 def test_a_pipeline_inside_gives_the_weights_to_its_last_step() -> None:
     X, y, X_target = draw()
     inner = make_pipeline(StandardScaler(), make_pipeline(SelectKBest(k=1), LogisticRegression()))

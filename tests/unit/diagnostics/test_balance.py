@@ -86,7 +86,7 @@ def test_classifier_finds_a_difference_of_variances() -> None:
 
 def test_many_rows_and_columns_are_thinned_out() -> None:
     rng = np.random.default_rng(0)
-    p = sample(rng.normal(size=(12_000, 2)) + [0.5, 0.0], np.zeros(12_000))
+    p = sample(rng.normal([0.5, 0.0], 1, (12_000, 2)), np.zeros(12_000))
     q = sample(rng.normal(size=(11_000, 2)), np.zeros(11_000))
     found = leftover(p, q, np.random.default_rng(0))
     # Φ(0.5 / √2), with an error of 10 000 rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowratio.diagnostics.importance import importance
+from flowratio.applications.importance import importance
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(1500, 4)) * [1.0, 2.0, 0.5, 1.0]

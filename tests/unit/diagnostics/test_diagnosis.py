@@ -1,0 +1,286 @@
+"""`diagnose` as a whole: good ratios pass, wrong ones are caught, and all input that ratios take is taken."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy.spatial import KDTree
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from flowratio.diagnostics.diagnosis import Diagnosis, diagnose
+from flowratio.ratios import ClassifierRatio
+from flowratio.samples import stack
+
+SHIFT = math.sqrt(2)  # KL 1
+
+
+class Known:
+    """A ratio by its log."""
+
+    def __init__(self, log_ratio: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.function = log_ratio
+
+    def log_ratio(self, X: Any) -> np.ndarray:
+        return self.function(np.asarray(X))
+
+
+TRUTH = Known(lambda X: SHIFT * X[:, 0] - SHIFT**2 / 2)
+
+
+def draw(n: int, seed: int, d: int = 2, shift: float = SHIFT) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X_p, X_q = rng.normal(size=(n, d)), rng.normal(size=(n, d))
+    X_p[:, 0] += shift
+    return X_p, X_q
+
+
+def nearest(X_p: np.ndarray, X_q: np.ndarray, size: float) -> Known:
+    """Return the ratio that has learned its rows by heart."""
+    tree_p, tree_q = KDTree(X_p), KDTree(X_q)
+    return Known(lambda X: np.where(tree_p.query(X)[0] < tree_q.query(X)[0], size, -size))
+
+
+def told(diagnosis: Diagnosis, words: str) -> bool:
+    return any(words in warning for warning in diagnosis.warnings)
+
+
+# Verdicts
+
+
+def test_well_fitted_ratios_get_no_warning() -> None:
+    found = []
+    for seed in range(40):
+        ratio = ClassifierRatio("logistic").fit_samples(*draw(1000, 1000 + seed))
+        found.append(diagnose(ratio, *draw(1000, 2000 + seed), random_state=0, n_repeats=1))
+    assert sum(not one.warnings for one in found) >= 38
+    assert all(one.verdict != "do not trust" for one in found)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_inverted_ratio_is_caught(seed: int) -> None:
+    found = diagnose(Known(lambda X: -TRUTH.log_ratio(X)), *draw(1000, seed), random_state=0)
+    assert found.verdict == "do not trust"
+    assert found.warnings[0].startswith("The ratio may be inverted")
+    assert abs(found.balance.after[0]) > abs(found.balance.before[0])
+    assert not told(diagnose(TRUTH, *draw(1000, seed), random_state=0), "inverted")
+
+
+def test_inverted_ratio_of_laws_with_one_mean_is_caught() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.normal(0, 1.5, (800, 1)), rng.normal(0, 1, (800, 1))
+    inverted = Known(lambda X: -0.5 * X[:, 0] ** 2 * (1 - 1 / 1.5**2) + math.log(1.5))
+    assert told(diagnose(inverted, X_p, X_q, random_state=0), "may be inverted")
+
+
+@pytest.mark.parametrize("factor", [3.0, 1 / 3.0])
+def test_wrong_factor_is_caught_and_told(factor: float) -> None:
+    found = diagnose(Known(lambda X: TRUTH.log_ratio(X) + math.log(factor)), *draw(1000, 0), random_state=0)
+    assert found.verdict == "do not trust"
+    assert told(found, "r is too " + ("large" if factor > 1 else "small") + " by a factor of about")
+    assert found.identities.bounded.log_factor == pytest.approx(math.log(factor), abs=0.25)
+    assert not told(found, "Weighting leaves")  # self-normalized weights do not suffer
+
+
+@pytest.mark.parametrize("size", [3.0, 800.0])
+def test_overfitted_ratio_is_caught_on_held_out_rows_only(size: float) -> None:
+    fitted = draw(1000, 0)
+    ratio = nearest(*fitted, size)
+    found = diagnose(ratio, *draw(1000, 1), random_state=0)
+    assert found.verdict == "do not trust"
+    assert told(found, "too surely")
+    assert told(found, "tells less than none")
+    assert not told(diagnose(ratio, *fitted, random_state=0), "too surely")
+
+
+def test_no_overlap_is_caught() -> None:
+    X_p, X_q = draw(500, 0, shift=10.0)
+    found = diagnose(Known(lambda X: 10 * X[:, 0] - 50), X_p, X_q, random_state=0)
+    assert found.verdict == "do not trust"
+    assert told(found, "effective draws of 500")
+    assert told(found, "fewer than one row of q is expected")
+    assert found.overlap.p_beyond_q.all()
+
+
+def test_constant_ratio_of_two_laws_leaves_imbalance() -> None:
+    found = diagnose(Known(lambda X: np.zeros(len(X))), *draw(500, 0), random_state=0)
+    assert told(found, "Weighting leaves standardized mean differences above 0.1 in 1 of 2 columns: column 0 (+1.")
+    assert told(found, "still tells p from q")
+
+
+def test_heavy_tail_is_caught() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = np.exp(rng.exponential(2.0, (2000, 1))), np.exp(rng.exponential(0.95, (2000, 1)))
+    log_r = Known(lambda X: -np.log(X[:, 0]) * (1 / 2.0 - 1 / 0.95) + math.log(0.95 / 2.0))
+    found = diagnose(log_r, X_p, X_q, random_state=0)  # under q, r is Pareto with 1 - 0.95 / 2 in the exponent
+    assert found.overlap.k_hat_q == pytest.approx(0.95 * (1 / 0.95 - 1 / 2.0), abs=0.2)
+    steep = diagnose(Known(lambda X: 2 * log_r.log_ratio(X)), X_p, X_q, random_state=0)
+    assert told(steep, "Pareto k̂")
+    assert "means little" in steep.summary()
+
+
+def test_large_samples_are_not_blamed_for_small_errors() -> None:
+    slightly_off = Known(lambda X: 1.03 * TRUTH.log_ratio(X) + 0.03)
+    found = diagnose(slightly_off, *draw(50_000, 0), random_state=0, n_repeats=1)
+    assert abs(found.identities.bounded.z) > 3
+    assert found.verdict == "good"
+
+
+# What comes out
+
+
+def test_numbers_of_a_known_ratio() -> None:
+    X_p, X_q = draw(5000, 0)
+    found = diagnose(TRUTH, X_p, X_q, random_state=0)
+    np.testing.assert_array_equal(found.log_p, TRUTH.log_ratio(X_p))
+    assert found.importance.columns.tolist() == [0, 1]
+    spread = np.std(np.concatenate([X_p[:, 0], X_q[:, 0]]))  # 2000 rows of three repeats
+    assert found.importance.effect[0] == pytest.approx(SHIFT * spread, rel=0.06)
+    ratio = ClassifierRatio("logistic").fit_samples(X_p, X_q)
+    assert diagnose(ratio, X_p, X_q).score == pytest.approx(ratio.score(*stack(X_p, X_q)), abs=1e-12)
+
+
+def test_dictionary_is_ready_for_json_and_keeps_the_flags() -> None:
+    X_p, X_q = draw(50, 0)
+    found = diagnose(Known(lambda X: 10 * TRUTH.log_ratio(X)), X_p, X_q, random_state=0)
+    back = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert back["verdict"] == found.verdict
+    assert back["overlap"]["p_beyond_q"] == np.flatnonzero(found.log_p > math.log(50)).tolist()
+    assert back["balance"]["before"] == found.balance.before.tolist()
+    assert back["leftover"]["auc"] == found.leftover.auc
+    assert set(back).isdisjoint({"log_p", "log_q", "log_w"})
+
+
+def test_numbers_that_are_not_finite_become_none() -> None:
+    found = diagnose(Known(lambda X: np.zeros(len(X))), *draw(10, 0), random_state=0)
+    assert found.overlap.k_hat_q == -math.inf
+    assert found.to_dict()["overlap"]["k_hat_q"] is None
+
+
+def test_summary_begins_with_the_verdict_and_its_reasons() -> None:
+    bad = diagnose(Known(lambda X: -TRUTH.log_ratio(X)), *draw(300, 0, d=12), random_state=0)
+    lines = bad.summary().splitlines()
+    assert lines[0].startswith("Verdict: do not trust")
+    assert lines[1].startswith("  - The ratio may be inverted")
+    assert "  … and 4 more columns" in lines
+    assert f"{bad.score:.3f}" in bad.summary()
+    assert repr(bad) == f"<Diagnosis: do not trust, {len(bad.warnings)} warnings>"
+
+
+@pytest.mark.parametrize("size", [0.0, 800.0])
+@pytest.mark.parametrize("n", [2, 3, 30])
+def test_extreme_ratios_and_few_rows_give_finite_numbers(size: float, n: int) -> None:
+    found = diagnose(Known(lambda X: size * np.sign(X[:, 0])), *draw(n, 0), random_state=0)
+    plain = found.to_dict()
+    k_hats = [plain["overlap"].pop(name) for name in ("k_hat_q", "k_hat_p")]
+    assert all(k is None or math.isfinite(k) for k in k_hats)
+    assert "null" not in json.dumps(plain, allow_nan=False)
+    assert found.summary()
+
+
+def test_same_seed_same_numbers_and_nothing_is_changed() -> None:
+    X_p, X_q = draw(200, 0)
+    ratio = ClassifierRatio("logistic").fit_samples(X_p, X_q)
+    before, copies = dict(vars(ratio)), (X_p.copy(), X_q.copy())
+    one, two = (diagnose(ratio, X_p, X_q, random_state=3).to_dict() for _ in range(2))
+    assert one == two
+    assert vars(ratio) == before
+    np.testing.assert_array_equal([X_p, X_q], copies)
+
+
+# What goes in
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_data_frames_give_the_same_numbers_and_their_names(frame: Any) -> None:
+    X_p, X_q = draw(200, 0)
+    plain = diagnose(ClassifierRatio("logistic").fit_samples(X_p, X_q), X_p, X_q, random_state=0)
+    F_p, F_q = (frame({"age": X[:, 0], "income": X[:, 1]}) for X in (X_p, X_q))
+    ratio = ClassifierRatio("logistic").fit_samples(F_p, F_q)
+    framed = diagnose(ratio, F_p, F_q, random_state=0)
+    assert framed.balance.names == framed.importance.names == ["age", "income"]
+    np.testing.assert_allclose(framed.importance.effect, plain.importance.effect)
+    np.testing.assert_allclose(framed.balance.after, plain.balance.after)
+    swapped = [F[["income", "age"]] for F in (F_p, F_q)]
+    with pytest.raises(ValueError, match="feature names should match"):
+        diagnose(ratio, *swapped)
+
+
+def test_whole_weights_count_rows_and_rows_of_weight_zero_do_not() -> None:
+    (X_p, X_q), rng = draw(60, 0), np.random.default_rng(0)
+    w_p, w_q = rng.integers(0, 3, 60), rng.integers(0, 4, 60)
+    found = diagnose(TRUTH, X_p, X_q, sample_weight_p=w_p, sample_weight_q=w_q, random_state=0)
+    expected = diagnose(TRUTH, np.repeat(X_p, w_p, axis=0), np.repeat(X_q, w_q, axis=0), random_state=0)
+    assert found.overlap.ess_q == pytest.approx(expected.overlap.ess_q)
+    assert vars(found.identities.bounded) == pytest.approx(vars(expected.identities.bounded))
+    np.testing.assert_allclose(found.calibration.observed, expected.calibration.observed)
+    np.testing.assert_allclose(found.balance.after, expected.balance.after)
+    assert len(found.overlap.p_beyond_q) == 60
+
+
+def test_weights_that_are_not_whole_shift_the_sample() -> None:
+    X_p, X_q = draw(4000, 0)
+    # rows of q weighted by the true ratio are rows of p, and the ratio of p to p is 1
+    flat = diagnose(Known(lambda X: np.zeros(len(X))), X_p, X_q, sample_weight_q=np.exp(TRUTH.log_ratio(X_q)))
+    assert flat.verdict == "good"
+    assert abs(flat.balance.before[0]) < 0.15
+
+
+def test_pipeline_that_ends_with_a_ratio() -> None:
+    X, y = stack(*draw(300, 0))
+    pipeline = make_pipeline(StandardScaler(), ClassifierRatio("logistic")).fit(X, y)
+    assert diagnose(pipeline, *draw(300, 1), random_state=0).score > 0.1
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e-4, 1e150])
+def test_units_do_not_matter(unit: float) -> None:
+    X_p, X_q = draw(100, 0)
+    plain = diagnose(TRUTH, X_p, X_q, random_state=0)
+    scaled = Known(lambda X: TRUTH.log_ratio(X / unit))
+    other = diagnose(scaled, unit * X_p, unit * X_q, random_state=0)
+    np.testing.assert_allclose(other.balance.after, plain.balance.after, rtol=1e-6)
+    assert other.leftover == pytest.approx(plain.leftover, rel=1e-4)
+    assert other.warnings == plain.warnings
+
+
+@pytest.mark.parametrize("ratio", ["logistic", ClassifierRatio, LogisticRegression(), None])
+def test_what_is_no_ratio_is_refused(ratio: Any) -> None:
+    with pytest.raises(TypeError, match=r"`ratio` is .*give a fitted ratio"):
+        diagnose(ratio, *draw(10, 0))
+
+
+def test_unfitted_ratio_and_other_columns_are_refused() -> None:
+    with pytest.raises(NotFittedError):
+        diagnose(ClassifierRatio("logistic"), *draw(10, 0))
+    ratio = ClassifierRatio("logistic").fit_samples(*draw(300, 0, d=3))
+    with pytest.raises(ValueError, match="2 features, but"):
+        diagnose(ratio, *draw(10, 0))
+
+
+def test_wrong_rows_and_weights_are_refused() -> None:
+    X_p, X_q = draw(10, 0)
+    with pytest.raises(ValueError, match="`X_q` has shape"):
+        diagnose(TRUTH, X_p, X_q[:1])
+    with pytest.raises(ValueError, match="same variables"):
+        diagnose(TRUTH, X_p, X_q[:, :1])
+    with pytest.raises(ValueError, match="`sample_weight_p` has shape"):
+        diagnose(TRUTH, X_p, X_q, sample_weight_p=np.ones(3))
+    with pytest.raises(ValueError, match="`sample_weight_q` holds negative"):
+        diagnose(TRUTH, X_p, X_q, sample_weight_q=-np.ones(10))
+    with pytest.raises(ValueError, match="leaves 1 row"):
+        diagnose(TRUTH, X_p, X_q, sample_weight_q=np.eye(10)[0])
+    with pytest.raises(ValueError, match="leaves 0 row"):
+        diagnose(TRUTH, X_p, X_q, sample_weight_p=np.zeros(10))
+    with pytest.raises(ValueError, match="`n_repeats` is 0"):
+        diagnose(TRUTH, X_p, X_q, n_repeats=0)
+    with pytest.raises(ValueError, match="one finite number a row"):
+        diagnose(Known(lambda X: np.full(len(X), np.nan)), X_p, X_q)

@@ -1,0 +1,109 @@
+"""Rules at their edges: a finding must be beyond chance and large enough to matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from flowratio.diagnostics.balance import Balance
+from flowratio.diagnostics.calibration import Calibration
+from flowratio.diagnostics.identities import BoundedIdentity, Identities, Identity
+from flowratio.diagnostics.overlap import Overlap
+from flowratio.diagnostics.scored import Separation
+from flowratio.diagnostics.verdict import direction, few_draws, imbalanced, miscalibrated, verdict_of, wrong_scale
+
+NONE = np.zeros(100, bool)
+OVERLAP = Overlap(80.0, 80.0, 70.0, 70.0, 0.5, 0.5, 100.0, 100.0, NONE, NONE, 0.0, 0.0)
+RIGHT = Identities(Identity(0.0, 0.1, 0.0), Identity(0.0, 0.1, 0.0), BoundedIdentity(0.4, 0.4, 0.01, 0.0, 0.0))
+ONE = np.array([0.5])
+CURVE = Calibration(ONE, ONE, ONE, ONE, ONE, 0.02, 0.02, 10.0, 10, 0.5, 0.0)
+CHANCE = Separation(0.5, 0.02, 0.0)
+
+
+def balanced(after: float, error: float) -> Balance:
+    return Balance(["a"], np.array([1.0]), np.array([after]), np.array([error]), ONE, ONE)
+
+
+def test_nothing_is_found_where_nothing_is_wrong() -> None:
+    findings = [
+        *direction(Separation(0.8, 0.01, 30.0), 0.2, 0.01),
+        *few_draws(OVERLAP),
+        *wrong_scale(RIGHT, OVERLAP),
+        *miscalibrated(CURVE),
+        *imbalanced(balanced(0.05, 0.01), CHANCE, 80.0),
+    ]
+    assert findings == []
+    assert verdict_of(findings) == "good"
+
+
+@pytest.mark.parametrize(("auc", "z", "n"), [(0.4, -5.0, 1), (0.4, -2.0, 0), (0.6, 5.0, 0)])
+def test_direction(auc: float, z: float, n: int) -> None:
+    assert len(direction(Separation(auc, 0.02, z), 0.1, 0.1)) == n
+
+
+@pytest.mark.parametrize(("score", "error", "n"), [(-0.1, 0.01, 1), (-0.1, 0.05, 0), (-0.005, 1e-6, 0), (0.1, 0.01, 0)])
+def test_score_below_that_of_no_ratio(score: float, error: float, n: int) -> None:
+    assert len(direction(CHANCE, score, error)) == n
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({"draws_q": 19.0}, "usable with care"),
+        ({"draws_q": 9.0}, "do not trust"),
+        ({"k_hat_q": 0.71}, "usable with care"),
+        ({"k_hat_q": 1.1}, "do not trust"),
+        ({"k_hat_p": 3.0}, "good"),  # weights 1/r are not judged
+        ({"share_p_beyond_q": 0.02}, "usable with care"),
+        ({"share_p_beyond_q": 0.3}, "do not trust"),
+        ({"share_q_beyond_p": 0.9}, "good"),  # weights r are nearly 0 there
+        ({"n_q": 40.0, "draws_q": 15.0}, "good"),  # few rows, but a good part of them
+    ],
+)
+def test_few_draws(change: dict[str, float], verdict: str) -> None:
+    assert verdict_of(few_draws(replace(OVERLAP, **change))) == verdict
+
+
+def test_scale_is_wrong_only_beyond_chance_and_by_a_fifth() -> None:
+    def bounded(z: float, log_factor: float) -> Identities:
+        return replace(RIGHT, bounded=BoundedIdentity(0.5, 0.4, 0.01, z, log_factor))
+
+    assert verdict_of(wrong_scale(bounded(20.0, 0.1), OVERLAP)) == "good"
+    assert verdict_of(wrong_scale(bounded(2.0, 1.0), OVERLAP)) == "good"
+    assert verdict_of(wrong_scale(bounded(-4.0, -0.3), OVERLAP)) == "usable with care"
+    assert "too small by a factor of about 1.35" in wrong_scale(bounded(-4.0, -0.3), OVERLAP)[0].words
+    assert verdict_of(wrong_scale(bounded(4.0, 1.1), OVERLAP)) == "do not trust"
+
+
+def test_means_of_heavy_tails_are_not_blamed() -> None:
+    off = replace(RIGHT, ratio_q=Identity(1.0, 0.1, 6.0))
+    assert wrong_scale(off, OVERLAP)[0].words.startswith("mean_q r is 2.72, 6.0 standard errors from 1")
+    assert wrong_scale(off, replace(OVERLAP, k_hat_q=0.9)) == []
+    assert wrong_scale(off, replace(OVERLAP, draws_q=5.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "p_value", "verdict"),
+    [(0.04, 1e-9, "good"), (0.06, 0.01, "good"), (0.06, 1e-4, "usable with care"), (0.2, 1e-9, "do not trust")],
+)
+def test_calibration(error: float, p_value: float, verdict: str) -> None:
+    assert verdict_of(miscalibrated(replace(CURVE, error=error, p_value=p_value))) == verdict
+
+
+@pytest.mark.parametrize(
+    ("after", "error", "verdict"),
+    [(0.09, 0.001, "good"), (0.3, 0.1, "good"), (-0.3, 0.05, "usable with care"), (0.6, 0.05, "do not trust")],
+)
+def test_balance(after: float, error: float, verdict: str) -> None:
+    assert verdict_of(imbalanced(balanced(after, error), CHANCE, 80.0)) == verdict
+    assert imbalanced(balanced(after, error), CHANCE, 5.0) == []
+
+
+@pytest.mark.parametrize(
+    ("auc", "z", "verdict"),
+    [(0.58, 9.0, "good"), (0.8, 2.0, "good"), (0.65, 4.0, "usable with care"), (0.8, 9.0, "do not trust")],
+)
+def test_classifier_after_weighting(auc: float, z: float, verdict: str) -> None:
+    assert verdict_of(imbalanced(balanced(0.0, 0.1), Separation(auc, 0.02, z), 80.0)) == verdict
