@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 _MOST_REPEATED = 1_000_000  # rows to which whole weights are turned
 
 
-def stack(X_p: Any, X_q: Any) -> tuple[Any, np.ndarray]:
+def stack(X_p: Any, X_q: Any, *, names: tuple[str, str] = ("X_p", "X_q")) -> tuple[Any, np.ndarray]:
     r"""Stack a sample of p and a sample of q into one labelled matrix.
 
     The labels carry the direction of the ratio :math:`r(x) = p(x) / q(x)`: 1 on rows of p, the numerator, and 0 on rows
@@ -26,6 +26,8 @@ def stack(X_p: Any, X_q: Any) -> tuple[Any, np.ndarray]:
     X_q
         Rows drawn from q, of shape (n_q, d). If both samples are data frames, their columns must have the same names
         in the same order.
+    names
+        What errors call the two samples.
 
     Returns
     -------
@@ -41,7 +43,7 @@ def stack(X_p: Any, X_q: Any) -> tuple[Any, np.ndarray]:
     >>> X.shape, y.tolist()
     ((4, 2), [1, 1, 0, 0])
     """
-    A_p, A_q = check_samples(X_p, X_q)
+    A_p, A_q = check_samples(X_p, X_q, names=names)
     X = np.concatenate([A_p, A_q])
     y = np.repeat(np.array([1, 0]), [len(A_p), len(A_q)])
     library = _library(X_p)
@@ -52,7 +54,7 @@ def stack(X_p: Any, X_q: Any) -> tuple[Any, np.ndarray]:
     return library.DataFrame(X, schema=X_p.columns, orient="row"), y
 
 
-def check_samples(X_p: Any, X_q: Any) -> tuple[np.ndarray, np.ndarray]:
+def check_samples(X_p: Any, X_q: Any, *, names: tuple[str, str] = ("X_p", "X_q")) -> tuple[np.ndarray, np.ndarray]:
     """Check that two samples measure the same variables, and return them as float arrays.
 
     Parameters
@@ -61,6 +63,8 @@ def check_samples(X_p: Any, X_q: Any) -> tuple[np.ndarray, np.ndarray]:
         Rows drawn from p, of shape (n_p, d), in any form that `stack` takes.
     X_q
         Rows drawn from q, of shape (n_q, d).
+    names
+        What errors call the two samples.
 
     Examples
     --------
@@ -70,15 +74,15 @@ def check_samples(X_p: Any, X_q: Any) -> tuple[np.ndarray, np.ndarray]:
     ValueError: `X_p` has 2 columns but `X_q` has 3: both samples must measure the same variables.
     """
     if _library(X_p) and _library(X_q):
-        _check_columns(list(X_p.columns), list(X_q.columns))
-    A_p, A_q = to_matrix(X_p, "X_p"), to_matrix(X_q, "X_q")
+        _check_columns(list(X_p.columns), list(X_q.columns), *names)
+    A_p, A_q = to_matrix(X_p, names[0]), to_matrix(X_q, names[1])
     if A_p.shape[1] != A_q.shape[1]:
         raise ValueError(
-            f"`X_p` has {A_p.shape[1]} columns but `X_q` has {A_q.shape[1]}: "
+            f"`{names[0]}` has {A_p.shape[1]} columns but `{names[1]}` has {A_q.shape[1]}: "
             "both samples must measure the same variables."
         )
-    _check_rows(A_p, "X_p", X_p)
-    _check_rows(A_q, "X_q", X_q)
+    _check_rows(A_p, names[0], X_p)
+    _check_rows(A_q, names[1], X_q)
     return A_p, A_q
 
 
@@ -233,21 +237,21 @@ def _library(X: Any) -> ModuleType | None:
     return None
 
 
-def _check_columns(names_p: list[Any], names_q: list[Any]) -> None:
+def _check_columns(names_p: list[Any], names_q: list[Any], X_p: str, X_q: str) -> None:
     if names_p == names_q:
         return
     only_p = [name for name in names_p if name not in names_q]
     only_q = [name for name in names_q if name not in names_p]
     if only_p or only_q:
-        found = [f"{_listed(only)} only in `{of}`" for only, of in ((only_p, "X_p"), (only_q, "X_q")) if only]
+        found = [f"{_listed(only)} only in `{of}`" for only, of in ((only_p, X_p), (only_q, X_q)) if only]
         raise ValueError(
             f"The samples differ in their columns ({'; '.join(found)}): both must measure the same variables. "
             "Drop or rename these columns."
         )
     first = next(k for k, pair in enumerate(zip(names_p, names_q, strict=False)) if pair[0] != pair[1])
     raise ValueError(
-        f"`X_p` and `X_q` have the same columns in another order (column {first} is {names_p[first]!r} in `X_p` but "
-        f"{names_q[first]!r} in `X_q`): the order must be the same. Use `X_q[list(X_p.columns)]`."
+        f"`{X_p}` and `{X_q}` have the same columns in another order (column {first} is {names_p[first]!r} in `{X_p}` "
+        f"but {names_q[first]!r} in `{X_q}`): the order must be the same. Use `{X_q}[list({X_p}.columns)]`."
     )
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -203,8 +202,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         if X_target is None:
             self.ratio_ = self.ratio
             return self.ratio_.log_ratio(X)
-        with _named_as_given():
-            pooled, is_p = stack(X_target, X)
+        pooled, is_p = stack(X_target, X, names=("X_target", "X"))
         n_p = len(is_p) - len(counts)
         w = np.concatenate([np.ones(n_p), counts])
         n_folds = 1 if self.n_folds is None else check_folds(self.n_folds, min(n_p, int(np.count_nonzero(counts))))
@@ -388,12 +386,3 @@ def _checked_weights(sample_weight: Any, X: Any) -> np.ndarray:
         found = f"negative on {np.count_nonzero(w < 0)} rows" if (w < 0).any() else "zero on all rows"
         raise ValueError(f"`sample_weight` is {found}: weights count rows, and some must be above 0.")
     return w
-
-
-@contextmanager
-def _named_as_given() -> Iterator[None]:
-    """Let errors about p and q speak of the target and the source, by the names they have here."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        raise type(error)(str(error).replace("X_p", "X_target").replace("X_q", "X")) from None

@@ -9,20 +9,17 @@ so that a synthetic row counts less where a generator draws too many, or rows th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
 
 from flowratio.applications.crossfit import Sample, check_folds, chosen_ratio, cross_fit, folds
-from flowratio.ratios import AutoRatio, InverseRatio
+from flowratio.ratios import InverseRatio
 from flowratio.ratios.featurized import is_fitted
 from flowratio.samples import check_samples
 from flowratio.settings import RandomState, seed_from
 from flowratio.weights import flatten, self_normalize
 
-_TIME_BUDGET = 60.0  # seconds in which a ratio is chosen
 _LARGEST = np.finfo(np.float64).max
 
 
@@ -33,7 +30,7 @@ def augmentation_weights(
     *,
     gamma: float | None = None,
     normalize: Literal["mean", "sum"] | None = "mean",
-    n_folds: int = 2,
+    n_folds: int = 5,
     random_state: RandomState = None,
 ) -> np.ndarray:
     r"""Return weights of synthetic rows, (n_synthetic, d) to (n_synthetic,), in the order of the rows.
@@ -89,8 +86,7 @@ def augmentation_weights(
     flatten([0.0], 1.0 if gamma is None else gamma)  # refused before anything is fitted
     if isinstance(ratio, InverseRatio):
         raise TypeError(f"`ratio` is {ratio!r}, which is synthetic/real: give the ratio real/synthetic.")
-    with _named_as_given():
-        A_real, A_synthetic = check_samples(X_real, X_synthetic)
+    A_real, A_synthetic = check_samples(X_real, X_synthetic, names=("X_real", "X_synthetic"))
     if is_fitted(ratio):
         log_r = np.asarray(ratio.log_ratio(X_synthetic), np.float64)
     else:
@@ -106,14 +102,4 @@ def _held_out(X_real: np.ndarray, X_synthetic: np.ndarray, ratio: Any, n_folds: 
     n_folds = check_folds(n_folds, min(len(X_real), len(X_synthetic)))
     rng = np.random.default_rng([seed, 0])
     p, q = (Sample(X, np.ones(len(X)), folds(len(X), n_folds, rng)) for X in (X_real, X_synthetic))
-    chosen = chosen_ratio(AutoRatio(time_budget=_TIME_BUDGET) if ratio is None else ratio, p, q, seed)
-    return cross_fit(chosen, p, q, seed).log_q
-
-
-@contextmanager
-def _named_as_given() -> Iterator[None]:
-    """Let errors about p and q speak of real and synthetic rows, by the names they have here."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        raise type(error)(str(error).replace("X_p", "X_real").replace("X_q", "X_synthetic")) from None
+    return cross_fit(chosen_ratio(ratio, p, q, seed), p, q, seed).log_q

@@ -15,6 +15,7 @@ from flowratio.ratios import AutoRatio, OverlapWarning
 from flowratio.ratios.names import fitted, new_ratio
 from flowratio.settings import is_count
 
+_TIME_BUDGET = 60.0  # seconds in which a ratio is chosen, if none is given
 FEWEST_ROWS = 4  # of each sample: two folds of two rows
 
 
@@ -87,9 +88,9 @@ def cross_fit(ratio: Any, p: Sample, q: Sample, seed: int) -> CrossFitted:
 def chosen_ratio(ratio: Any, p: Sample, q: Sample, seed: int) -> Any:
     """Return the ratio to cross-fit: what an `AutoRatio` chooses on all rows, so that the choice is made once.
 
-    The choice sees the rows that are scored later. It is one of few numbers, where a fit is one of many.
+    None is an `AutoRatio` with a minute to choose. The choice sees the rows that are scored later. It is one of few numbers, where a fit is one of many.
     """
-    auto = new_ratio(AutoRatio() if ratio is None else ratio, seed)
+    auto = new_ratio(AutoRatio(time_budget=_TIME_BUDGET) if ratio is None else ratio, seed)
     if not isinstance(auto, AutoRatio):
         return auto
     X, y = np.concatenate([p.X, q.X]), np.repeat([1, 0], [len(p.X), len(q.X)])

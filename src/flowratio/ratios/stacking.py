@@ -95,8 +95,10 @@ def choose_stack(log_ratios: np.ndarray, held_out: HeldOut, most: int | None = N
     """
     losses = [held_out.losses(column) for column in log_ratios.T]
     best = min(losses, key=held_out.mean)
-    behind = [held_out.mean(loss - best) - _SLACK * held_out.standard_error(loss - best) for loss in losses]
-    chosen = [next(k for k, excess in enumerate(behind) if excess <= 0)]
+    behind = [held_out.mean(loss - best) for loss in losses]
+    by_chance = [_SLACK * held_out.standard_error(loss - best) for loss in losses]
+    level = max(b for b, c in zip(behind, by_chance, strict=True) if b <= c)  # what is that near is level, too
+    chosen = [next(k for k, b in enumerate(behind) if b <= level)]
     weights, now = np.ones(1), losses[chosen[0]]
     most = len(losses) if most is None else most
     while len(chosen) < most:
