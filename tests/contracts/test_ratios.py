@@ -35,6 +35,7 @@ from flowratio import (
     ULSIF,
     AutoRatio,
     ClassifierRatio,
+    ConvexRatio,
     FeaturizedRatio,
     FlowDifferenceRatio,
     FlowFeaturizer,
@@ -90,6 +91,7 @@ CASES: dict[str, Case] = {
     "RULSIF": Case(lambda: RULSIF(n_centres=50, random_state=0)),
     "logistic": Case(lambda: ClassifierRatio("logistic"), symmetric=True),
     "quadratic": Case(lambda: ClassifierRatio("quadratic"), symmetric=True),
+    "qda": Case(lambda: ClassifierRatio("qda"), symmetric=True),
     "boosting": Case(lambda: ClassifierRatio("boosting", random_state=0)),  # held-out rows are drawn by label
     "discriminant": Case(lambda: ClassifierRatio(LinearDiscriminantAnalysis(solver="lsqr")), symmetric=True),
     "mlp": Case(
@@ -133,6 +135,7 @@ CASES: dict[str, Case] = {
         lambda: AutoRatio(candidates(40), n_folds=2, time_budget=None, random_state=0),
         network=True,
     ),
+    "convex": Case(lambda: ConvexRatio(["logistic", "qda"], [0.7, 0.3], random_state=0), symmetric=True),
     "inverse": Case(lambda: InverseRatio(ClassifierRatio("logistic")), symmetric=True),
 }
 D = 4

@@ -88,7 +88,8 @@ def cross_fit(ratio: Any, p: Sample, q: Sample, seed: int) -> CrossFitted:
 def chosen_ratio(ratio: Any, p: Sample, q: Sample, seed: int) -> Any:
     """Return the ratio to cross-fit: what an `AutoRatio` chooses on all rows, so that the choice is made once.
 
-    None is an `AutoRatio` with a minute to choose. The choice sees the rows that are scored later. It is one of few numbers, where a fit is one of many.
+    None is an `AutoRatio` with a minute to choose. The choice sees the rows that are scored later. It is one of few
+    numbers, where a fit is one of many.
     """
     auto = new_ratio(AutoRatio(time_budget=_TIME_BUDGET) if ratio is None else ratio, seed)
     if not isinstance(auto, AutoRatio):

@@ -110,9 +110,10 @@ def mutual_information(
     Every column is first replaced by its normal scores. Information does not change by a monotone map of a column, and
     so neither does the estimate: units, logarithms and heavy tails do not matter.
 
-    A bound of the type of `divergence` has an error of second order in that of log r, up to ratios of √n; beyond them
-    it rests on log r itself. Rows of the sample alone can confirm no more than about ln n nats: above that the verdict
-    says so.
+    What a ratio cannot express is missing from the estimate, and no standard error tells of it: for large n the value
+    is at most the truth. The error of a bound of the type of `divergence` is of second order in that of log r, up to
+    ratios of √n; beyond them it rests on log r itself. Rows of the sample alone can confirm no more than about ln n
+    nats: above that the verdict says so.
 
     References
     ----------

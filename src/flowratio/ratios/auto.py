@@ -157,7 +157,7 @@ class AutoRatio(RatioEstimator):
                 race.run(name, ratio)
         notes = {name: found.note for name, found in race.found.items()}
         if all(note.startswith("failed") for note in notes.values()):
-            said = "; ".join(f"{name} {note}" for name, note in notes.items())
+            said = "; ".join(f"{name} {note.rstrip('.')}" for name, note in notes.items())
             raise ValueError(f"All {len(notes)} candidates have failed: {said}. Mend the data, or give others.")
         if not race.log_ratios and any(note.startswith("no time") for note in notes.values()):
             why = f"`time_budget` is {self.time_budget:g} seconds, which is too short to judge any candidate"
@@ -227,12 +227,14 @@ class AutoRatio(RatioEstimator):
             return dict(given)
         named: dict[str, Any] = {}
         for one in given:
-            name = one if isinstance(one, str) else type(one).__name__
+            name = one if isinstance(one, str) else one.__name__ if isinstance(one, type) else type(one).__name__
             while name in named:
                 name += "'"
             if isinstance(one, str) and one not in DEFAULTS and one not in NAMES:
+                names = ", ".join({**DEFAULTS, **dict.fromkeys(NAMES)})
                 raise ValueError(
-                    f"`candidates` has {one!r}: the names are {', '.join({**DEFAULTS, **dict.fromkeys(NAMES)})}."
+                    f"`candidates` has {one!r}: the names are {names}. Any other ratio can be given as an object, such "
+                    "as `FeaturizedRatio('logistic')`."
                 )
             named[name] = DEFAULTS[one]() if isinstance(one, str) and one in DEFAULTS else one
         return named
@@ -246,6 +248,8 @@ def _folds(n_p: int, n_q: int, n_folds: int, seed: int) -> np.ndarray:
 
 def _verdict(race: Race, log_ratios: np.ndarray, weights: np.ndarray, names: list[str]) -> str:
     """Say in one sentence whether the latent space helped."""
+    if not weights[1:].any():
+        return "No ratio is better than r = 1: p and q can hardly be told apart."
     latent = np.array([False, *(race.found[name].in_latent_space for name in names)])
     if not latent.any():
         if any(found.in_latent_space and found.note.startswith("given up") for found in race.found.values()):
@@ -253,14 +257,19 @@ def _verdict(race: Race, log_ratios: np.ndarray, weights: np.ndarray, names: lis
         return "Whether the flow helps is not known: no candidate in latent space was judged."
     stack = race.held_out.losses(log_ratios @ weights)
     used = bool(weights[latent].any())
-    others = log_ratios[:, ~latent] if used else log_ratios[:, latent]
-    other = race.held_out.losses(others @ choose_stack(others, race.held_out))
+    if used:
+        others = log_ratios[:, ~latent]
+        other = race.held_out.losses(others @ choose_stack(others, race.held_out))
+    else:
+        other = min((race.held_out.losses(column) for column in log_ratios[:, latent].T), key=race.held_out.mean)
     gain, error = race.held_out.mean(other - stack), race.held_out.standard_error(other - stack)
     if used and gain > error:
         return f"The flow helped: by {gain:.4f} ± {error:.4f} nats of score over the best without it."
     if used:
         return f"The flow hardly helped: by {gain:.4f} ± {error:.4f} nats of score over the best without it."
-    return f"The flow did not help: the best in latent space is {gain:.4f} ± {error:.4f} nats of score behind."
+    if gain > error:
+        return f"The flow did not help: the best in latent space is {gain:.4f} ± {error:.4f} nats of score behind."
+    return f"The flow made no difference: the best in latent space is level, to {abs(gain):.4f} ± {error:.4f} nats."
 
 
 @contextmanager

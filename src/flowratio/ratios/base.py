@@ -305,7 +305,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         direction = "p/q" if self._sign == 1 else "q/p"
-        return f"<{super().__repr__(N_CHAR_MAX)}: r = {direction}, p is y = 1>"
+        label = self.classes_.tolist()[1] if hasattr(self, "classes_") else 1
+        return f"<{super().__repr__(N_CHAR_MAX)}: r = {direction}, p is y = {label!r}>"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from flowratio.ratios.base import RatioEstimator
+from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.names import fitted, new_ratio
 from flowratio.settings import RandomState, is_number, seed_from
 
@@ -42,7 +43,6 @@ class ConvexRatio(RatioEstimator):
     """
 
     ratios_: list[Any]
-    _own_units = True
 
     def __init__(
         self,
@@ -62,7 +62,9 @@ class ConvexRatio(RatioEstimator):
     def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
         self._shares()
         seed = seed_from(self.random_state)
-        self.ratios_ = [fitted(new_ratio(ratio, seed), X, y, w) for ratio in self.ratios]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OverlapWarning)  # it is told once, of this ratio
+            self.ratios_ = [fitted(new_ratio(ratio, seed), X, y, w) for ratio in self.ratios]
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
         log_r = np.zeros(len(X))

@@ -116,6 +116,14 @@ class FeaturizedRatio(RatioEstimator):
                 f"`{inside[0]}` is given, but `featurizer` is fitted already, and is used as it is: give one that is "
                 "not, such as `clone(featurizer)`."
             )
+        for of, given in (("ratio", vars(self)["ratio"]), ("featurizer", self.featurizer)):
+            inside = [name for name in params if name.startswith(f"{of}__")]
+            if inside and not hasattr(params.get(of, given), "set_params"):
+                made = "ClassifierRatio('boosting')" if of == "ratio" else "FlowFeaturizer()"
+                raise ValueError(
+                    f"`{inside[0]}` is given, but `{of}` is {params.get(of, given)!r}, which has no settings: give an "
+                    f"object, such as `{made}`."
+                )
         return super().set_params(**params)
 
     def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
@@ -135,7 +143,8 @@ class FeaturizedRatio(RatioEstimator):
         given = self.featurizer
         if given is not None and not isinstance(given, FlowFeaturizer | Scaler):
             raise TypeError(
-                f"`featurizer` is {given!r}: give a `FlowFeaturizer`, a scaler, or None for a default flow."
+                f"`featurizer` is {given!r}: give a `FlowFeaturizer`, a scaler of flowratio, such as `Gaussianizer()`, "
+                "or None for a default flow."
             )
         made: Any = seeded_like(FlowFeaturizer() if given is None else clone(given), seed, self.verbose)
         rows = weighted(X, w, names)

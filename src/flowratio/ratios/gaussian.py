@@ -186,8 +186,9 @@ def _covariance_factor(own: _Moments, other: _Moments, shared: bool) -> np.ndarr
 
     alike, each = drawn(_noise_share), drawn(_noise_shares, each_for_itself=True)
     seen, n = drawn(_no_share), own.n + other.n if shared else own.n
-    usual = _usual(len(own.log_variances.value) + len(own.correlations.value))
-    legs = ((each, alike), (alike, seen)) if n > _ENOUGH * len(seen) else ((each, alike),)
+    d = np.count_nonzero(own.log_variances.noise)  # constant columns say nothing
+    usual = _usual(d + np.count_nonzero(own.correlations.value))
+    legs = ((each, alike), (alike, seen)) if n > _ENOUGH * d else ((each, alike),)
     for start, end in legs:
         for way in _WAYS_BACK:
             found = start + way * (end - start)
@@ -235,9 +236,10 @@ def _noise_shares(entries: _Noisy) -> np.ndarray:
 
     The spread of the others is the likeliest of a grid, and the share of zeros the likeliest for it, by EM.
     """
-    squares, noise = np.square(entries.value), np.maximum(entries.noise, _SMALLEST**2)
-    if not squares.any():
-        return np.ones_like(squares)
+    shares, some = np.ones_like(entries.value), entries.value != 0  # those of constant columns are, and say nothing
+    if not some.any():
+        return shares
+    squares, noise = np.square(entries.value[some]), np.maximum(entries.noise[some], _SMALLEST**2)
     least, most = 0.02 * float(np.median(noise)), 2 * float(squares.max())
     spreads = np.geomspace(least, max(most, 2 * least), _N_SPREADS)[:, None]  # variances
     kept = spreads / (noise + spreads)  # (k, m)
@@ -250,4 +252,5 @@ def _noise_shares(entries: _Noisy) -> np.ndarray:
         zero = np.maximum((1 - alive).sum(axis=1, keepdims=True) / (len(squares) + 1), _RAREST)
     likelihood = np.logaddexp(np.log(zero), np.log1p(-zero) + gain).sum(axis=1) + np.log1p(-zero[:, 0])
     best = int(likelihood.argmax())
-    return 1 - alive[best] * kept[best]
+    shares[some] = 1 - alive[best] * kept[best]
+    return shares

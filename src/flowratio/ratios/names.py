@@ -47,8 +47,8 @@ def new_ratio(ratio: Any, seed: int, verbose: bool = False) -> Any:
         made: Any = _OTHERS[ratio]() if ratio in _OTHERS else ClassifierRatio(ratio)
     elif isinstance(ratio, type) or not all(callable(getattr(ratio, name, None)) for name in ("fit", "log_ratio")):
         raise TypeError(
-            f"`ratio` is {ratio!r}: give an object with `fit(X, y)` and `log_ratio(X)`, such as `KLIEP()`, or one of "
-            f"{', '.join(NAMES)}."
+            f"`ratio` is {ratio!r}: give an object with `fit(X, y)` and `log_ratio(X)`, such as `KLIEP()` or "
+            f"`ClassifierRatio(a_classifier)`, or one of {', '.join(NAMES)}."
         )
     else:
         made = clone(ratio, safe=False)

@@ -128,7 +128,7 @@ class Race:
             expected = self._expected_seconds(ratio)
             for k, (rest, aside) in enumerate(self.folds):
                 if expected * (len(self.folds) - k) > self.left():
-                    needed = "" if math.isinf(expected) else f": about {expected * len(self.folds):.0f} s needed"
+                    needed = "" if math.isinf(expected) else f": about {expected * len(self.folds):.2g} s needed"
                     found.note = f"no time{needed}"
                     break
                 since = time.perf_counter()

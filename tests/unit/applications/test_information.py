@@ -1,0 +1,154 @@
+"""Mutual information of Gaussians is -d/2 log(1 - ρ²); it does not change by monotone maps of columns."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from flowratio import AutoRatio
+from flowratio.applications.information import _by_row, _dealt, mutual_information
+
+
+def gaussian(n: int, d: int, rho: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d))
+    return x, rho * x + math.sqrt(1 - rho**2) * rng.normal(size=(n, d))
+
+
+@pytest.mark.parametrize("d", [1, 5])
+@pytest.mark.parametrize("rho", [0.0, 0.1, 0.5, 0.9, 0.99])
+def test_gaussians(d: int, rho: float) -> None:
+    truth = -d / 2 * math.log(1 - rho**2)
+    found = mutual_information(*gaussian(1500, d, rho, 0), ratio="qda", random_state=0)
+    assert abs(found.raw - truth) < 3 * found.standard_error
+    assert found.standard_error < 0.02 + 0.03 * d  # log r has the standard deviation ρ √d, and 1500 rows
+    assert found.bits == pytest.approx(found.nats / math.log(2))
+    low, high = found.interval(0.997)
+    assert low <= max(truth, 0) <= high
+    assert found.verdict == ("near the ln n ceiling" if truth > 5 else "trustworthy")
+
+
+def test_twenty_columns() -> None:
+    found = mutual_information(*gaussian(1500, 20, 0.5, 0), ratio="qda", n_folds=4, random_state=0)
+    assert abs(found.raw - 10 * math.log(4 / 3)) < 3 * found.standard_error
+    assert found.standard_error < 0.2
+
+
+def test_independent_variables() -> None:
+    found = mutual_information(*gaussian(500, 2, 0.0, 1), random_state=0, ratio="logistic")
+    assert found.interval()[0] == 0
+    assert found.nats < 0.02
+    assert "no information is seen" in str(found)
+
+
+def test_the_ratio_may_be_chosen() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=400)
+    candidates = AutoRatio(["logistic", "qda", "quadratic", "boosting"])
+    found = mutual_information(x, x**2 + 0.5 * rng.normal(size=400), ratio=candidates, n_folds=3, random_state=0)
+    # a curve that no correlation shows; trees of 400 rows see some of it, and the estimate is a bound
+    assert 0.3 < found.raw < _information_of_a_parabola() + 3 * found.standard_error
+
+
+def _information_of_a_parabola() -> float:
+    """Return h(y) - h(e), for y = x² + e, by sums over grids."""
+    e, x, y = 0.5, np.linspace(-7, 7, 2001), np.linspace(-4, 40, 8801)
+    p_x = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi) * (x[1] - x[0])
+    p_y = np.exp(-((y[:, None] - x**2) ** 2) / (2 * e**2)) @ p_x / (e * math.sqrt(2 * math.pi))
+    entropy = -np.sum(p_y * np.log(p_y + 1e-300)) * (y[1] - y[0])
+    return float(entropy - 0.5 * math.log(2 * math.pi * math.e * e**2))
+
+
+def test_monotone_maps_change_nothing() -> None:
+    x, y = gaussian(300, 2, 0.7, 0)
+    plain = mutual_information(x, y, ratio="qda", n_folds=3, random_state=0)
+    bent = mutual_information(np.exp(3 * x), 1e6 * y**3 + 5, ratio="qda", n_folds=3, random_state=0)
+    assert (plain.raw, plain.standard_error) == (bent.raw, bent.standard_error)
+
+
+def test_information_is_symmetric() -> None:
+    x, y = gaussian(1000, 1, 0.8, 0)
+    there, back = (mutual_information(*pair, ratio="qda", random_state=0) for pair in ((x, y), (y, x)))
+    assert there.raw == pytest.approx(back.raw, abs=there.standard_error)
+
+
+def test_conditional_information_of_a_chain() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=1500)
+    z = 0.9 * x + math.sqrt(1 - 0.81) * rng.normal(size=1500)
+    y = 0.9 * z + math.sqrt(1 - 0.81) * rng.normal(size=1500)
+    through = mutual_information(x, y, z, ratio="qda", random_state=0)  # x → z → y: nothing is left
+    assert abs(through.raw) < 3 * through.standard_error
+    assert through.standard_error < 0.05
+    # y beside z tells of x: I(x; z | y) = I(x; z) - I(x; y)
+    truth = -0.5 * math.log(1 - 0.81) + 0.5 * math.log(1 - 0.9**4)
+    beside = mutual_information(x, z, y, ratio="qda", random_state=0)
+    assert abs(beside.raw - truth) < 3 * beside.standard_error
+    assert beside.nats > 0.2
+
+
+def test_overfitting_is_called_by_its_name() -> None:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    from flowratio import ClassifierRatio
+
+    x, y = gaussian(300, 5, 0.3, 0)
+    found = mutual_information(x, y, ratio=ClassifierRatio(KNeighborsClassifier(3)), n_folds=3, random_state=0)
+    assert found.verdict == "unstable"
+    assert "overfitted" in found.reason
+    assert found.raw == found.held_out
+
+
+def test_deals_stay_within_folds_and_move_every_row() -> None:
+    fold = np.random.default_rng(0).permutation(103) % 5
+    deal = _dealt(fold, np.random.default_rng(1))
+    assert sorted(deal) == list(range(103))
+    assert (deal != np.arange(103)).all()
+    np.testing.assert_array_equal(fold[deal], fold)
+
+
+def test_what_rows_add_to_a_mean_over_pairs() -> None:
+    rng = np.random.default_rng(0)
+    deals = np.array([rng.permutation(6) for _ in range(3)])
+    a, b = rng.normal(size=6), rng.normal(size=6)
+    rows = _by_row(a + b[deals], deals)  # a sum of what x and y bring: each row adds its own
+    np.testing.assert_allclose(rows, a + b + b[deals].mean(axis=0) + _a_of_y(a, deals) - a.mean() - b.mean())
+    assert rows.mean() == pytest.approx(a.mean() + b.mean())
+
+
+def _a_of_y(a: np.ndarray, deals: np.ndarray) -> np.ndarray:
+    out = np.zeros(len(a))
+    for deal in deals:
+        for i, j in enumerate(deal):
+            out[j] += a[i] / len(deals)
+    return out
+
+
+def test_frames_and_columns() -> None:
+    x, y = gaussian(100, 1, 0.8, 0)
+    expected = mutual_information(x, y, ratio="qda", n_folds=2, random_state=0)
+    for one, other in (
+        (x[:, 0], y[:, 0]),
+        (x[:, 0].tolist(), pd.Series(y[:, 0])),
+        (pd.DataFrame({"x": x[:, 0]}), pl.DataFrame({"y": y[:, 0]})),
+        (pl.Series(x[:, 0]), y),
+    ):
+        assert mutual_information(one, other, ratio="qda", n_folds=2, random_state=0).raw == expected.raw
+
+
+def test_bad_input() -> None:
+    x, y = gaussian(50, 2, 0.5, 0)
+    with pytest.raises(ValueError, match="`Y` has 49 rows but `X` has 50: give one row of each for every draw"):
+        mutual_information(x, y[:49])
+    with pytest.raises(ValueError, match="`Z` has 10 rows"):
+        mutual_information(x, y, y[:10])
+    with pytest.raises(ValueError, match="`X` holds NaN or infinite values"):
+        mutual_information(np.where(x > 2, np.nan, x), y)
+    with pytest.raises(ValueError, match=r"`n_folds` is 2\.5"):
+        mutual_information(x, y, n_folds=2.5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="3 rows: give at least 4"):
+        mutual_information(x[:3], y[:3])
