@@ -39,7 +39,7 @@ $(BENCHMARKS): $(READY)
 	@echo "== $@"
 	@$(BIN)/python $@
 
-benchmarks/ratios.py benchmarks/ratio_errors.py $(HOURS): $(PEERS)
+benchmarks/applications.py benchmarks/ratios.py benchmarks/ratio_errors.py $(HOURS): $(PEERS)
 
 format: $(READY) ## put the code in the house format
 	@$(BIN)/ruff check --fix --quiet
