@@ -54,6 +54,12 @@ def is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def check_n_folds(n_folds: Any) -> None:
+    """Refuse a number of folds that is not a whole number of 2 or more."""
+    if not (is_count(n_folds) and n_folds >= 2):
+        raise ValueError(f"`n_folds` is {n_folds!r}: give a whole number of 2 or more.")
+
+
 def check_hidden(hidden: Any) -> None:
     """Refuse widths of hidden layers that are neither None nor whole numbers of 1 or more."""
     if hidden is not None and not (isinstance(hidden, list | tuple) and hidden and all(map(is_count, hidden))):

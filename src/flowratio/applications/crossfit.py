@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from flowratio.ratios import AutoRatio, OverlapWarning
-from flowratio.ratios.names import fitted, new_ratio
-from flowratio.settings import is_count
+from flowratio.ratios import AutoRatio
+from flowratio.ratios.names import fitted, new_ratio, silent
+from flowratio.settings import check_n_folds
 
 _TIME_BUDGET = 60.0  # seconds in which a ratio is chosen, if none is given
 FEWEST_ROWS = 4  # of each sample: two folds of two rows
@@ -106,17 +102,7 @@ def folds(n: int, n_folds: int, rng: np.random.Generator) -> np.ndarray:
 
 def check_folds(n_folds: Any, n_least: int) -> int:
     """Return how many folds there are, given the rows of the smaller sample."""
-    if not (is_count(n_folds) and n_folds >= 2):
-        raise ValueError(f"`n_folds` is {n_folds!r}: give a whole number of 2 or more.")
+    check_n_folds(n_folds)
     if n_least < FEWEST_ROWS:
         raise ValueError(f"The smaller sample has {n_least} rows: give at least {FEWEST_ROWS} of each.")
     return min(int(n_folds), n_least // 2)
-
-
-@contextmanager
-def silent() -> Iterator[None]:
-    """Keep to itself what a ratio says of each fold: an estimate says it once."""
-    with warnings.catch_warnings():
-        for category in (OverlapWarning, ConvergenceWarning):
-            warnings.simplefilter("ignore", category)
-        yield

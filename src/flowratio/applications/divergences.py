@@ -129,15 +129,10 @@ def divergence(
     >>> abs(found.value - 1) < 3 * found.standard_error
     True
     """
-    check_kind(kind)
-    p, q, seed = two_samples(X_p, X_q, sample_weight_p, sample_weight_q, n_folds, random_state)
-    return estimate(kind, cross_fit(chosen_ratio(ratio, p, q, seed), p, q, seed), p, q)
-
-
-def check_kind(kind: Any) -> None:
-    """Refuse a kind of divergence that there is not."""
     if kind not in KINDS:
         raise ValueError(f"`kind` is {kind!r}: give one of {', '.join(KINDS)}.")
+    p, q, seed = two_samples(X_p, X_q, sample_weight_p, sample_weight_q, n_folds, random_state)
+    return estimate(kind, cross_fit(chosen_ratio(ratio, p, q, seed), p, q, seed), p, q)
 
 
 def two_samples(

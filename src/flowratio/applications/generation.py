@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from typing_extensions import Self
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.flows import Flow
 from flowratio.flows.base import new_generator
+from flowratio.progress import progress
 from flowratio.ratios import FeaturizedRatio, InverseRatio, JointFeaturizedRatio
 from flowratio.ratios.base import chunks
 from flowratio.ratios.networks import evaluate
@@ -236,9 +237,10 @@ class TargetedSampler(BaseEstimator):
     def _scored(self, flow: Flow, score: Score, n: int, seed: int) -> np.ndarray:
         """Return log r of all candidates, of shape (n,)."""
         log_r = np.empty(n)
-        with warnings.catch_warnings():
+        n_batches = sum(1 for _ in chunks(n, flow.n_features))
+        with warnings.catch_warnings(), progress(n_batches, "candidates", self.verbose) as step:
             warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)  # they were compared
-            for part, Z in self._shown(_candidates(flow, n, seed), sum(1 for _ in chunks(n, flow.n_features))):
+            for part, Z in _candidates(flow, n, seed):
                 found = np.asarray(score(Z), np.float64)
                 if found.shape != (len(Z),) or not (found < np.inf).all():
                     raise ValueError(
@@ -246,16 +248,8 @@ class TargetedSampler(BaseEstimator):
                         f"{np.count_nonzero(~(found < np.inf))} of them NaN or inf: it must give one number a row."
                     )
                 log_r[part] = found
+                step()
         return log_r
-
-    def _shown(self, batches: Iterable[Any], n_batches: int) -> Iterable[Any]:
-        """Show a progress bar, on standard error, if asked to."""
-        if not self.verbose:
-            return batches
-        from rich.console import Console
-        from rich.progress import track
-
-        return track(batches, "candidates", total=n_batches, console=Console(stderr=True))
 
 
 def _candidates(flow: Flow, n: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.special import log_expit
 
-from flowratio.applications.crossfit import check_folds, folds, silent
+from flowratio.applications.crossfit import check_folds, folds
 from flowratio.applications.importance import Importance, importance
 from flowratio.progress import progress
-from flowratio.ratios.names import new_ratio
+from flowratio.ratios.names import new_ratio, silent
 from flowratio.ratios.presets import PRESETS
 from flowratio.samples import check_samples, column_names, weighted_moments
 from flowratio.settings import RandomState, is_count, seed_from

@@ -10,22 +10,21 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from flowratio.ratios.base import OverlapWarning, RatioEstimator
+from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.classifier import ClassifierRatio
 from flowratio.ratios.convex import ConvexRatio
 from flowratio.ratios.difference import FlowDifferenceRatio
 from flowratio.ratios.featurized import FeaturizedRatio, check_columns, is_fitted
 from flowratio.ratios.kliep import KLIEP
 from flowratio.ratios.lsif import ULSIF
-from flowratio.ratios.names import NAMES
+from flowratio.ratios.names import NAMES, silent
 from flowratio.ratios.race import Candidate, Race, Results
 from flowratio.ratios.stacking import choose_stack
 from flowratio.ratios.telescoping import TelescopingRatio
 from flowratio.scaling import Gaussianizer
-from flowratio.settings import RandomState, is_count, is_number, seed_from
+from flowratio.settings import RandomState, check_n_folds, is_number, seed_from
 
 # the simplest first: of two that are level, the first is taken
 DEFAULTS: dict[str, Callable[[], RatioEstimator]] = {
@@ -149,9 +148,7 @@ class AutoRatio(RatioEstimator):
             self._fall_back(X, y, w, [], f"{why}: the ratio is logistic regression. Give at least 4 rows of each.")
             return
         race = Race(X, y, w, _folds(n_p, n_q, n_folds, seed), seed, self.time_budget)
-        with warnings.catch_warnings(), _progress(self.verbose) as show:
-            for category in (OverlapWarning, ConvergenceWarning):  # they show in the scores
-                warnings.simplefilter("ignore", category)
+        with silent(), _progress(self.verbose) as show:  # what a fit says shows in the scores
             for name, ratio in named.items():
                 show(name)
                 race.run(name, ratio)
@@ -211,8 +208,7 @@ class AutoRatio(RatioEstimator):
     def _check_settings(self) -> None:
         if self.combine not in ("stack", "best"):
             raise ValueError(f"`combine` is {self.combine!r}: give 'stack' or 'best'.")
-        if not (is_count(self.n_folds) and self.n_folds >= 2):
-            raise ValueError(f"`n_folds` is {self.n_folds!r}: give a whole number of 2 or more.")
+        check_n_folds(self.n_folds)
         if self.time_budget is not None and not (is_number(self.time_budget) and self.time_budget > 0):
             raise ValueError(f"`time_budget` is {self.time_budget!r}: give seconds above 0, or None for no limit.")
 

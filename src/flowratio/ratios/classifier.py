@@ -20,7 +20,7 @@ from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.calibration import CALIBRATORS
 from flowratio.ratios.presets import NEWTON_COLUMNS, PRESETS
 from flowratio.samples import weighted_moments
-from flowratio.settings import RandomState, check_training_settings, is_count, seed_from
+from flowratio.settings import RandomState, check_n_folds, check_training_settings, is_count, seed_from
 
 if TYPE_CHECKING:
     from flowratio.training import History
@@ -285,8 +285,7 @@ class ClassifierRatio(RatioEstimator):
             _check_classifier(self.classifier, self.calibration is not None)
         if self.calibration is not None and self.calibration not in CALIBRATORS:
             raise ValueError(f"`calibration` is {self.calibration!r}: give 'isotonic', 'sigmoid' or None.")
-        if not (is_count(self.n_folds) and self.n_folds >= 2):
-            raise ValueError(f"`n_folds` is {self.n_folds!r}: give a whole number of 2 or more.")
+        check_n_folds(self.n_folds)
         self._check_network_settings()
 
     def _check_network_settings(self) -> None:

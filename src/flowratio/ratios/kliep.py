@@ -17,7 +17,7 @@ from scipy.special import log_expit, logsumexp
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.kernels import choose_centres, median_distance, squared_distances
 from flowratio.ratios.presets import NewtonLogisticRegression
-from flowratio.settings import RandomState, is_count, is_number, seed_from
+from flowratio.settings import RandomState, check_n_folds, is_count, is_number, seed_from
 
 _WIDTHS = np.array([np.inf, *2.0 ** np.arange(0.5, -4, -0.5)])  # in median distances, from wide to narrow
 _NARROWEST = 1e-3
@@ -175,8 +175,7 @@ class KLIEP(RatioEstimator):
             raise ValueError(f"`start` is {self.start!r}: give 'log-linear', or None for kernels and a constant alone.")
         if not is_count(self.n_centres):
             raise ValueError(f"`n_centres` is {self.n_centres!r}: give a whole number of 1 or more.")
-        if not is_count(self.n_folds) or self.n_folds < 2:
-            raise ValueError(f"`n_folds` is {self.n_folds!r}: give a whole number of 2 or more.")
+        check_n_folds(self.n_folds)
 
     def _search(
         self,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import has_fit_parameter
 
-from flowratio.ratios.base import RatioEstimator
+from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.classifier import CLASSIFIERS, ClassifierRatio
 from flowratio.ratios.difference import FlowDifferenceRatio
 from flowratio.ratios.kliep import KLIEP
@@ -73,3 +76,12 @@ def fitted(ratio: Any, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> Any:
         raise ValueError(f"`sample_weight` is given, but {ratio!r} takes none: give whole numbers, or another ratio.")
     often = np.repeat(np.arange(len(X)), w.astype(np.int64))
     return ratio.fit(X[often], y[often])
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Keep to itself what ratios say of each fit, where there are many."""
+    with warnings.catch_warnings():
+        for category in (OverlapWarning, ConvergenceWarning):
+            warnings.simplefilter("ignore", category)
+        yield
