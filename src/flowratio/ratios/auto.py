@@ -21,7 +21,7 @@ from flowratio.ratios.kliep import KLIEP
 from flowratio.ratios.lsif import ULSIF
 from flowratio.ratios.names import NAMES, silent
 from flowratio.ratios.race import Candidate, Race, Results
-from flowratio.ratios.stacking import choose_stack
+from flowratio.ratios.stacking import choose_stack, hedge
 from flowratio.ratios.telescoping import TelescopingRatio
 from flowratio.scaling import Gaussianizer
 from flowratio.settings import RandomState, check_n_folds, is_number, seed_from
@@ -92,7 +92,9 @@ class AutoRatio(RatioEstimator):
     -----
     *The stack* begins with the first candidate that is nearly level with the best one, and others join it
     while the held-out likelihood gains more than chance gives. Far from the boundary of p and q the likelihood tells
-    good from better only by many rows: there the simple ones extrapolate best.
+    good from better only by many rows: there the simple ones extrapolate best. With n rows that were judged, the
+    weights that make the likelihood greatest over all candidates count as 1000 / (n + 1000) beside those of the few:
+    where rows are few, no choice among the candidates is safe, and a mean of many is.
 
     *Early end.* After each fold a candidate is given up that is clearly behind the others so far and would have no
     weight beside them; and all that are left, once the stack tells p from q without error. Flows and folds are shared:
@@ -166,7 +168,8 @@ class AutoRatio(RatioEstimator):
     def _combine(self, race: Race) -> None:
         names = [*race.log_ratios]
         log_ratios = np.column_stack([np.zeros(race.n_scored), *race.log_ratios.values()])
-        weights = choose_stack(log_ratios, race.held_out, most=1 if self.combine == "best" else None)
+        few = choose_stack(log_ratios, race.held_out, most=1 if self.combine == "best" else None)
+        weights = few if self.combine == "best" else hedge(few, log_ratios, race.held_out)
         for name, weight in zip(names, weights[1:], strict=True):
             race.found[name].weight = float(weight)
         chosen = [k for k in range(len(names)) if weights[k + 1] > 0]
@@ -175,7 +178,7 @@ class AutoRatio(RatioEstimator):
         self.models_ = [race.models[name] for name in self.names_]
         self.results_ = Results(
             sorted(race.found.values(), key=lambda one: -one.score if math.isfinite(one.score) else math.inf),
-            _verdict(race, log_ratios, weights, names),
+            _verdict(race, log_ratios, few, names),
         )
 
     def _fall_back(self, X: np.ndarray, y: np.ndarray, w: np.ndarray, found: list[Candidate], why: str) -> None:

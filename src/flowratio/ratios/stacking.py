@@ -18,6 +18,8 @@ from scipy.special import expit, log_expit
 _SLACK = 0.75  # standard errors by which a simpler ratio may be behind the best one
 _GAIN = 2.0  # standard errors that another ratio must gain, the best of many: about 4 standard errors of its weight
 _SMALLEST = 0.01  # weights below it are dropped
+_WORTH = 0.05  # weight of a column that is worth its cost beside a stack of few
+_FEW = 1000  # rows with which a stack of few counts one half, and one of all columns the other half
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,12 @@ def convex_weights(log_ratios: np.ndarray, held_out: HeldOut) -> np.ndarray:
         constraints={"type": "eq", "fun": lambda v: v.sum() - 1, "jac": np.ones_like},
         options={"ftol": 1e-10, "maxiter": 200},
     )
-    weights = np.clip(found.x, 0.0, None)
-    weights[weights < _SMALLEST] = 0.0
+    return _without_small(found.x, _SMALLEST)
+
+
+def _without_small(weights: np.ndarray, least: float) -> np.ndarray:
+    """Return weights (m,) that add up to 1, the small ones dropped."""
+    weights = np.where(weights < least, 0.0, weights)
     return weights / weights.sum()
 
 
@@ -113,6 +119,18 @@ def choose_stack(log_ratios: np.ndarray, held_out: HeldOut, most: int | None = N
     out = np.zeros(log_ratios.shape[1])
     out[chosen] = weights
     return out
+
+
+def hedge(few: np.ndarray, log_ratios: np.ndarray, held_out: HeldOut) -> np.ndarray:
+    """Return the weights of a stack of few, (m,), and, where rows are few, of other columns beside them.
+
+    Few rows cannot tell which columns are the best: `convex_weights` of all of them count as 1000 / (n + 1000), unless
+    r = 1 was taken.
+    """
+    if not (log_ratios @ few).any():
+        return few
+    share = _FEW / (len(log_ratios) + _FEW)
+    return _without_small((1 - share) * few + share * convex_weights(log_ratios, held_out), _WORTH)
 
 
 def can_help(stack: np.ndarray, log_r: np.ndarray, held_out: HeldOut) -> bool:

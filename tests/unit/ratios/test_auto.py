@@ -205,8 +205,12 @@ def test_two_halves_of_the_truth_are_put_together() -> None:
 
 def test_of_two_that_are_level_the_first_is_taken() -> None:
     for order in (["a", "b"], ["b", "a"]):
-        ratio = AutoRatio({name: Fake() for name in order}, random_state=0).fit(*draw(400, 400))
-        assert ratio.names_ == order[:1]
+        candidates = {name: Fake() for name in order}
+        best = AutoRatio(candidates, combine="best", random_state=0).fit(*draw(400, 400))
+        assert best.names_ == order[:1]
+        stack = AutoRatio(candidates, random_state=0).fit(*draw(400, 400))
+        assert stack.names_[0] == order[0]
+        assert stack.weights_[0] >= 800 / 1800  # those of a stack of few, beside any others
 
 
 def test_identical_samples() -> None:
@@ -242,7 +246,7 @@ def test_the_verdict_says_whether_the_flow_helped(bent: bool) -> None:
     ratio = AutoRatio(candidates, random_state=0).fit(*banana(500, bent))
     found = named(ratio)
     assert [one.in_latent_space for one in (found["logistic"], found["logistic in z"])] == [False, True]
-    assert ratio.names_ == (["logistic in z"] if bent else ["logistic"])
+    assert ratio.names_[np.argmax(ratio.weights_)] == ("logistic in z" if bent else "logistic")
     assert ratio.results_.verdict.startswith("The flow helped" if bent else "The flow did not help")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from flowratio.ratios.stacking import HeldOut, can_help, choose_stack, convex_weights
+from flowratio.ratios.stacking import HeldOut, can_help, choose_stack, convex_weights, hedge
 
 
 def even(n_p: int, n_q: int) -> HeldOut:
@@ -188,6 +188,33 @@ def test_at_most_so_many_columns(most: int) -> None:
     log_ratios = 3 * X - 1.5  # all three are needed
     assert np.count_nonzero(choose_stack(log_ratios, even(2000, 2000))) == 3
     assert np.count_nonzero(choose_stack(log_ratios, even(2000, 2000), most=most)) == most
+
+
+# Few rows
+
+
+@pytest.mark.parametrize("n", [100, 500, 5000])
+def test_a_stack_of_few_is_hedged_by_one_of_all_columns_where_rows_are_few(n: int) -> None:
+    log_ratios, held_out = mixed_columns(n, 4, 0)
+    few, every = choose_stack(log_ratios, held_out, most=1), convex_weights(log_ratios, held_out)
+    weights = hedge(few, log_ratios, held_out)
+    blend = (2 * n * few + 1000 * every) / (2 * n + 1000)
+    blend[blend < 0.05] = 0  # not worth their cost
+    np.testing.assert_allclose(weights, blend / blend.sum(), rtol=1e-12)
+    assert weights.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_r_is_one_needs_no_hedge() -> None:
+    log_r, held_out = shifted(100)
+    few = np.array([1.0, 0.0])
+    assert hedge(few, np.column_stack([np.zeros(200), log_r]), held_out).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_hedge_is_no_worse_than_the_worse_of_the_two(seed: int) -> None:
+    log_ratios, held_out = mixed_columns(100, 6, seed)
+    few = choose_stack(log_ratios, held_out)
+    assert loss(hedge(few, log_ratios, held_out), log_ratios, held_out) <= loss(few, log_ratios, held_out) + 1e-3
 
 
 # Giving up early
