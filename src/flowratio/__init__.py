@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     )
     from flowratio.samples import stack
     from flowratio.scaling import Dequantizer, Gaussianizer, Logit, ScalerChain, ScalingWarning, Standardizer, Whitener
+    from flowratio.scoring import score_file
+    from flowratio.tables import TableEncoder, TableRatio, UnseenWarning
     from flowratio.training import TrainingDiverged
     from flowratio.weights import (
         effective_sample_size,
@@ -104,6 +106,9 @@ __all__ = [  # noqa: RUF022 - the order of the path
     "AutoRatio",
     "OverlapWarning",
     "kl_score",
+    "TableEncoder",
+    "TableRatio",
+    "UnseenWarning",
     "self_normalize",
     "flatten",
     "rebalance",
@@ -135,6 +140,7 @@ __all__ = [  # noqa: RUF022 - the order of the path
     "plot_importance",
     "save",
     "load",
+    "score_file",
 ]
 
 _STAGES = {
@@ -160,6 +166,7 @@ _STAGES = {
         "OverlapWarning",
         "kl_score",
     ],
+    "tables": ["TableEncoder", "TableRatio", "UnseenWarning"],
     "weights": [
         "self_normalize",
         "flatten",
@@ -196,5 +203,6 @@ _STAGES = {
         "plot_importance",
     ],
     "persistence": ["save", "load"],
+    "scoring": ["score_file"],
 }
 __getattr__, __dir__ = lazily(__name__, _STAGES)

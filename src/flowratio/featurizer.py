@@ -23,6 +23,7 @@ from typing_extensions import Self
 from flowratio.flows import FLOWS, Flow, adapt
 from flowratio.flows.adapters import seeded
 from flowratio.flows.base import choose_device, like
+from flowratio.lattice import Lattice
 from flowratio.rows import ArrayRows, Rows, open_rows
 from flowratio.scaling import Dequantizer, Gaussianizer, Logit, Scaler, ScalerChain, Standardizer, Whitener
 from flowratio.settings import RandomState, check_training_settings, is_count, seed_from, unchanged_on_failure
@@ -69,6 +70,13 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         that are clearly not normal to a normal shape, then correlations removed), `"image"` (whole numbers 0…255
         dequantized, logit, standardized), `"none"`, or a scaler. `"auto"` is `"white"`, but `"none"` before a
         pretrained flow.
+    dequantize
+        Whether `fit` adds uniform noise to columns that take few values (2 to 100, each on 5 rows on average), within
+        the cell of each value, from midpoint to midpoint. Such a column has no density: without noise the likelihood
+        grows for ever, as the flow gathers in spikes. `transform` never adds any: z = f(x) is one z for each x, the
+        values stay apart, and p(k)/q(k) is the same in z. The density at a value, times the width of its cell, is the
+        probability of the value, and `sample` returns values that were there. Left off with a pretrained flow, the
+        settings of the paper, and scalers that contain a `Dequantizer` or a `Logit`.
     max_epochs, batch_size, learning_rate, weight_decay, patience
         Settings of the training; chosen from the data if None.
     settings
@@ -91,6 +99,9 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         The fitted flow.
     scaler_
         The fitted scaler.
+    lattice_
+        The columns that take few values, to which noise was added; None if there are none. Of files and weighted rows
+        they are learned from a sample of at most 200 000 rows.
     history_
         Losses by epoch, with `plot`; None for a pretrained flow.
 
@@ -116,6 +127,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     True
     """
 
+    lattice_: Lattice | None = None
+
     def __init__(
         self,
         flow: str | Callable[[int], nn.Module] | nn.Module = "maf",
@@ -123,6 +136,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         n_blocks: int | None = None,
         hidden: Sequence[int] | None = None,
         scaling: str | Scaler = "auto",
+        dequantize: bool = True,
         max_epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
@@ -139,6 +153,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.n_blocks = n_blocks
         self.hidden = hidden
         self.scaling = scaling
+        self.dequantize = dequantize
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -184,12 +199,14 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self
 
     def _fit(self, X: Any) -> None:
-        rows, seed = self._begin(X)
+        rows, seed = self._begin(X, self.dequantize)
         self.history_ = None if isinstance(self.flow, nn.Module) else self._train(rows, seed)
         self.flow_.eval()
 
     def initialize(self, X: Any) -> Self:
         """Fit the scaling and draw the first weights of the flow, but do not train it: where joint training starts.
+
+        No noise is added to columns that take few values.
 
         Parameters
         ----------
@@ -197,13 +214,13 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             Rows, as in `fit`.
         """
         with unchanged_on_failure(self):
-            self._begin(X)
+            self._begin(X, dequantize=False)
             self.history_ = None
             self.flow_.eval()
         return self
 
-    def _begin(self, X: Any) -> tuple[Rows, int]:
-        """Set scaler and flow for what `X` holds; return its rows and the seed."""
+    def _begin(self, X: Any, dequantize: bool) -> tuple[Rows, int]:
+        """Set lattice, scaler and flow for what `X` holds; return its rows and the seed."""
         self._check_settings()
         rows = self._open(X)
         seed = seed_from(self.random_state)
@@ -211,7 +228,11 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             known = next(rows.blocks(rows.n_rows))
         else:
             known = rows.sample(_SCALING_ROWS, np.random.default_rng([seed, 0, 1]))
-        self.scaler_ = self._new_scaler().fit_array(known, rows.feature_names)
+        scaler = self._new_scaler()
+        self.lattice_ = self._new_lattice(known, scaler) if dequantize else None
+        if self.lattice_ is not None:
+            known = self.lattice_.jitter(known, np.random.default_rng([seed, 0, 4]))
+        self.scaler_ = scaler.fit_array(known, rows.feature_names)
         d = self._n_features_out = self.scaler_.n_features_out_
         self.flow_ = self._new_flow(d, rows.n_rows, seed).to(choose_device(self.device))
         if self.flow_.n_features != d:
@@ -259,6 +280,12 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise ValueError(f"`scaling` is {name!r}: give a scaler, or one of auto, {', '.join(_SCALINGS)}.")
         return _SCALINGS[name]()
 
+    def _new_lattice(self, known: np.ndarray, scaler: Scaler) -> Lattice | None:
+        if isinstance(self.flow, nn.Module) or self.settings == "paper" or not _bears_noise(scaler):
+            return None
+        lattice = Lattice.learn(known)
+        return lattice if len(lattice.columns) else None
+
     def _new_flow(self, d: int, n: int, seed: int) -> Flow:
         if isinstance(self.flow, nn.Module):
             return adapt(deepcopy(self.flow))  # the user's own stays on its device and in its mode
@@ -302,7 +329,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         n_held_out = round(self.validation_fraction * n)
         n_held_out = min(max(n_held_out, min(64, n // 4), 1), _MAX_HELD_OUT, n - 1)
         prepare: Prepare | None = self._prepare
-        if isinstance(rows, ArrayRows) and not self.scaler_.stochastic:
+        if isinstance(rows, ArrayRows) and not self.scaler_.stochastic and self.lattice_ is None:
             rows, prepare = rows.mapped(self.scaled(rows.X)), None
         rest, held_out = rows.split(n_held_out, np.random.default_rng([seed, 0, 2]))
         return train(
@@ -318,6 +345,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         )
 
     def _prepare(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        X = X if self.lattice_ is None else self.lattice_.jitter(X, rng)  # drawn anew in every pass
         return self.scaler_.forward(X, rng)[0].astype(np.float32)
 
     def scaled(self, X: np.ndarray) -> np.ndarray:
@@ -387,6 +415,11 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             X[start : start + size] = self.scaler_.inverse(x)[0]
         return X
 
+    def decode(self, Z: np.ndarray) -> np.ndarray:
+        """Map z to x as `inverse_transform` does, but columns that take few values to the nearest of them."""
+        X = self.inverse_transform(Z)
+        return X if self.lattice_ is None else self.lattice_.snap(X)
+
     def sample(self, n: int = 1, random_state: int | np.random.Generator | None = None) -> np.ndarray:
         """Draw rows of x from the fitted density, of shape (n, d).
 
@@ -402,7 +435,13 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise ValueError(f"`n` is {n!r}: give a whole number of 1 or more.")
         generator = torch.Generator().manual_seed(seed_from(random_state))
         Z = self.flow_.base_sample(n, generator).detach().cpu().double().numpy()
-        return self.inverse_transform(Z)
+        return self.decode(Z)
+
+
+def _bears_noise(scaler: Scaler) -> bool:
+    """Return whether a scaler takes values between those of the data, and adds no noise of its own."""
+    steps = scaler.steps if isinstance(scaler, ScalerChain) else [scaler]
+    return not any(isinstance(step, Dequantizer | Logit) for step in steps)
 
 
 def _chunk(n_features: int) -> int:

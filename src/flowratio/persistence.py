@@ -31,6 +31,7 @@ from flowratio import ratios
 from flowratio.encoding import Classes, Node, Reader, Writer, damaged, kind_of
 from flowratio.files import replacing
 from flowratio.flows import FLOWS, Flow
+from flowratio.lattice import Lattice
 from flowratio.learners import LEARNERS
 
 _VERSION = 1
@@ -111,7 +112,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
 def _classes() -> Classes:
     """Return what may be saved and loaded: the classes beside the public names, the flows, all ratios, and learners."""
     modules = {getattr(flowratio, name).__module__ for name in flowratio.__all__}
-    modules |= {cls.__module__ for cls in FLOWS.values()}
+    modules |= {cls.__module__ for cls in (*FLOWS.values(), Lattice)}
     modules |= {info.name for info in pkgutil.iter_modules(ratios.__path__, f"{ratios.__name__}.")}
     values = [value for module in sorted(modules) for value in vars(import_module(module)).values()]
     found = [value for value in values if isinstance(value, type) and value.__module__ in modules]

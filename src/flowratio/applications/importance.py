@@ -29,7 +29,7 @@ class Importance:
     names
         Names of the d columns, the most important one first.
     columns
-        Their positions in X, of shape (d,).
+        Their positions in X, of shape (d,). Where columns were permuted in groups, these are the groups.
     effect
         I, in nats, of shape (d,).
     standard_error
@@ -56,8 +56,9 @@ def importance(
     names: list[str],
     n_repeats: int,
     rng: np.random.Generator,
+    groups: np.ndarray | None = None,
 ) -> Importance:
-    """Permute one column at a time within rows, and see how log r changes.
+    """Permute one column, or one group of columns, at a time within rows, and see how log r changes.
 
     Parameters
     ----------
@@ -68,35 +69,41 @@ def importance(
     share
         Weights that add up to 1, of shape (n,).
     names
-        Names of the columns.
+        Names of the columns, or of the groups by their number.
     n_repeats
         How often each column is permuted.
     rng
         Draws rows and permutations.
+    groups
+        Numbers of the groups that the columns are in, of shape (d,), such as the levels of one category: these are
+        permuted together. None if every column is for itself.
     """
     d = X.shape[1]
-    n = min(len(X), _MOST_ROWS, max(100, _MOST_SCORED // (d * n_repeats)))
+    groups = np.arange(d) if groups is None else groups
+    found = np.unique(groups)
+    n = min(len(X), _MOST_ROWS, max(100, _MOST_SCORED // (len(found) * n_repeats)))
     order = rng.permutation(len(X))
     rows = X[order[systematic(share[order], n, rng.random())]]
     base = log_ratio(rows)
-    others = [(j, rng.permutation(n)) for j in range(d) for _ in range(n_repeats)]
+    others = [(groups == g, rng.permutation(n)) for g in found for _ in range(n_repeats)]
     at_once = max(1, _VALUES_AT_ONCE // (n * d))
     squares: list[float] = []
     for start in range(0, len(others), at_once):
         part = others[start : start + at_once]
         changed = np.tile(rows, (len(part), 1)).reshape(len(part), n, d)
-        for block, (j, order) in zip(changed, part, strict=True):
-            block[:, j] = rows[order, j]
+        for block, (of, order) in zip(changed, part, strict=True):
+            block[:, of] = rows[order][:, of]
         change = log_ratio(changed.reshape(-1, d)).reshape(len(part), n) - base
         squares += np.mean(change**2, axis=1).tolist()
-    return _sorted(np.array(squares).reshape(d, n_repeats) / 2, names)
+    return _sorted(np.array(squares).reshape(len(found), n_repeats) / 2, names, found)
 
 
-def _sorted(variance: np.ndarray, names: list[str]) -> Importance:
-    """Summarize variances of shape (d, n_repeats)."""
+def _sorted(variance: np.ndarray, names: list[str], groups: np.ndarray) -> Importance:
+    """Summarize variances of shape (d, n_repeats) of groups of shape (d,)."""
     n_repeats = variance.shape[1]
     effect = np.sqrt(variance.mean(axis=1))
     spread = np.sqrt(variance).std(axis=1, ddof=1) / np.sqrt(n_repeats) if n_repeats > 1 else np.zeros(len(variance))
-    columns = np.argsort(-effect, kind="stable")
+    order = np.argsort(-effect, kind="stable")
     share = effect**2 / max(float(effect @ effect), np.finfo(np.float64).tiny)
-    return Importance([names[j] for j in columns], columns, effect[columns], spread[columns], share[columns])
+    columns = groups[order]
+    return Importance([names[j] for j in columns], columns, effect[order], spread[order], share[order])

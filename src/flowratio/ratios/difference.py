@@ -13,6 +13,7 @@ from sklearn.base import clone
 from torch import nn
 
 from flowratio.featurizer import FlowFeaturizer
+from flowratio.lattice import Lattice
 from flowratio.ratios.base import RatioEstimator
 from flowratio.rows import systematic
 from flowratio.scaling import Standardizer, silent_scaling
@@ -102,8 +103,9 @@ class FlowDifferenceRatio(RatioEstimator):
             self.kept_ = Standardizer().fit_array(X).kept_
         X = X[:, self.kept_]
         self.low_, self.high_ = X.min(axis=0) - _MARGIN, X.max(axis=0) + _MARGIN
+        lattice = Lattice.learn(X)  # of both: the cells of a value have one width, which cancels
         self.featurizer_p_, self.featurizer_q_ = (
-            self._fit_density(X[y == label], w[y == label], seed, name) for label, name in ((1, "p"), (0, "q"))
+            self._fit_density(X[y == label], w[y == label], lattice, seed, name) for label, name in ((1, "p"), (0, "q"))
         )
 
     def _check_featurizer(self) -> None:
@@ -123,9 +125,9 @@ class FlowDifferenceRatio(RatioEstimator):
                 "rows: leave `scaling` at 'auto'."
             )
 
-    def _fit_density(self, X: np.ndarray, w: np.ndarray, seed: int, name: str) -> FlowFeaturizer:
-        X = _repeated(X, w)
-        X = X + _NOISE * np.random.default_rng([seed, 0, 5]).standard_normal(X.shape)
+    def _fit_density(self, X: np.ndarray, w: np.ndarray, lattice: Lattice, seed: int, name: str) -> FlowFeaturizer:
+        X, rng = _repeated(X, w), np.random.default_rng([seed, 0, 5])
+        X = lattice.jitter(X + _NOISE * rng.standard_normal(X.shape), rng)
         featurizer: Any = _default(*X.shape) if self.featurizer is None else clone(self.featurizer)
         featurizer.set_params(random_state=seed, verbose=self.verbose or featurizer.verbose)
         if featurizer.checkpoint is not None:

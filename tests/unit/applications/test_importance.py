@@ -63,3 +63,28 @@ def test_few_calls_and_few_rows() -> None:
 def test_same_seed_same_numbers() -> None:
     one, two = (importance(lambda A: A[:, 0] ** 2, X, EVEN, NAMES, 2, np.random.default_rng(3)) for _ in range(2))
     assert one.effect.tolist() == two.effect.tolist()
+
+
+def test_columns_of_a_group_are_permuted_together() -> None:
+    # two columns that add up to 1, as levels of a category do: together they do not move the sum, apart each would
+    first = RNG.integers(0, 2, 1500)
+    both = np.column_stack([first, 1 - first, X[:, 0]]).astype(float)
+    groups = np.array([2, 2, 5])
+    found = importance(
+        lambda A: A[:, 0] + A[:, 1] + A[:, 2], both, EVEN, [*"uvwxyz"], 5, np.random.default_rng(0), groups
+    )
+    assert found.names == ["z", "w"]
+    assert found.columns.tolist() == [5, 2]
+    assert found.effect[1] == 0.0
+    assert found.effect[0] == pytest.approx(X[:, 0].std(), rel=0.05)
+    tilted = importance(lambda A: A[:, 0] - A[:, 1], both, EVEN, [*"uvwxyz"], 5, np.random.default_rng(0), groups)
+    assert tilted.effect[0] == pytest.approx(2 * first.std(), rel=0.05)  # ±1 by a coin
+
+
+def test_every_column_for_itself_is_the_default() -> None:
+    def slope(A: np.ndarray) -> np.ndarray:
+        return A @ np.arange(4.0)
+
+    found = [importance(slope, X, EVEN, NAMES, 2, np.random.default_rng(0), of) for of in (None, np.arange(4))]
+    assert np.array_equal(found[0].effect, found[1].effect)
+    assert found[0].names == found[1].names

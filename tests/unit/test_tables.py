@@ -1,0 +1,363 @@
+from __future__ import annotations
+
+import datetime as dt
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+
+from flowratio.cells import cells_of, pooled, read, to_frame
+from flowratio.diagnostics import diagnose
+from flowratio.persistence import load, save
+from flowratio.ratios import ClassifierRatio, InverseRatio
+from flowratio.tables import Column, TableEncoder, TableRatio, UnseenWarning
+
+
+def mixed(n: int = 60, seed: int = 0) -> pl.DataFrame:
+    """Draw a table with a column of every kind, and gaps in three of them."""
+    rng = np.random.default_rng(seed)
+    days = [dt.date(2024, 1, 1) + dt.timedelta(days=int(k)) for k in rng.integers(0, 400, n)]
+    times = [dt.datetime(2024, 1, 1) + dt.timedelta(seconds=int(k)) for k in rng.integers(0, 10**7, n)]
+    jobs = rng.choice(["clerk", "baker", "judge", "nurse"], n).tolist()
+    jobs[:4] = ["clerk", "baker", "judge", "nurse"]
+    return pl.DataFrame(
+        {
+            "income": rng.normal(size=n),
+            "age": pl.Series([None if k % 7 == 3 else int(v) for k, v in enumerate(rng.integers(18, 90, n))]),
+            "smoker": (rng.random(n) < 0.5).tolist(),
+            "job": pl.Series([None if k % 9 == 5 else job for k, job in enumerate(jobs)]),
+            "sex": rng.choice(["f", "m"], n).tolist(),
+            "day": days,
+            "time": pl.Series([None if k % 11 == 2 else time for k, time in enumerate(times)], dtype=pl.Datetime("us")),
+            "year": [2024] * n,
+        }
+    )
+
+
+def as_text(frame: pl.DataFrame, gap: str = "") -> pl.DataFrame:
+    """Return a table as a file of text has it."""
+    return frame.select(pl.all().cast(pl.String).fill_null(gap))
+
+
+def test_every_kind_comes_back() -> None:
+    frame = mixed()
+    encoder = TableEncoder().fit(frame)
+    kinds = ["number", "integer", "boolean", "category", "category", "date", "date", "constant"]
+    assert [column.kind for column in encoder.columns_] == kinds
+    back = encoder.inverse_transform(encoder.transform(frame))
+    assert back.equals(frame)
+    assert back.schema == frame.schema
+
+
+def test_encoded_columns_and_their_groups() -> None:
+    encoder = TableEncoder().fit(mixed())
+    jobs = [name for name in encoder.names_ if name.startswith("job = ")]
+    assert sorted(jobs) == ["job = baker", "job = clerk", "job = judge", "job = nurse"]
+    assert {"age", "age is missing", "job is missing", "time is missing"} <= {*encoder.names_}
+    assert sum(name.startswith("sex = ") for name in encoder.names_) == 1  # of two levels, one tells both
+    assert not any(name.startswith("year") for name in encoder.names_)
+    of = [encoder.columns_[k].name for k in encoder.groups_]
+    assert all(name.startswith(column) for name, column in zip(encoder.names_, of, strict=True))
+    assert encoder.get_feature_names_out().tolist() == encoder.names_
+
+
+def test_values_of_the_matrix() -> None:
+    frame = pl.DataFrame(
+        {
+            "age": [30, None, 50, 40],
+            "on": [True, False, True, True],
+            "job": ["a", "b", "c", "a"],
+            "day": ["1970-01-02", "1970-01-03 12:00", "1970/01/04", "1970-01-04T00:00:00+06:00"],
+        }
+    )
+    matrix = TableEncoder().fit_transform(frame)
+    expected = [
+        [30.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0],
+        [40.0, 1.0, 0.0, 0.0, 1.0, 0.0, 2.5],
+        [50.0, 0.0, 1.0, 0.0, 0.0, 1.0, 3.0],
+        [40.0, 0.0, 1.0, 1.0, 0.0, 0.0, 2.75],
+    ]
+    assert matrix.tolist() == expected
+
+
+@pytest.mark.parametrize("gap", ["", "NA", " nan ", "NULL", "None", "?"])
+def test_text_pandas_pyarrow_and_polars_are_the_same(gap: str) -> None:
+    frame = mixed()
+    encoder = TableEncoder().fit(frame)
+    matrix = encoder.transform(frame)
+    for other in (as_text(frame, gap), frame.to_pandas(), frame.to_arrow()):
+        fresh = TableEncoder().fit(other)
+        assert fresh.names_ == encoder.names_
+        assert fresh.columns_ == encoder.columns_
+        assert np.array_equal(fresh.transform(other), matrix)
+        assert np.array_equal(encoder.transform(other), matrix)  # fitted to one, applied to another
+
+
+def test_arrays_have_columns_by_number() -> None:
+    X = np.array([[1.5, 2.0], [np.nan, 3.0], [2.5, 3.0]])
+    encoder = TableEncoder().fit(X)
+    assert encoder.names_ == ["x1", "x1 is missing", "x2"]
+    assert encoder.transform(X).tolist() == [[1.5, 0.0, 2.0], [1.5, 1.0, 3.0], [2.5, 0.0, 3.0]]
+
+
+def test_order_of_columns_and_extra_ones_do_not_matter() -> None:
+    frame = mixed()
+    encoder = TableEncoder().fit(frame)
+    other = frame.select([*reversed(frame.columns)]).with_columns(extra=pl.lit("x"))
+    assert np.array_equal(encoder.transform(other), encoder.transform(frame))
+    with pytest.raises(ValueError, match="no column 'age', 'job'"):
+        encoder.transform(frame.drop("job", "age"))
+
+
+def test_frequent_levels_are_told_apart_and_others_share_one() -> None:
+    words = ["a"] * 5 + ["b"] * 4 + ["c"] * 3 + ["d"] * 2 + ["e"]
+    encoder = TableEncoder(max_levels=2).fit(pl.DataFrame({"w": words}))
+    assert encoder.names_ == ["w = a", "w = b", "w = (other)"]
+    scored = pl.DataFrame({"w": ["a", "d", "e", "new", None]})
+    matrix, unseen = encoder.encode(scored)
+    assert matrix.tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1], [1, 0, 0]]
+    assert unseen == encoder.unseen(scored) == {"w": 2}  # the level "new", and a gap where there were none
+    assert encoder.inverse_transform(matrix)["w"].to_list() == ["a", "(other)", "(other)", "(other)", "a"]
+
+
+def test_a_new_level_without_others_counts_as_the_most_frequent() -> None:
+    encoder = TableEncoder().fit(pl.DataFrame({"two": ["a", "a", "b"], "three": ["u", "v", "v"], "k": [1, 1, 1]}))
+    matrix, unseen = encoder.encode(pl.DataFrame({"two": ["z", "b"], "three": ["v", "w"], "k": [1, 2]}))
+    assert matrix.tolist() == [[0.0, 0.0], [1.0, 0.0]]
+    assert unseen == {"two": 1, "three": 1, "k": 1}
+
+
+def test_gaps_at_scoring_are_filled_and_counted() -> None:
+    encoder = TableEncoder().fit(pl.DataFrame({"a": [1.0, 2.0, 9.0], "b": [True, True, False]}))
+    assert encoder.names_ == ["a", "b"]
+    matrix, unseen = encoder.encode(
+        pl.DataFrame({"a": [None, 5.0], "b": [None, None]}, schema_overrides={"b": pl.Boolean})
+    )
+    assert matrix.tolist() == [[2.0, 1.0], [5.0, 1.0]]
+    assert unseen == {"a": 1, "b": 2}
+
+
+def test_one_value_and_gaps_leave_the_gaps() -> None:
+    frame = pl.DataFrame({"a": [5, None, 5], "b": ["x", "x", None], "c": [None, None, None], "d": [1, 2, 3]})
+    encoder = TableEncoder().fit(frame)
+    assert encoder.names_ == ["a is missing", "b is missing", "d"]
+    assert [column.kind for column in encoder.columns_] == ["constant", "constant", "constant", "integer"]
+    back = encoder.inverse_transform(encoder.transform(frame))
+    assert back.rows() == frame.rows()
+
+
+def test_decoding_takes_the_nearest() -> None:
+    encoder = TableEncoder().fit(pl.DataFrame({"k": [1, 2, None], "w": ["a", "b", "c"], "s": ["f", "m", "f"]}))
+    back = encoder.inverse_transform([[1.6, 0.4, 0.3, 0.9, 0.5, 0.51], [-7.4, 0.6, 0.1, 0.0, 0.2, 0.49]])
+    assert back.rows() == [(2, "b", "m"), (None, "c", "f")]
+    with pytest.raises(ValueError, match="6 columns"):
+        encoder.inverse_transform([[1.0]])
+
+
+def test_samples_that_differ_in_type_are_reconciled() -> None:
+    P = pl.DataFrame(
+        {"a": [1, 2], "b": [1.0, 2.5], "c": [True, False], "d": [dt.date(2024, 1, 1)] * 2, "e": [1.0, 2.0]}
+    )
+    Q = pl.DataFrame({"e": ["x", "2"], "d": ["2024-01-02", ""], "c": [3, 4], "b": ["7", "NA"], "a": [0.5, None]})
+    encoder = TableEncoder().fit(pooled(P, Q))
+    assert [column.kind for column in encoder.columns_] == ["number", "number", "integer", "date", "category"]
+    assert encoder.columns_[4].levels == ("2", "1", "x")
+
+
+def test_errors_name_column_value_and_row() -> None:
+    encoder = TableEncoder().fit(pl.DataFrame({"age": ["1", "2"], "day": ["2024-01-01", "2024-01-02"]}))
+    with pytest.raises(ValueError, match=r"'age' has 'old' in row 1 .* no number"):
+        encoder.transform(pl.DataFrame({"age": ["1", "old"], "day": ["", ""]}))
+    with pytest.raises(ValueError, match=r"'day' has '7.0' in row 0 .* no date"):
+        encoder.transform(pl.DataFrame({"age": [1.0], "day": [7]}))
+    with pytest.raises(ValueError, match="'a' is infinite in 1 of 3 rows"):
+        TableEncoder().fit(pl.DataFrame({"a": [1.0, np.inf, 2.0]}))
+    with pytest.raises(ValueError, match=r"'a' is of type List"):
+        TableEncoder().fit(pl.DataFrame({"a": [[1], [2]]}))
+    with pytest.raises(ValueError, match="more than one column 'a'"):
+        to_frame(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+    with pytest.raises(ValueError, match="more than one column 'a'"):
+        to_frame(pa.table([[1], [2]], names=["a", "a"]))
+    with pytest.raises(ValueError, match="`max_levels` is 0"):
+        TableEncoder(max_levels=0).fit(pl.DataFrame({"a": [1, 2]}))
+    for bad in ("a.csv", {"a": [1]}):
+        with pytest.raises(TypeError, match="data frame"):
+            TableEncoder().fit(bad)
+
+
+def test_columns_that_differ_are_named() -> None:
+    P, Q = pl.DataFrame({"a": [1, 2], "b": [1, 2]}), pl.DataFrame({"a": [1, 2], "c": [1, 2]})
+    with pytest.raises(ValueError, match=r"'b' only in `X_p`; 'c' only in `X_q`.*`exclude`"):
+        TableRatio("logistic").fit_samples(P, Q)
+
+
+def test_free_text_is_a_warning() -> None:
+    frame = pl.DataFrame({"id": [f"u{k}" for k in range(100)]})
+    with pytest.warns(UserWarning, match="'id' has 100 levels in 100 rows"):
+        encoder = TableEncoder(max_levels=3).fit(frame)
+    assert len(encoder.names_) == 4
+
+
+def test_reading_times_keeps_microseconds() -> None:
+    moment = dt.datetime(2049, 12, 31, 23, 59, 59, 999_999)
+    frame = pl.DataFrame({"t": [moment, dt.datetime(1901, 1, 1)]})
+    encoder = TableEncoder().fit(frame)
+    assert encoder.inverse_transform(encoder.transform(frame)).equals(frame)
+    assert read(cells_of(pl.Series(["2050-01-01T01:59:59.999999+02:00"])), "date")[0] == encoder.transform(frame)[0, 0]
+
+
+JOBS = {"clerk": (60, 30), "baker": (20, 30), "judge": (20, 40)}  # rows of p and of q
+
+
+def samples(scale: int = 20) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return two tables whose ratio is known: the job alone tells them apart."""
+    made = []
+    for k in (0, 1):
+        jobs = [job for job, n in JOBS.items() for _ in range(scale * n[k])]
+        noise = np.random.default_rng(k).normal(size=len(jobs))
+        made.append(pl.DataFrame({"job": jobs, "noise": noise}))
+    return made[0], made[1]
+
+
+def test_a_planted_shift_is_found() -> None:
+    P, Q = samples()
+    ratio = TableRatio("logistic").fit_samples(P.select("job"), Q.select("job"))
+    truth = np.log([60 / 30, 20 / 30, 20 / 40])
+    # one parameter a level: at the optimum the ratio is that of the counts, but for a slight ridge
+    assert np.allclose(ratio.log_ratio(pl.DataFrame({"job": [*JOBS]})), truth, atol=0.02)
+    weights = ratio.weights(Q)
+    for job, (n, _) in JOBS.items():
+        assert weights[(Q["job"] == job).to_numpy()].sum() / len(Q) == pytest.approx(n / 100, abs=0.01)
+
+
+def test_labels_samples_and_frames_agree() -> None:
+    P, Q = samples(2)
+    X, y = pl.concat([P, Q]), np.repeat([1, 0], [len(P), len(Q)])
+    log_r = TableRatio("logistic").fit_samples(P, Q).log_ratio(X)
+    assert np.array_equal(TableRatio("logistic").fit(X, y).log_ratio(X), log_r)
+    other = TableRatio("logistic").fit_samples(P.to_pandas(), as_text(Q.select("noise", "job")))
+    assert np.array_equal(other.log_ratio(as_text(X)), log_r)
+    assert other.score(X, y) == pytest.approx(TableRatio("logistic").fit(X, y).score(X, y), abs=0)
+    assert np.array_equal(other.score_samples(X), log_r)
+
+
+def test_weights_count_rows() -> None:
+    P, Q = samples(2)
+    twice = pl.concat([P, P.head(50)])
+    w = np.r_[np.full(50, 2.0), np.ones(len(P) - 50)]
+    weighted = TableRatio("logistic").fit_samples(P, Q, sample_weight_p=w).log_ratio(Q)
+    assert np.allclose(weighted, TableRatio("logistic").fit_samples(twice, Q).log_ratio(Q), atol=1e-9)
+    with pytest.raises(ValueError, match="`sample_weight_q` has shape"):
+        TableRatio("logistic").fit_samples(P, Q, sample_weight_q=[1.0])
+
+
+def test_inverse_is_minus_log_r() -> None:
+    P, Q = samples(2)
+    ratio = TableRatio("logistic").fit_samples(P, Q)
+    inverse = ratio.inverse()
+    assert np.array_equal(inverse.log_ratio(Q), -ratio.log_ratio(Q))
+    assert "r = p/q" in repr(ratio)
+    assert "r = q/p" in repr(inverse)
+    again: Any = clone(inverse)
+    assert np.allclose(again.fit_samples(P, Q).log_ratio(Q), -ratio.log_ratio(Q), atol=1e-9)
+    assert np.array_equal(inverse.inverse().log_ratio(Q), ratio.log_ratio(Q))
+    assert "r = p/q" in repr(clone(inverse.inverse()))
+
+
+def test_settings_and_clones() -> None:
+    ratio = TableRatio(ClassifierRatio("logistic"), max_levels=5, random_state=3)
+    fresh: Any = clone(ratio)
+    assert fresh.get_params()["ratio__classifier"] == "logistic"
+    assert fresh.get_params(deep=False)["max_levels"] == 5
+    P, Q = samples(1)
+    with pytest.raises(ValueError, match=r"`ratio` is 'logistics': give a ratio, or one of"):
+        TableRatio("logistics").fit_samples(P, Q)
+    with pytest.raises(ValueError, match="Every column of `X` is constant"):
+        TableRatio("logistic").fit_samples(pl.DataFrame({"a": [1, 1]}), pl.DataFrame({"a": [1.0, 1.0]}))
+    assert TableRatio().get_params(deep=False)["ratio"] is None
+
+
+def test_unseen_levels_are_a_warning_that_counts() -> None:
+    P, Q = samples(1)
+    ratio = TableRatio("logistic").fit_samples(P, Q)
+    with pytest.warns(UnseenWarning, match=r"'job' \(2 rows\), 'noise' \(1 row\)"):
+        log_r = ratio.log_ratio(pl.DataFrame({"job": ["pilot", "poet", "clerk"], "noise": [0.0, None, 0.0]}))
+    assert np.isfinite(log_r).all()
+
+
+def test_saved_is_loaded(tmp_path: Path) -> None:
+    frame = mixed(200)
+    P, Q = frame.head(100), frame.tail(100)
+    for ratio in (TableRatio("logistic", random_state=0), TableRatio(InverseRatio(ClassifierRatio("logistic")))):
+        ratio.fit_samples(P, Q)
+        save(ratio, tmp_path / "model")
+        loaded = load(tmp_path / "model")
+        assert loaded.encoder_.columns_ == ratio.encoder_.columns_
+        assert all(isinstance(column, Column) for column in loaded.encoder_.columns_)
+        assert np.array_equal(loaded.log_ratio(Q), ratio.log_ratio(Q))
+        assert repr(loaded) == repr(ratio)
+
+
+def test_diagnosis_of_tables() -> None:
+    P, Q = samples(5)
+    ratio = TableRatio("logistic").fit_samples(P, Q)
+    held_p, held_q = samples(4)
+    found = diagnose(ratio, held_p, held_q.to_pandas(), random_state=0)
+    assert found.importance.names == ["job", "noise"]  # the three columns of the job are one
+    assert found.importance.columns.tolist() == [0, 1]
+    assert sorted(found.balance.names) == sorted(ratio.encoder_.names_)
+    assert found.importance.share[0] > 0.95
+    assert np.array_equal(found.log_p, ratio.log_ratio(held_p))
+    assert diagnose(ratio.inverse(), held_q, held_p, random_state=0).verdict == found.verdict
+
+
+def random_frame(rng: np.random.Generator, n: int) -> pl.DataFrame:
+    """Draw a small table of anything that a file may hold."""
+    cells: list[Any] = ["", "NA", "a", "b", "x" * 50, "1", "2.5", "-1e300", "inf", "true", "2024-01-01", "ü", " ", "0"]
+    made: list[pl.Series] = []
+    for j in range(int(rng.integers(1, 5))):
+        kind = rng.integers(0, 5)
+        if kind == 0:
+            values: Any = rng.choice(rng.choice(cells, 4), n).tolist()
+        elif kind == 1:
+            values = np.where(rng.random(n) < 0.3, np.nan, rng.normal(size=n) * 10.0 ** rng.integers(-5, 9))
+        elif kind == 2:
+            values = [None if u < 0.3 else bool(u < 0.6) for u in rng.random(n)]
+        elif kind == 3:
+            values = [None if u < 0.1 else dt.date(2000, 1, 1) + dt.timedelta(days=int(1e4 * u)) for u in rng.random(n)]
+        else:
+            values = rng.integers(0, 3, n)
+        made.append(pl.Series(f"c{j}", values))
+    return pl.DataFrame(made)
+
+
+def test_any_table_is_a_finite_matrix_or_a_value_error() -> None:
+    rng = np.random.default_rng(0)
+    n_encoded = 0
+    for _ in range(100):
+        n = int(rng.integers(1, 30))
+        frame, other = random_frame(rng, n), random_frame(rng, n)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            try:
+                encoder = TableEncoder(max_levels=int(rng.integers(1, 4))).fit(frame)
+            except ValueError:
+                continue
+        matrix, unseen = encoder.encode(frame)
+        assert np.isfinite(matrix).all()
+        assert not unseen
+        assert matrix.shape == (n, len(encoder.names_))
+        back = encoder.inverse_transform(matrix)
+        assert np.array_equal(encoder.transform(back), matrix) or "(other)" in str(back.rows())
+        try:
+            assert np.isfinite(encoder.transform(other)).all()
+        except ValueError:
+            continue
+        n_encoded += 1
+    assert n_encoded > 10  # most tables can be encoded, and many by another's encoder
