@@ -1,0 +1,470 @@
+"""Tables in files, read whole or in batches: CSV, Parquet, NPY and NPZ in, CSV and Parquet out.
+
+Whatever the bytes of a file, it is read, or it is a ValueError or an OSError of one line that names it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import sys
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from difflib import get_close_matches
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, cast
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+from polars.exceptions import PanicException, PolarsError
+
+from flowratio.csv_layout import csv_layout, listed, no_rows, not_utf8, unreadable
+from flowratio.files import replacing
+from flowratio.rows import NpyRows
+from flowratio.settings import is_count
+
+BATCH_ROWS = 65_536
+TABLE_ENDINGS = (".csv", ".parquet")  # of files that are written
+_BLOCK_BYTES = 1 << 22  # of a CSV file that are parsed at a time: no row may be longer than two of them
+_KINDS = {
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), "CSV"),
+    **dict.fromkeys((".parquet", ".pq"), "Parquet"),
+    ".npy": "NPY",
+    ".npz": "NPZ",
+    ".gz": "gzip",
+}
+_BEGINNINGS = {b"PAR1": "Parquet", b"\x93NUMPY": "NPY", b"PK\x03\x04": "NPZ", b"\x1f\x8b": "gzip"}
+
+
+class Table(ABC):
+    """A table in a file.
+
+    Attributes
+    ----------
+    name
+        What errors call it: its path, or standard input.
+    columns
+        Names of the columns, in order.
+    index
+        Those of them that pandas wrote to number the rows: they say nothing about them.
+    n_rows
+        Number of rows; of a CSV file an estimate from its size.
+    """
+
+    index: Sequence[str] = ()
+    n_rows: int
+
+    def __init__(self, path: Path, name: str, columns: list[str]) -> None:
+        self.path, self.name, self.columns = path, name, columns
+        twice = sorted({column for column in columns if columns.count(column) > 1})
+        if twice:
+            raise ValueError(f"{name} has more than one column {listed(twice)}: give each column a name of its own.")
+        if not columns:
+            raise ValueError(f"{name} has no columns: a table must have at least one.")
+
+    def known(self, names: Sequence[str], argument: str = "columns") -> list[str]:
+        """Return names of columns, each once, or say which of them is not there and what is near."""
+        for name in names:
+            if name not in self.columns:
+                near = get_close_matches(str(name), self.columns, n=3)
+                way_out = f"Did you mean {listed(near)}?" if near else f"It has {listed(self.columns)}."
+                raise ValueError(f"`{argument}` names {name!r}, which is no column of {self.name}. {way_out}")
+        return list(dict.fromkeys(names))
+
+    def frames(
+        self, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS, skip: int = 0
+    ) -> Iterator[pl.DataFrame]:
+        """Yield the table in frames of `rows` rows, the last of them shorter; memory holds a few of them.
+
+        Parameters
+        ----------
+        columns
+            Names of the columns, in the order to come; all if None.
+        rows
+            Rows of a frame.
+        skip
+            Rows to pass over first; where the format allows it, they are not read.
+        """
+        if not is_count(rows):
+            raise ValueError(f"`rows` is {rows!r}: a batch must hold at least 1 row.")
+        names = self.columns if columns is None else self.known(columns)
+        return self._rebatched(self._pieces(names, rows, skip), rows, skip)
+
+    def _rebatched(self, pieces: Iterator[pl.DataFrame], rows: int, n_seen: int) -> Iterator[pl.DataFrame]:
+        held, n_held = [], 0
+        for piece in pieces:
+            n_seen += len(piece)
+            while len(piece):
+                held.append(piece[: rows - n_held])
+                n_held, piece = n_held + len(held[-1]), piece[rows - n_held :]
+                if n_held == rows:
+                    yield pl.concat(held)
+                    held, n_held = [], 0
+        if held:
+            yield pl.concat(held)
+        if n_seen == 0:
+            raise no_rows(self.name)
+
+    @abstractmethod
+    def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
+        """Yield columns in frames of any length, from row `skip` on."""
+
+
+class _CsvTable(Table):
+    """A CSV file. Every column is text, as it stands there: quotes are taken off, blank lines are left out."""
+
+    def __init__(self, path: Path, name: str, separator: str) -> None:
+        self.layout = csv_layout(path, name, separator)
+        super().__init__(path, name, self.layout.columns)
+        self.index = [column for column in self.columns if not column]
+        self.n_rows = self.layout.n_rows
+
+    def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
+        bad: list[pc.InvalidRow] = []
+        end = ""  # the last value, so far
+
+        def refuse(row: pc.InvalidRow) -> str:
+            bad.append(row)
+            return "error"
+
+        types, last = dict.fromkeys(self.columns, pa.string()), self.columns[-1]
+        read = list(dict.fromkeys([*names, last]))
+        options = (
+            pc.ReadOptions(column_names=self.columns, block_size=_BLOCK_BYTES, use_threads=False),
+            pc.ParseOptions(delimiter=self.layout.separator, newlines_in_values=True, invalid_row_handler=refuse),
+            # a cell with nothing in it, not even quotes, is a gap, and is written so again
+            pc.ConvertOptions(
+                column_types=types,
+                include_columns=read,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                null_values=[""],
+            ),
+        )
+        try:
+            with pa.OSFile(str(self.path)) as file:
+                file.seek(self.layout.offset)
+                for batch in pc.open_csv(file, *options):
+                    skipped = min(skip, len(batch))
+                    skip -= skipped
+                    yield _frame(batch.slice(skipped).select(names))
+                    end = (batch.column(last)[-1].as_py() or "") if len(batch) else ""
+        except pa.ArrowInvalid as error:
+            raise self._error(bad, error) from error
+        if len(end.splitlines()) > 1 and not self._ends_with_quote():
+            raise self._unclosed()
+
+    def _ends_with_quote(self) -> bool:
+        with open(self.path, "rb") as file:
+            file.seek(max(self.layout.offset, self.path.stat().st_size - 4096))
+            return file.read().rstrip().endswith(b'"')
+
+    def _unclosed(self) -> ValueError:
+        return ValueError(f"{self.name} has a quote that is not closed: what follows it is no row. Close it.")
+
+    def _error(self, bad: list[pc.InvalidRow], error: Exception) -> ValueError:
+        if bad:
+            row = bad[0]
+            return ValueError(
+                f"{self.name} has {row.actual_columns} values in row {row.number} below the header, which has "
+                f"{row.expected_columns} names: every row must have as many. Look for a stray separator or quote."
+            )
+        if "Empty CSV" in str(error):
+            return no_rows(self.name)
+        if "straddl" in str(error):  # a row of more than two blocks
+            return self._unclosed()
+        return not_utf8(self.path, self.name) or unreadable(self.name, "CSV", error)
+
+
+class _ParquetTable(Table):
+    """A Parquet file: columns have the types that they have there."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        with _errors_named(name, "Parquet"), pq.ParquetFile(path) as file:
+            schema, self.metadata = file.schema_arrow, file.metadata
+            index = (schema.pandas_metadata or {}).get("index_columns", [])
+            groups = range(self.metadata.num_row_groups)
+            sizes = [self.metadata.row_group(k).num_rows for k in groups]
+        super().__init__(path, name, schema.names)
+        self.index = [column for column in schema.names if column in index]
+        self.starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        self.n_rows = int(self.starts[-1])
+        if self.n_rows == 0:
+            raise no_rows(name)
+
+    def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
+        first = int(np.searchsorted(self.starts[1:], skip, side="right"))
+        skip -= int(self.starts[first])
+        # a buffered reader holds a few pages of each column of the row group, not all of it
+        source = pq.ParquetFile(self.path, metadata=self.metadata, buffer_size=2**18, pre_buffer=False)
+        with _errors_named(self.name, "Parquet"), source as file:
+            groups = list(range(first, len(self.starts) - 1))
+            for batch in file.iter_batches(rows, row_groups=groups, columns=names):
+                skipped = min(skip, len(batch))
+                skip -= skipped
+                batch.validate(full=True)  # text that is not UTF-8 would be read by polars as if it were
+                yield _frame(batch.slice(skipped).select(names))
+
+
+class _NpyTable(Table):
+    """A matrix in a `.npy` file, memory-mapped; its columns are x1, x2, ..."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        try:
+            self.layout = NpyRows(path).layout
+        except ValueError as error:
+            raise ValueError(" ".join(str(error).replace(str(path), name).split())) from error
+        except Exception as error:  # whatever a header makes that is no literal of Python
+            raise unreadable(name, "NPY", error) from error
+        dtype, _, (self.n_rows, d), _ = self.layout
+        super().__init__(path, name, [f"x{j}" for j in range(1, d + 1)])
+        kept = {("f", 2): np.float32, ("f", 16): np.float64}  # types that polars has not
+        self.dtype = np.dtype(kept.get((dtype.kind, dtype.itemsize), dtype.newbyteorder("=")))
+
+    def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
+        positions = [self.columns.index(name) for name in names]
+        dtype, offset, shape, order = self.layout
+        for start in range(skip, self.n_rows, rows):
+            # mapped anew for each read: pages that a map has touched count as resident until it is closed
+            block = np.memmap(self.path, dtype, "r", offset, shape, order)[start : start + rows]
+            values = [np.array(block[:, j], self.dtype) for j in positions]
+            yield pl.DataFrame(dict(zip(names, values, strict=True)))
+
+
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Whether a path can be read once only: "-", which is standard input, or a pipe."""
+    return os.fspath(path) == "-" or Path(path).is_fifo()
+
+
+@contextmanager
+def open_table(path: str | os.PathLike[str]) -> Iterator[Table]:
+    """Open a table, to read it in batches as often as needed.
+
+    Standard input, a compressed CSV file and an NPZ archive are unpacked to a temporary file, which is removed at the
+    end.
+
+    Parameters
+    ----------
+    path
+        A file that ends with .csv, .tsv, .csv.gz, .parquet, .npy or .npz; what ends otherwise is known by its first
+        bytes. "-" is standard input.
+
+    Examples
+    --------
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "rows.npy"
+    ...     np.save(path, np.arange(6.0).reshape(3, 2))
+    ...     with open_table(path) as table:
+    ...         table.columns, [frame.rows() for frame in table.frames(rows=2)]
+    (['x1', 'x2'], [[(0.0, 1.0), (2.0, 3.0)], [(4.0, 5.0)]])
+    """
+    is_stdin = os.fspath(path) == "-"
+    name = "standard input" if is_stdin else str(path)
+    with TemporaryDirectory(prefix="flowratio-") as folder:
+        path, unpacked = Path(path), Path(folder) / "table"
+        if is_stream(path):
+            with (
+                nullcontext(sys.stdin.buffer) if is_stdin else open(path, "rb") as stream,
+                open(unpacked, "wb") as file,
+            ):
+                shutil.copyfileobj(stream, file)
+            path = unpacked
+        kind, separator = _kind(path, name), "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
+        if kind == "gzip":
+            with _errors_named(name, kind), gzip.open(path) as packed, open(unpacked, "wb") as file:
+                shutil.copyfileobj(packed, file)
+            separator = "\t" if path.stem.lower().endswith((".tsv", ".tab")) else ","
+            path = unpacked
+            kind = _kind(path, name)
+        if kind == "NPZ":
+            _unpack_array(path, name, unpacked.with_suffix(".npy"))
+            path = unpacked.with_suffix(".npy")
+        if kind in ("NPY", "NPZ"):
+            yield _NpyTable(path, name)
+        else:
+            yield _ParquetTable(path, name) if kind == "Parquet" else _CsvTable(path, name, separator)
+
+
+def read_table(
+    path: str | os.PathLike[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None
+) -> pl.DataFrame:
+    r"""Read a table from a file: text columns from CSV, typed ones from Parquet, x1, x2, ... from NPY and NPZ.
+
+    Parameters
+    ----------
+    path
+        A file that ends with .csv, .tsv, .csv.gz, .parquet, .npy or .npz; what ends otherwise is known by its first
+        bytes. "-" is standard input.
+    columns
+        Names of the columns to read; all if None, but for an index that pandas wrote.
+    exclude
+        Names of columns to leave out.
+
+    Examples
+    --------
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "people.csv"
+    ...     _ = path.write_text("age,job\n31,clerk\n,nurse\n")
+    ...     read_table(path).rows(), read_table(path, exclude=["age"]).columns
+    ([('31', 'clerk'), (None, 'nurse')], ['job'])
+    """
+    with open_table(path) as table:
+        names = [name for name in table.columns if name not in table.index] if columns is None else columns
+        left_out = table.known(exclude or (), "exclude")
+        kept = [name for name in table.known(names) if name not in left_out]
+        if not kept:
+            raise ValueError(f"No column of {table.name} is left: `columns` and `exclude` must leave at least one.")
+        return pl.concat(table.frames(kept), rechunk=True)
+
+
+def batches(
+    path: str | os.PathLike[str], columns: Sequence[str] | None = None, rows: int = BATCH_ROWS
+) -> Iterator[pl.DataFrame]:
+    """Read a table in frames of `rows` rows, the last of them shorter, in memory of a few of them.
+
+    Parameters
+    ----------
+    path
+        A file, as for `read_table`.
+    columns
+        Names of the columns to read; all if None.
+    rows
+        Rows of a frame.
+    """
+    with open_table(path) as table:
+        yield from table.frames(columns, rows)
+
+
+def check_output(path: str | os.PathLike[str], endings: Sequence[str] | None = None) -> None:
+    """Refuse a path that could not be written, before the work that leads to it.
+
+    Parameters
+    ----------
+    path
+        A file in a folder that can be written; or "-", standard output.
+    endings
+        What its name may end with, such as `TABLE_ENDINGS`; None for anything.
+    """
+    if os.fspath(path) == "-":
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"Cannot write {path}: it is a folder. Give the path of a file.")
+    if endings is not None and target.suffix.lower() not in endings:
+        raise ValueError(f"Cannot write {path}: its name must end with {' or '.join(endings)}, or be '-'.")
+    try:
+        with TemporaryFile(dir=Path(os.path.realpath(target)).parent):
+            pass
+    except OSError as error:
+        reason = f"Cannot write {path} ({error.strerror}). Make sure that its folder exists and can be written."
+        raise type(error)(reason) from error
+
+
+def write_table(frames: Iterable[pl.DataFrame], path: str | os.PathLike[str]) -> None:
+    r"""Write frames, one after the other, to a file that is whole or as it was before.
+
+    Parameters
+    ----------
+    frames
+        One or more frames with the same columns.
+    path
+        A file that ends with .csv or .parquet, or "-" for CSV on standard output.
+
+    Examples
+    --------
+    >>> frames = [pl.DataFrame({"x": [1, 2]}), pl.DataFrame({"x": [3]})]
+    >>> with TemporaryDirectory() as folder:
+    ...     write_table(frames, Path(folder) / "rows.csv")
+    ...     (Path(folder) / "rows.csv").read_text()
+    'x\n1\n2\n3\n'
+    """
+    check_output(path, TABLE_ENDINGS)
+    frames = iter(frames)
+    first = next(frames, None)
+    if first is None:
+        raise ValueError(f"There are no rows to write to {path}: give at least one frame.")
+    everything = chain([first], frames)
+    try:
+        if os.fspath(path) == "-":
+            _write_csv(everything, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+            return
+        with replacing(path) as temporary:
+            if Path(path).suffix.lower() == ".csv":
+                with open(temporary, "wb") as file:
+                    _write_csv(everything, file)
+            else:
+                _write_parquet(everything, first.schema, temporary)
+    except (pa.ArrowException, PolarsError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"Cannot write {path} ({reason}). Leave such columns out, or write another format.") from error
+
+
+def _write_parquet(frames: Iterable[pl.DataFrame], columns: pl.Schema, path: Path) -> None:
+    schema = pl.DataFrame(schema=columns).to_arrow().schema
+    # a dictionary of numbers takes time and saves no room
+    others = [name for name, dtype in columns.items() if not dtype.is_numeric()]
+    with pq.ParquetWriter(path, schema, use_dictionary=cast(bool, others or False)) as writer:
+        for frame in frames:
+            writer.write_table(frame.to_arrow().cast(schema))
+
+
+def _write_csv(frames: Iterable[pl.DataFrame], file: IO[bytes]) -> None:
+    for k, frame in enumerate(frames):
+        file.write(frame.write_csv(include_header=k == 0).encode())
+
+
+def _kind(path: Path, name: str) -> str:
+    """Return the kind of a file, by its ending or else by its first bytes, once it is known to have some."""
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {name}. Check the path.")
+    if path.is_dir():
+        raise IsADirectoryError(f"{name} is a folder. Give the path of one file.")
+    try:
+        with open(path, "rb") as file:
+            beginning = file.read(8)
+    except OSError as error:
+        raise type(error)(f"Cannot read {name} ({error.strerror}). Check its permissions.") from error
+    if not beginning:
+        raise ValueError(f"{name} is empty (0 bytes): a table must have at least one row. Write it anew.")
+    by_content = next((kind for magic, kind in _BEGINNINGS.items() if beginning.startswith(magic)), "CSV")
+    return _KINDS.get(path.suffix.lower(), by_content)
+
+
+def _unpack_array(path: Path, name: str, target: Path) -> None:
+    with _errors_named(name, "NPZ"), zipfile.ZipFile(path) as archive:
+        arrays = [member for member in archive.namelist() if member.endswith(".npy")]
+        chosen = "X.npy" if "X.npy" in arrays else arrays[0] if len(arrays) == 1 else None
+        if chosen:
+            with archive.open(chosen) as packed, open(target, "wb") as file:
+                shutil.copyfileobj(packed, file)
+            return
+    if not arrays:
+        raise ValueError(f"{name} is an archive without arrays: write it with np.savez(path, X=...), or as CSV.")
+    found = listed([member.removesuffix(".npy") for member in arrays])
+    raise ValueError(f"{name} has the arrays {found}: it must have one, or one named 'X'. Save that alone.")
+
+
+def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
+    frame = cast(pl.DataFrame, pl.from_arrow(batch))
+    frame.columns = batch.schema.names  # also an empty one, for which polars makes up another
+    return frame
+
+
+@contextmanager
+def _errors_named(name: str, kind: str) -> Iterator[None]:
+    """Turn whatever a reader of files raises into one line that names the file."""
+    try:
+        yield
+    except (Exception, PanicException) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise type(error)(f"Cannot read {name} ({error.strerror}). Check the file.") from error
+        raise unreadable(name, kind, error) from error
