@@ -6,6 +6,7 @@ PYTHON ?= $(shell for p in python3.11 python3 python; do $$p $(FITS) 2>/dev/null
 BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/.peers
+DOCS := .venv/.docs
 
 # One thread a process: the tests run in two processes, and the benchmarks compare one thread with one thread.
 export OMP_NUM_THREADS := 1
@@ -16,7 +17,7 @@ BENCHMARKS := $(sort $(wildcard benchmarks/[a-z]*.py))
 HOURS := benchmarks/accuracy.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench format clean $(BENCHMARKS)
+.PHONY: help demo test lint docs bench format clean $(BENCHMARKS)
 
 help: ## list the targets
 	@awk -F ': .*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,6 +33,9 @@ lint: $(READY) ## ruff, pyright and import-linter
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-cache --no-logo
+
+docs: $(DOCS) ## the site, in build/site; warnings are errors
+	@$(BIN)/mkdocs build --quiet --strict
 
 bench: $(filter-out $(HOURS), $(BENCHMARKS)) ## every script in benchmarks/ but accuracy.py, which takes hours, one thread
 
@@ -64,4 +68,9 @@ $(READY): pyproject.toml constraints.txt
 $(PEERS): $(READY)
 	@echo "Adding the libraries that the ratios are measured against to .venv: a few minutes, once."
 	@$(INSTALL) -e '.[peers]'
+	@touch $@
+
+$(DOCS): $(READY)
+	@echo "Adding what builds the pages to .venv: a minute, once."
+	@$(INSTALL) -e '.[docs]'
 	@touch $@

@@ -6,13 +6,17 @@ scikit-learn are imported by the command that needs them, so that help comes at 
 
 from __future__ import annotations
 
-import math
+import csv
+import json
 import os
 import shlex
 import sys
 import tempfile
-import time
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -21,25 +25,36 @@ import typer
 from flowratio import __version__
 
 if TYPE_CHECKING:
-    import numpy as np
+    import polars as pl
 
-    from flowratio import FlowFeaturizer
+    from flowratio.ratios.race import Results
+    from flowratio.tables import TableEncoder
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 # the base of all that the parser refuses, which typer has kept in several places
 _UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
-_SHIFT = 3.0  # mean of both columns of q; that of p is 0
-_SHOWN = 1000  # rows of each sample in the figure
+
+
+class Sample(str, Enum):
+    """One of the two samples."""
+
+    p = "p"
+    q = "q"
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    # at the size of most tables threads wait for each other longer than they compute
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     code = 2
     try:
         code = app(prog_name="flowratio", standalone_mode=False) or 0
     except (KeyboardInterrupt, typer.Abort):
         code = 130
+    except BrokenPipeError:  # whoever reads has enough
+        code = 0
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except _UsageError as error:
         _say(_refusal(error))
     except OSError as error:
@@ -50,7 +65,8 @@ def main() -> None:
             raise
         _say(str(error))
     if code == 130:
-        _say("interrupted: every file is as it was before, or complete.")
+        _say("interrupted: every file is as it was before, or complete. The same line starts it again; `score` and")
+        _say("`reproduce` go on where they were.")
     sys.exit(code)
 
 
@@ -65,6 +81,18 @@ def _refusal(error: Any) -> str:
     return f"{shlex.join(sys.argv[1:])}: {words}{'' if words[-1:] in '.?' else '.'} See {command} --help."
 
 
+@contextmanager
+def _notes() -> Iterator[None]:
+    """Say each warning in one line, once, also if what warns fails."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            for words in dict.fromkeys(str(warning.message) for warning in caught):
+                _say(f"note: {words}")
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"flowratio {__version__}")
@@ -77,6 +105,43 @@ def _check_seed(seed: int) -> int:
     return seed
 
 
+def _check_budget(budget: float) -> float:
+    if not 0 < budget < float("inf"):
+        raise typer.BadParameter("give seconds above 0, such as 60")
+    return budget
+
+
+def _check_held_out(share: float) -> float:
+    if not 0 < share < 1:
+        raise typer.BadParameter("give a share between 0 and 1, such as 0.2")
+    return share
+
+
+def _names(given: Sequence[str] | None) -> list[str] | None:
+    """Split names at commas; one with a comma stands in double quotes."""
+    if not given:
+        return None
+    found = [name for line in csv.reader(given, skipinitialspace=True) for name in line if name]
+    if not found:
+        raise typer.BadParameter("no column is named: give names with commas between them, such as age,income")
+    return found
+
+
+Seed = Annotated[int, typer.Option(callback=_check_seed, help="Whole number: the same gives the same result.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Columns = Annotated[
+    list[str] | None, typer.Option(callback=_names, metavar="A,B", help="Use these columns, and no others.")
+]
+Exclude = Annotated[list[str] | None, typer.Option(callback=_names, metavar="A,B", help="Leave these columns out.")]
+TableP = Annotated[str, typer.Argument(metavar="P", help="Rows of p, the numerator: CSV, Parquet, NPY, NPZ, or -.")]
+TableQ = Annotated[str, typer.Argument(metavar="Q", help="Rows of q, the denominator.")]
+Budget = Annotated[
+    float, typer.Option(callback=_check_budget, metavar="SECONDS", help="Time for the automatic choice.")
+]
+MethodHelp = "auto, or one ratio, such as logistic, boosting, mlp, kliep or mlp-in-z."
+
+
 @app.callback(invoke_without_command=True)
 def _start(
     context: typer.Context,
@@ -86,7 +151,7 @@ def _start(
 ) -> None:
     """Density ratios r(x) = p(x) / q(x) from two samples, in the latent space of a normalizing flow.
 
-    Example: flowratio demo
+    Example: flowratio fit new.csv old.csv -o model && flowratio score model old.csv -o weights.csv
     """
     del version
     if context.invoked_subcommand is None:
@@ -95,39 +160,303 @@ def _start(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the figure and the model.")] = Path("flowratio-demo"),
-    seed: Annotated[int, typer.Option(callback=_check_seed, help="Whole number: the same gives the same result.")] = 0,
-    rows: Annotated[int, typer.Option(min=50, max=1_000_000, help="Rows of each sample.", hidden=True)] = 20_000,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the figure, the model and its page.")] = Path("flowratio-demo"),
+    seed: Seed = 0,
+    rows: Annotated[int, typer.Option(min=50, max=1_000_000, help="Rows of each sample.", hidden=True)] = 5_000,
+    quiet: Quiet = False,
 ) -> None:
-    """Fit a flow to rows of p = N(0, I) and q = N((3, 3), I), and check what can be checked.
+    """Estimate r = p/q for p = N(0, I) and q = N((3, 3), I), in x, in z and by the automatic choice.
 
-    The density is known, so the table has the truth beside what was measured. The folder gets latent.png, the rows
-    before and after the flow, and model/, for flowratio.load.
+    The ratio is known, so the table has errors against the truth. The folder gets ratios.png, the estimates against the
+    truth; report.html, a page on the chosen ratio; and model/, for the other commands.
 
     Example: flowratio demo --out my-demo --seed 1
     """
     _check_folder(out)
-    # at this size threads wait for each other longer than they compute
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    import numpy as np
-
-    from flowratio import load, save
+    from flowratio.demo import NEAR, run_demo
 
     print(f"p = N((0, 0), I), the numerator, and q = N((3, 3), I), the denominator: {rows} rows of each.", flush=True)
-    rng = np.random.default_rng(seed)
-    started = time.perf_counter()
-    featurizer = _fit(*_draw(rows, rng), seed, verbose=not quiet)
-    seconds = time.perf_counter() - started
-    X_p, X_q = _draw(rows, rng)  # fresh rows: the flow has not seen them
-    X = np.concatenate([X_p, X_q])
-    Z = featurizer.transform(X)
-    _draw_figure(featurizer, X_p[:_SHOWN], X_q[:_SHOWN], out / "latent.png")
-    save(featurizer, out / "model")
-    n_different = int((load(out / "model").transform(X) != Z).sum())
-    _print_table(_measure(featurizer, X, Z), n_different, seconds)
+    with _notes():
+        estimates, model = run_demo(out, rows, seed, _command(), not quiet)
+    _print_table(
+        ("ratio", "mean squared error of log r", f"where |log r| < {NEAR:g}", "seconds"),
+        [(one.name, f"{one.error:.3g}", f"{one.error_near:.3g}", f"{one.seconds:.1f}") for one in estimates],
+    )
+    _print_results(model.ratio.ratio_.results_)
     print("The flow is invertible, so r(x) = p(x) / q(x) = p_Z(z) / q_Z(z): a ratio learned in z is the ratio in x.")
-    print(f"figure: {out / 'latent.png'}\nmodel:  {out / 'model'} (flowratio.load reads it)")
+    print("Here log r is linear in x, and a linear ratio in x is hard to beat: the automatic choice finds it.")
+    print(f"figure: {out / 'ratios.png'}\npage:   {out / 'report.html'}\nmodel:  {out / 'model'}")
+
+
+@app.command()
+def fit(
+    p: TableP,
+    q: TableQ,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model.")],
+    method: Annotated[str, typer.Option(help=MethodHelp)] = "auto",
+    budget: Budget = 240.0,
+    columns: Columns = None,
+    exclude: Exclude = None,
+    held_out: Annotated[
+        float, typer.Option(callback=_check_held_out, help="Share of the rows that judge the ratio, 2000 at most.")
+    ] = 0.2,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fit r = p/q to the rows of two files, and judge it on rows that were set aside.
+
+    Columns may hold numbers, text, dates and gaps. The folder serves `score`, `report` and `sample`.
+
+    Example: flowratio fit new.csv old.csv -o model --budget 60 --exclude id
+    """
+    from flowratio.models import check_model_folder, fit_tables
+    from flowratio.ratios.auto import named_ratio
+
+    check_model_folder(out)
+    ratio = named_ratio(method, budget)
+    P, Q = _two_tables(p, q, columns, exclude)
+    with _notes():
+        model = fit_tables(
+            P, Q, ratio, held_out=held_out, seed=seed, files=(p, q), command=_command(), verbose=not quiet
+        )
+        model.save(out)
+    diagnosis = model.evidence["diagnosis"]
+    if as_json:
+        kept = {name: model.evidence[name] for name in ("made", "diagnosis", "candidates")}
+        _print_json({"model": str(out), **kept})
+        return
+    made = model.evidence["made"]
+    print(
+        f"r = p/q of p = {p} and q = {q}: fitted to {made['n_p']} and {made['n_q']} rows, judged on "
+        f"{made['held_out_p']} and {made['held_out_q']} others, in {made['seconds']:.0f} seconds."
+    )
+    print(_described(model.ratio.encoder_))
+    if hasattr(model.ratio.ratio_, "results_"):
+        _print_results(model.ratio.ratio_.results_)
+    print(f"Verdict: {diagnosis['verdict']}.")
+    for words in diagnosis["warnings"]:
+        print(f"- {words}")
+    print(f"model: {out}\nNext: flowratio score {shlex.quote(str(out))} {shlex.quote(q)} -o scores.csv")
+    print(f"      flowratio report {shlex.quote(str(out))} -o report.html")
+
+
+@app.command()
+def score(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of `flowratio fit`.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Rows: CSV, Parquet, NPY, NPZ, or - for CSV.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="CSV or Parquet, or - for CSV.")] = "-",
+    scores_only: Annotated[bool, typer.Option("--scores-only", help="Leave the columns of DATA out.")] = False,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Parts of the file that are scored at a time.")] = 2,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add log_ratio, in nats, and weight, whose mean is 1, to each row of a file of any size.
+
+    Rows come in batches and leave in their order. If it is killed, the same line goes on where it was.
+
+    Example: flowratio score model old.parquet -o weights.parquet
+    """
+    from flowratio.models import load_ratio
+    from flowratio.scoring import score_file
+
+    with _notes():
+        scored = score_file(
+            load_ratio(model),
+            data,
+            out,
+            model_folder=model,
+            scores_only=scores_only,
+            workers=workers,
+            verbose=not quiet,
+        )
+    if as_json and out != "-":
+        _print_json(scored.to_dict())
+    elif out != "-":
+        print(scored)
+
+
+@app.command()
+def report(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of `flowratio fit`.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file.")] = Path("report.html"),
+    p: Annotated[str | None, typer.Option("--p", metavar="P", help="Other rows of p to judge the ratio on.")] = None,
+    q: Annotated[str | None, typer.Option("--q", metavar="Q", help="Other rows of q, with --p.")] = None,
+) -> None:
+    """Write one HTML page on a ratio: what differs, how well it is known, and whether to trust the weights.
+
+    The page needs no network. It tells of the rows that `fit` set aside; or, with --p and --q, of others.
+
+    Example: flowratio report model -o report.html
+    """
+    if (p is None) != (q is None):
+        raise typer.BadParameter("give rows of both samples, or none", param_hint="--p, --q")
+    from flowratio.evidence import gather, read_evidence
+    from flowratio.models import Model
+    from flowratio.reading import check_output
+    from flowratio.report import write_report
+
+    check_output(out, (".html", ".htm"))
+    if p is None or q is None:
+        evidence = read_evidence(model)
+    else:
+        loaded, (P, Q) = Model.load(model), _two_tables(p, q, None, None)
+        made = {**loaded.evidence["made"], "command": _command(), "file_p": p, "file_q": q}
+        with _notes():
+            evidence = gather(loaded.ratio, P, Q, featurizer=loaded.featurizer, made=cast("Any", made))
+    write_report(evidence, out)
+    print(f"page: {out}")
+
+
+@app.command("test")
+def compare(
+    p: TableP,
+    q: TableQ,
+    method: Annotated[str | None, typer.Option(help="A ratio, such as logistic or boosting.")] = None,
+    permutations: Annotated[int, typer.Option(min=1, help="The smallest p-value is 1 / (this + 1).")] = 200,
+    columns: Columns = None,
+    exclude: Exclude = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Test whether the rows of two files come from one law, and name the columns that drive a difference.
+
+    Example: flowratio test new.csv old.csv --exclude id
+    """
+    from flowratio.applications.testing import two_sample_test
+
+    X_p, X_q, groups = _two_matrices(p, q, columns, exclude)
+    with _notes():
+        found = two_sample_test(
+            X_p, X_q, method, n_permutations=permutations, groups=groups, random_state=seed, verbose=not quiet
+        )
+    drivers = [
+        {"column": name, "effect": float(effect), "share": float(share)}
+        for name, effect, share in zip(found.drivers.names, found.drivers.effect, found.drivers.share, strict=True)
+    ]
+    if as_json:
+        _print_json({"p_value": found.p_value, "statistic": found.statistic, "drivers": drivers})
+    else:
+        print(found)
+
+
+@app.command()
+def divergence(
+    p: TableP,
+    q: TableQ,
+    kind: Annotated[str, typer.Option(help="kl, reverse_kl, js, pearson, tv or hellinger.")] = "kl",
+    method: Annotated[str, typer.Option(help=MethodHelp)] = "auto",
+    budget: Budget = 60.0,
+    columns: Columns = None,
+    exclude: Exclude = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how far apart the laws of two files are, with a standard error.
+
+    Example: flowratio divergence new.csv old.csv --kind js --method boosting
+    """
+    from flowratio.applications.divergences import divergence as measure
+    from flowratio.ratios.auto import named_ratio
+
+    ratio = named_ratio(method, budget)
+    X_p, X_q, _ = _two_matrices(p, q, columns, exclude)
+    with _notes():
+        found = measure(X_p, X_q, cast("Any", kind), ratio=ratio, random_state=seed, verbose=not quiet)
+    _print_found(found, as_json)
+
+
+@app.command()
+def mi(
+    x: Annotated[str, typer.Argument(metavar="X", help="Rows of X: CSV, Parquet, NPY, NPZ, or -.")],
+    y: Annotated[str, typer.Argument(metavar="Y", help="Rows of Y, in the same order.")],
+    given: Annotated[str | None, typer.Option(metavar="Z", help="Rows of Z: I(X; Y | Z).")] = None,
+    method: Annotated[str, typer.Option(help=MethodHelp)] = "auto",
+    budget: Budget = 60.0,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what the rows of one file tell of those of another: the mutual information, in nats and bits.
+
+    Example: flowratio mi pixels.npy labels.csv --method boosting
+    """
+    from flowratio.applications.information import mutual_information
+    from flowratio.ratios.auto import named_ratio
+    from flowratio.reading import read_table
+    from flowratio.tables import TableEncoder
+
+    ratio = named_ratio(method, budget)
+    tables = [read_table(path) for path in (x, y, given) if path is not None]
+    with _notes():
+        matrices = [TableEncoder().fit(table).transform(table) for table in tables]
+        found = mutual_information(*matrices, ratio=ratio, random_state=seed, verbose=not quiet)
+    _print_found(found, as_json)
+
+
+@app.command()
+def sample(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of `flowratio fit`.")],
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of rows.")] = 1000,
+    toward: Annotated[Sample, typer.Option(help="Draw rows of p, or of q.")] = Sample.p,
+    out: Annotated[str, typer.Option("--out", "-o", help="CSV or Parquet, or - for CSV.")] = "-",
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Draw new rows of p, or of q, from the flow of both samples, by sampling-importance-resampling.
+
+    Example: flowratio sample model -n 500 --toward p -o new-rows.csv
+    """
+    from flowratio.models import Model
+    from flowratio.reading import TABLE_ENDINGS, check_output, write_table
+
+    check_output(out, TABLE_ENDINGS)
+    with _notes():
+        table, drawn = Model.load(model).sample(n, toward.value, seed=seed, verbose=not quiet)
+    write_table(iter([table]), out)
+    if out != "-":
+        print(
+            f"{n} rows toward {toward.value}: {out}\n{drawn.unique_share:.0%} of them are distinct; they were drawn "
+            f"from {drawn.effective_sample_size:.0f} effective candidates of {len(drawn.log_w)}."
+        )
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An experiment, or `all`.")],
+    preset: Annotated[str, typer.Option(help="quick, laptop or paper: how much of it.")] = "quick",
+    seeds: Annotated[int | None, typer.Option(min=1, help="How often everything is repeated.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 2,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results and figures.")] = Path("results"),
+    restart: Annotated[bool, typer.Option("--restart", help="Forget results that are there.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run an experiment of the paper, and print its table beside the paper's numbers, with a verdict on each claim.
+
+    Each result is written when it is there: if it is killed, the same line goes on where it was. The experiments are
+    motivating, theory, toy, mixtures, breast-cancer, transfusion-wine and mutual-information.
+
+    Example: flowratio reproduce mixtures --preset quick
+    """
+    from flowratio.experiments import NAMES, PRESETS
+
+    _check_choice(name, (*NAMES, "all"), "NAME")
+    _check_choice(preset, PRESETS, "--preset")
+    _check_folder(out)
+    from flowratio.experiments.running import reproduce as run
+
+    for one in NAMES if name == "all" else (name,):
+        found, paths = run(one, preset, out, seeds=seeds, jobs=jobs, restart=restart, verbose=not quiet)
+        print(f"{found}\n{' '.join(map(str, paths))}", flush=True)
+
+
+def _check_choice(given: str, choices: Sequence[str], hint: str) -> None:
+    if given not in choices:
+        near = get_close_matches(given, choices, 1)
+        words = f" Did you mean {near[0]}?" if near else ""
+        raise typer.BadParameter(f"{given!r} is none of {', '.join(choices)}.{words}", param_hint=hint)
 
 
 def _check_folder(out: Path) -> None:
@@ -140,86 +469,68 @@ def _check_folder(out: Path) -> None:
         raise typer.BadParameter(f"{out} does not serve ({error.strerror}): {rule}", param_hint="--out") from error
 
 
-def _draw(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    return rng.normal(0, 1, (n, 2)), rng.normal(_SHIFT, 1, (n, 2))
+def _two_tables(
+    p: str, q: str, columns: list[str] | None, exclude: list[str] | None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    if p == q == "-":
+        raise typer.BadParameter("only one of the two files can be standard input")
+    from flowratio.reading import read_table
+
+    return read_table(p, columns, exclude), read_table(q, columns, exclude)
 
 
-def _fit(X_p: np.ndarray, X_q: np.ndarray, seed: int, verbose: bool) -> FlowFeaturizer:
-    """Fit to both samples pooled, and say each warning in one line."""
-    from flowratio import FlowFeaturizer, stack
+def _two_matrices(
+    p: str, q: str, columns: list[str] | None, exclude: list[str] | None
+) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
+    """Return two tables of numbers, encoded alike, and the column of the files that each of theirs comes from."""
+    import polars as pl
 
-    X, _ = stack(X_p, X_q)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        featurizer = FlowFeaturizer(random_state=seed, verbose=verbose).fit(X)
-    for warning in caught:
-        _say(f"note: {warning.message}")
-    return featurizer
+    from flowratio.cells import pooled
+    from flowratio.tables import TableEncoder
 
-
-def _log_ratio(X: np.ndarray) -> np.ndarray:
-    """Return log r in closed form, (n, 2) to (n,): ½|x − m|² − ½|x|² with m = (3, 3), so 9 − 3 (x1 + x2)."""
-    return _SHIFT**2 - _SHIFT * X.sum(axis=1)
+    P, Q = _two_tables(p, q, columns, exclude)
+    with _notes():
+        encoder = TableEncoder().fit(pooled(P, Q, (p, q)))
+        X_p, X_q = (pl.DataFrame(encoder.transform(table), schema=encoder.names_) for table in (P, Q))
+    return X_p, X_q, [encoder.columns_[k].name for k in encoder.groups_]
 
 
-def _log_density(X: np.ndarray) -> np.ndarray:
-    """Return the log-density of the pooled rows, ½p + ½q = q (1 + r) / 2, in closed form, (n, 2) to (n,)."""
-    import numpy as np
-
-    log_q = -0.5 * ((X - _SHIFT) ** 2).sum(axis=1) - math.log(2 * math.pi)
-    return log_q + np.logaddexp(0, _log_ratio(X)) - math.log(2)
+def _command() -> str:
+    return shlex.join(["flowratio", *sys.argv[1:]])
 
 
-def _measure(featurizer: FlowFeaturizer, X: np.ndarray, Z: np.ndarray) -> list[tuple[str, str, str]]:
-    """Return what was measured on fresh rows, each as its name, its value and its ideal, that of the true density."""
-    import numpy as np
-
-    back = featurizer.inverse_transform(Z)
-    off = np.abs(back - X).max()
-    ratio_off = np.abs(_log_ratio(back) - _log_ratio(X)).max()
-    correlation = np.corrcoef(Z, rowvar=False)[0, 1]
-    return [
-        ("log-likelihood, nats a row", f"{featurizer.score(X):.4f}", f"{_log_density(X).mean():.4f}"),
-        ("x to z and back: largest error in x", f"{off:.1e}", "0"),
-        ("... in log r(x) = 9 - 3 (x1 + x2)", f"{ratio_off:.1e}", "0"),
-        ("mean of z, farthest from 0", f"{np.abs(Z.mean(axis=0)).max():.3f}", "0"),
-        ("standard deviation of z, farthest from 1", f"{np.abs(Z.std(axis=0) - 1).max():.3f}", "0"),
-        ("correlation of z1 and z2", f"{abs(correlation):.3f}", "0"),
-    ]
+def _described(encoder: TableEncoder) -> str:
+    """Say what the columns are."""
+    kinds = [column.kind for column in encoder.columns_]
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+    constant = [column.name for column in encoder.columns_ if column.kind == "constant"]
+    left_out = f" Left out, for they are constant: {', '.join(constant)}." if constant else ""
+    return f"Columns: {counts}; {len(encoder.names_)} as numbers.{left_out}"
 
 
-def _print_table(measured: list[tuple[str, str, str]], n_different: int, seconds: float) -> None:
+def _print_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("on as many fresh rows", "measured", "ideal")
-    for line in measured:
+    table = Table(*head)
+    for line in lines:
         table.add_row(*line)
-    table.add_row("values of z that a saved, loaded model changes", str(n_different), "0")
-    table.add_row("seconds of training", f"{seconds:.1f}", "")
     Console().print(table)
 
 
-def _draw_figure(featurizer: FlowFeaturizer, X_p: np.ndarray, X_q: np.ndarray, path: Path) -> None:
-    """Draw the rows, and the line where r = 1, before and after the flow."""
-    import numpy as np
-    from matplotlib.figure import Figure
+def _print_results(results: Results) -> None:
+    print(results)
 
-    from flowratio.files import replacing
 
-    across = np.linspace(-1, 4, 200)
-    line = np.column_stack([across, _SHIFT - across])
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    for k, (name, to) in enumerate({"x": lambda X: X, "z": featurizer.transform}.items()):
-        axes = figure.add_subplot(1, 2, k + 1, title="latent z" if k else "data x", aspect="equal")
-        axes.set(adjustable="datalim", xlabel=f"${name}_1$", ylabel=f"${name}_2$")
-        axes.plot(*to(X_p).T, "o", color="black", markersize=2, label="p, the numerator")
-        axes.plot(*to(X_q).T, "+", color="0.6", markersize=5, label="q, the denominator", zorder=1.5)
-        axes.plot(*to(line).T, "-", color="white", linewidth=3.5)
-        axes.plot(*to(line).T, "--", color="black", linewidth=1.5, label="r = p/q = 1")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+def _print_found(found: Any, as_json: bool) -> None:
+    if as_json:
+        _print_json(found.to_dict())
+    else:
+        print(found)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, allow_nan=False))
 
 
 if __name__ == "__main__":

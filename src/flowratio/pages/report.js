@@ -1,0 +1,464 @@
+"use strict";
+(() => {
+  const E = JSON.parse(document.getElementById("evidence").textContent);
+  const byId = (id) => document.getElementById(id);
+  const SVG = "http://www.w3.org/2000/svg";
+
+  // ---- words and numbers
+
+  const sig = (value, digits = 3) => {
+    if (value === null || !Number.isFinite(value)) return "–";
+    if (value === 0) return "0";
+    const size = Math.abs(value);
+    if (size >= 1e6 || size < 1e-4) return value.toExponential(digits - 1).replace("e+", "e").replace("-", "−");
+    const places = Math.max(0, digits - 1 - Math.floor(Math.log10(Number(size.toPrecision(digits)))));
+    return grouped(Number(value.toPrecision(digits)).toFixed(places));
+  };
+  const grouped = (text) => {
+    const [whole, part] = text.replace("-", "−").split(".");
+    return whole.replace(/\B(?=(\d{3})+$)/g, "\u202f") + (part === undefined ? "" : "." + part);
+  };
+  const count = (value) => (value < 100 ? sig(value) : grouped(value.toFixed(0)));
+  const percent = (share) => {
+    if (share > 0 && share < 0.001) return "<\u00a00.1\u00a0%";
+    return `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)}\u00a0%`;
+  };
+  const day = (days) => new Date(days * 864e5).toISOString().slice(0, 10);
+  const shown = (column) => (column.kind === "date" ? day : (value) => sig(value));
+
+  // ---- drawing
+
+  const make = (name, attributes = {}, ...inside) => {
+    const node = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    node.append(...inside);
+    return node;
+  };
+  const extent = (values) => values.reduce(([low, high], v) => [Math.min(low, v), Math.max(high, v)], [Infinity, -Infinity]);
+  const ticks = (low, high, wanted) => {
+    const rough = (high - low) / Math.max(wanted, 1);
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((k) => k * power).find((k) => k >= rough);
+    const found = [];
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(k * step);
+    return found;
+  };
+  const path = (xs, ys) => xs.map((x, i) => `${i ? "L" : "M"}${x.toFixed(1)} ${ys[i].toFixed(1)}`).join("");
+  const steps = (edges, heights, X, Y) => {
+    let d = `M${X(edges[0]).toFixed(1)} ${Y(0).toFixed(1)}`;
+    heights.forEach((h, i) => (d += `V${Y(h).toFixed(1)}H${X(edges[i + 1]).toFixed(1)}`));
+    return d + `V${Y(0).toFixed(1)}`;
+  };
+
+  /* A picture with axes: returns the drawing and the two scales. */
+  const frame = (host, { label, height, x, y, xName, yName, left = 46, square = false, yText = null, most = Infinity }) => {
+    const width = Math.min(Math.max(host.clientWidth, 240), most);
+    const box = { left, right: width - 8, top: 10, bottom: 0 };
+    const tall = square ? Math.min(width, 400) : height;
+    if (square) box.right = box.left + Math.min(width - 8 - left, tall - 54);
+    box.bottom = tall - 44;
+    const X = (v) => box.left + ((v - x[0]) / (x[1] - x[0])) * (box.right - box.left);
+    const Y = (v) => box.bottom - ((v - y[0]) / (y[1] - y[0])) * (box.bottom - box.top);
+    const svg = make("svg", { viewBox: `0 0 ${width} ${tall}`, role: "img", "aria-label": label });
+    svg.style.maxWidth = `${width}px`;
+    const along = ticks(...x, (box.right - box.left) / 60);
+    for (const v of along) {
+      svg.append(make("line", { x1: X(v), x2: X(v), y1: box.bottom, y2: box.bottom + 5, class: "axis" }));
+      svg.append(make("text", { x: X(v), y: box.bottom + 19, "text-anchor": "middle" }, tick(v, along)));
+    }
+    const up = ticks(...y, (box.bottom - box.top) / 50);
+    for (const v of up) {
+      svg.append(make("line", { x1: box.left, x2: box.right, y1: Y(v), y2: Y(v), class: "axis" }));
+      svg.append(make("text", { x: box.left - 7, y: Y(v) + 4, "text-anchor": "end" }, yText ? yText(v) : tick(v, up)));
+    }
+    svg.append(make("text", { x: (box.left + box.right) / 2, y: tall - 6, "text-anchor": "middle" }, xName));
+    if (yName) {
+      const at = (box.top + box.bottom) / 2;
+      svg.append(make("text", { x: 11, y: at, "text-anchor": "middle", transform: `rotate(-90 11 ${at})` }, yName));
+    }
+    host.replaceChildren(svg);
+    return { svg, X, Y, box, width, tall };
+  };
+  /* A number on an axis, with as many decimals as the step between two of them asks for. */
+  const tick = (v, all) => {
+    const step = all.length > 1 ? all[1] - all[0] : Math.abs(v) || 1;
+    if (Math.abs(v) < 1e-9 * step) return "0";
+    const places = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+    return Math.abs(v) >= 1e6 || places > 6 ? sig(v) : grouped(v.toFixed(places));
+  };
+  const keys = {
+    pq: [[["path", { d: "M1 12V3H25V12", class: "p-line" }], "rows of p"], [["path", { d: "M1 12V4H25V12Z", class: "q-area" }], ["path", { d: "M1 12V4H25V12", class: "q-line" }], "rows of q"]],
+    balance: [[["circle", { cx: 13, cy: 7, r: 4.5, class: "open-mark" }], "before"], [["path", { d: "M13 1L19 7L13 13L7 7Z", class: "ink-mark" }], "after weighting; as fitted, with an interval of 95\u00a0%"]],
+    training: [[["line", { x1: 0, x2: 26, y1: 7, y2: 7, class: "p-line" }], "training rows"], [["line", { x1: 0, x2: 26, y1: 7, y2: 7, class: "ink-dash" }], "held-out rows"]],
+    latent: [[["circle", { cx: 13, cy: 7, r: 4, class: "dot-p c6" }], "rows of p"], [["circle", { cx: 13, cy: 7, r: 4, class: "dot-q c2" }], "rows of q"]],
+  };
+  const drawKeys = () => {
+    for (const list of document.querySelectorAll("[data-key]")) {
+      for (const entry of keys[list.dataset.key]) {
+        const item = document.createElement("li");
+        const icon = make("svg", { viewBox: "0 0 26 14", "aria-hidden": "true" });
+        for (const [name, attributes] of entry.slice(0, -1)) icon.append(make(name, attributes));
+        item.append(icon, entry[entry.length - 1]);
+        list.append(item);
+      }
+      if (list.dataset.key === "latent") list.append(colourKey());
+    }
+  };
+
+  // ---- log-ratio
+
+  const quantile = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.max(0, Math.round(share * (sorted.length - 1))))];
+  const binned = (values, low, high, n) => {
+    const shares = new Array(n).fill(0);
+    for (const v of values) shares[Math.min(n - 1, Math.max(0, Math.floor(((v - low) / (high - low)) * n)))] += 1 / values.length;
+    return shares;
+  };
+  const drawLogRatio = (host) => {
+    const { log_p, log_q } = E.rows;
+    const both = [...log_p, ...log_q].sort((a, b) => a - b);
+    let [low, high] = [quantile(both, 0.001), quantile(both, 0.999)];
+    if (!(high - low > 1e-9)) [low, high] = [low - 0.5, high + 0.5];
+    const n = Math.max(12, Math.min(48, Math.round(2 * both.length ** (1 / 3))));
+    const [p, q] = [binned(log_p, low, high, n), binned(log_q, low, high, n)];
+    const edges = Array.from({ length: n + 1 }, (_, i) => low + ((high - low) * i) / n);
+    const top = 1.08 * Math.max(...p, ...q);
+    const { svg, X, Y, box } = frame(host, {
+      label: "Histogram of log r on rows of p and of q", height: 300, x: [low, high], y: [0, top],
+      xName: "log r, nats", yName: "share of the rows", left: 60, yText: (v) => `${Number((100 * v).toPrecision(3))}\u00a0%`,
+    });
+    svg.append(make("path", { d: steps(edges, q, X, Y), class: "q-area" }), make("path", { d: steps(edges, q, X, Y), class: "q-line" }));
+    svg.append(make("path", { d: steps(edges, p, X, Y), class: "p-line" }));
+    if (low < 0 && high > 0) svg.append(make("line", { x1: X(0), x2: X(0), y1: box.top, y2: box.bottom, class: "dots" }));
+    p.forEach((share, i) => svg.append(make("rect", {
+      x: X(edges[i]), width: X(edges[i + 1]) - X(edges[i]), y: box.top, height: box.bottom - box.top, class: "hit",
+      "data-tip": `log r ${sig(edges[i], 2)} to ${sig(edges[i + 1], 2)}\np ${percent(share)}, q ${percent(q[i])}`,
+    })));
+  };
+
+  // ---- weights: flatten, truncate, and see
+
+  const asFitted = { gamma: 1, cap: Infinity };
+  const now = { ...asFitted };
+  /* Weights of a mean of 1 from log-ratios, raised to a power and then cut at a cap. */
+  const weigh = (log_r, { gamma, cap }) => {
+    const top = gamma * log_r.reduce((a, b) => Math.max(a, b), -Infinity);
+    let w = log_r.map((v) => Math.exp(gamma * v - top));
+    const mean = w.reduce((a, b) => a + b, 0) / w.length;
+    w = w.map((v) => Math.min(v / mean, cap));
+    const left = w.reduce((a, b) => a + b, 0) / w.length;
+    return w.map((v) => v / left);
+  };
+  const effective = (w) => w.reduce((a, b) => a + b, 0) ** 2 / w.reduce((a, b) => a + b * b, 0);
+  const mean = (values, w) => values.reduce((sum, v, i) => sum + v * w[i], 0) / w.reduce((a, b) => a + b, 0);
+  const ones = new Array(E.rows.p.length ? E.rows.p[0].length : 0).fill(1);
+  const differences = (setting) => {
+    const w = weigh(E.rows.log_q.slice(0, E.rows.q.length ? E.rows.q[0].length : 0), setting);
+    return E.rows.p.map((column, j) => (mean(column, ones) - mean(E.rows.q[j], w)) / E.rows.scale[j]);
+  };
+  const base = E.rows.p.length ? differences(asFitted) : [];
+  /* Differences of all rows, as they were fitted, and of some rows what the setting changes. */
+  const balanceNow = () => differences(now).map((v, j) => E.balance[j].after + v - base[j]);
+  const untouched = () => now.gamma === 1 && now.cap === Infinity;
+
+  const drawWeights = (host) => {
+    const w = weigh(E.rows.log_q, now).sort((a, b) => a - b);
+    const first = weigh(E.rows.log_q, asFitted).sort((a, b) => a - b);
+    const { svg, X, Y, box } = frame(host, {
+      label: "Lorenz curve of the weights", height: 300, x: [0, 1], y: [0, 1], square: true, most: 320, left: 50,
+      xName: "share of rows, lightest first", yName: "share of the weight",
+    });
+    const curve = (of) => {
+      const every = Math.max(1, Math.floor(of.length / 200));
+      const [xs, ys] = [[0], [0]];
+      let sum = 0;
+      of.forEach((v, i) => {
+        sum += v / of.length;
+        if (i % every === every - 1 || i === of.length - 1) { xs.push((i + 1) / of.length); ys.push(Math.min(1, sum)); }
+      });
+      return [xs, ys];
+    };
+    svg.append(make("line", { x1: X(0), y1: Y(0), x2: X(1), y2: Y(1), class: "dash" }));
+    if (!untouched()) { const [xs, ys] = curve(first); svg.append(make("path", { d: path(xs.map(X), ys.map(Y)), class: "ghost" })); }
+    const [xs, ys] = curve(w);
+    svg.append(make("path", { d: path(xs.map(X), ys.map(Y)), class: "ink-line" }));
+    svg.append(make("text", { x: X(0.05), y: Y(0.9), class: "ink" }, "dashed: equal weights"));
+    const wide = (box.right - box.left) / 20;
+    for (let k = 0; k < 20; k++) {
+      const at = xs.findIndex((x) => x >= (k + 1) / 20 - 1e-9);
+      svg.append(make("rect", { x: X(k / 20), width: wide, y: box.top, height: box.bottom - box.top, class: "hit",
+        "data-tip": `The lightest ${percent(xs[at])} of rows\nhave ${percent(ys[at])} of the weight` }));
+    }
+  };
+
+  const say = () => {
+    const w = weigh(E.rows.log_q, now);
+    byId("flatten-said").textContent = `γ = ${sig(now.gamma, 2)}`;
+    byId("cap-said").textContent = now.cap === Infinity ? "no cap" : `cap ${sig(now.cap)} × mean`;
+    byId("flatten").setAttribute("aria-valuetext", byId("flatten-said").textContent);
+    byId("cap").setAttribute("aria-valuetext", byId("cap-said").textContent);
+    const flat = now.gamma === 1 ? "log_r" : `flatten(log_r, ${Number(now.gamma.toFixed(2))})`;
+    byId("code").textContent = now.cap === Infinity ? `w = np.exp(${flat})` : `w = np.exp(truncate(${flat}, ${Number(now.cap.toPrecision(3))}))`;
+    for (const [id, value] of Object.entries(E.fitted)) byId(id).textContent = value;
+    if (untouched()) return;
+    const size = balanceNow().map(Math.abs);
+    byId("now-ess").textContent = count((effective(w) / w.length) * E.n_q);
+    byId("now-worst").textContent = sig(Math.max(0, ...size));
+    byId("now-mean").textContent = sig(size.reduce((a, b) => a + b, 0) / Math.max(1, size.length));
+    byId("now-largest").textContent = sig(w.reduce((a, b) => Math.max(a, b), 0));
+    let [sum, rows] = [0, 0];
+    for (const v of [...w].sort((a, b) => b - a)) { sum += v; rows += 1; if (sum >= w.length / 2) break; }
+    byId("now-half").textContent = percent(rows / w.length);
+  };
+  const largest = () => Math.max(1.001, weigh(E.rows.log_q, { gamma: now.gamma, cap: Infinity }).reduce((a, b) => Math.max(a, b), 0));
+  const turn = () => {
+    now.gamma = 1 - byId("flatten").value / 100;
+    const cut = byId("cap").value / 100;
+    now.cap = cut === 0 ? Infinity : Math.exp(Math.log(largest()) * (1 - cut));
+    say();
+    drawWeights(byId("chart-weights"));
+    drawBalance(byId("chart-balance"));
+  };
+
+  // ---- reliability
+
+  const drawReliability = (host) => {
+    const c = E.calibration;
+    const { svg, X, Y } = frame(host, {
+      label: "Reliability curve: observed share of p against the probability that the ratio gives", height: 360, x: [0, 1], y: [0, 1], square: true, most: 420, left: 50,
+      xName: "probability of p by the ratio, r / (1 + r)", yName: "observed share of p",
+    });
+    svg.append(make("line", { x1: X(0), y1: Y(0), x2: X(1), y2: Y(1), class: "dash" }));
+    svg.append(make("path", { d: path(c.predicted.map(X), c.observed.map(Y)), class: "p-line" }));
+    c.predicted.forEach((v, i) => {
+      svg.append(make("line", { x1: X(v), x2: X(v), y1: Y(c.low[i]), y2: Y(c.high[i]), class: "error" }));
+      svg.append(make("circle", { cx: X(v), cy: Y(c.observed[i]), r: 4.5, class: "p-bar" }));
+      svg.append(make("circle", { cx: X(v), cy: Y(c.observed[i]), r: 12, class: "hit",
+        "data-tip": `ratio ${percent(v)}, observed ${percent(c.observed[i])}\n(${percent(c.low[i])} to ${percent(c.high[i])})` }));
+    });
+  };
+
+  // ---- balance
+
+  const short = (name, length) => (name.length > length ? name.slice(0, length - 1) + "…" : name);
+  const drawBalance = (host) => {
+    if (!E.balance.length) return;
+    const after = balanceNow();
+    const bound = (v) => Math.max(-3, Math.min(3, v));
+    const reach = E.balance.flatMap((one, j) => [one.before, one.after, after[j]]).map(bound);
+    const [low, high] = extent([-0.15, 0.15, ...reach]);
+    const width = host.clientWidth;
+    const left = Math.min(200, Math.round(width * 0.36));
+    const row = 25;
+    const { svg, X, box } = frame(host, {
+      label: "Standardized mean differences before and after weighting", height: row * E.balance.length + 60, left,
+      x: [low - 0.05 * (high - low), high + 0.05 * (high - low)], y: [0, 1], xName: "p less q, in standard deviations", yText: () => "",
+    });
+    for (const line of svg.querySelectorAll(".axis")) if (line.getAttribute("y1") === line.getAttribute("y2")) line.remove();
+    svg.append(make("line", { x1: X(0), x2: X(0), y1: box.top, y2: box.bottom, class: "zero" }));
+    for (const v of [-0.1, 0.1]) svg.append(make("line", { x1: X(v), x2: X(v), y1: box.top, y2: box.bottom, class: "dots" }));
+    E.balance.forEach((one, j) => {
+      const y = box.top + (j + 0.5) * row;
+      const [from, to] = [X(bound(one.before)), X(bound(after[j]))];
+      const [near, far] = [-1.96, 1.96].map((k) => Math.max(box.left, Math.min(box.right, X(bound(after[j] + k * one.error)))));
+      svg.append(make("text", { x: left - 10, y: y + 4, "text-anchor": "end", class: "ink" }, short(one.name, Math.floor(left / 6.6))));
+      svg.append(make("line", { x1: from, x2: to, y1: y, y2: y, class: "link" }));
+      if (untouched()) svg.append(make("line", { x1: near, x2: far, y1: y, y2: y, class: "error" }));
+      svg.append(make("circle", { cx: from, cy: y, r: 4.5, class: "open-mark" }));
+      svg.append(make("path", { d: `M${to} ${y - 6}l6 6l-6 6l-6 -6Z`, class: "ink-mark" }));
+      svg.append(make("rect", { x: 0, width: box.right, y: y - row / 2, height: row, class: "hit",
+        "data-tip": `${one.name}\nbefore ${sig(one.before)}, after ${sig(after[j])}${untouched() ? ` ± ${sig(one.error, 2)}` : ""}` }));
+    });
+  };
+
+  // ---- columns
+
+  const drawSpark = (cell, column) => {
+    const [width, height] = [184, 44];
+    const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `Distribution of ${column.name} in p and q` });
+    svg.append(make("line", { x1: 0, x2: width, y1: height - 1, y2: height - 1, class: "axis" }));
+    const bars = column.histogram ? sparkOfNumbers(svg, column, width, height) : column.levels ? sparkOfLevels(svg, column, width, height) : [];
+    for (const [x, wide, tip] of bars) svg.append(make("rect", { x, width: wide, y: 0, height, class: "hit", "data-tip": `${column.name}\n${tip}` }));
+    cell.replaceChildren(svg);
+  };
+  const sparkOfNumbers = (svg, column, width, height) => {
+    const { edges, p, q } = column.histogram;
+    const X = (v) => 1 + ((v - edges[0]) / (edges[edges.length - 1] - edges[0])) * (width - 2);
+    const top = Math.max(...p, ...q, 1e-9);
+    const Y = (v) => height - 1 - (v / top) * (height - 4);
+    svg.append(make("path", { d: steps(edges, q, X, Y), class: "q-area" }), make("path", { d: steps(edges, q, X, Y), class: "q-line" }), make("path", { d: steps(edges, p, X, Y), class: "p-line" }));
+    const text = shown(column);
+    return p.map((share, i) => [X(edges[i]), X(edges[i + 1]) - X(edges[i]), `${text(edges[i])} to ${text(edges[i + 1])}: p ${percent(share)}, q ${percent(q[i])}`]);
+  };
+  const sparkOfLevels = (svg, column, width, height) => {
+    const levels = column.levels.slice(0, 12);
+    const top = Math.max(...levels.flatMap((one) => [one.p, one.q]), 1e-9);
+    const wide = Math.min(width / Math.max(levels.length, 1), 46);
+    return levels.map((one, i) => {
+      const size = (v) => (v / top) * (height - 4);
+      const half = wide * 0.38;
+      svg.append(make("rect", { x: i * wide + wide * 0.1, width: half, y: height - 1 - size(one.p), height: size(one.p), class: "p-bar" }));
+      svg.append(make("rect", { x: i * wide + wide * 0.1 + half + 1, width: half, y: height - 1 - size(one.q), height: size(one.q), class: "q-bar" }));
+      return [i * wide, wide, `${one.level}: p ${percent(one.p)}, q ${percent(one.q)}`];
+    });
+  };
+  const drawColumns = () => {
+    for (const row of document.querySelectorAll("#drivers tbody tr")) drawSpark(row.querySelector(".spark"), E.columns[row.dataset.column]);
+  };
+
+  /* Headers become buttons that sort: the first click puts the largest first, or names from a to z. */
+  const sortable = (table) => {
+    const heads = [...table.tHead.rows[0].cells];
+    const sort = (at, rising) => {
+      const value = (row) => {
+        const cell = row.cells[at];
+        if (at === 0) return cell.dataset.v;
+        return cell.dataset.by === "size" ? Math.abs(cell.dataset.v) : Number(cell.dataset.v);
+      };
+      const compare = (a, b) => (at === 0 ? a.localeCompare(b) : a - b) * (rising ? 1 : -1);
+      const rows = [...table.tBodies[0].rows].sort((a, b) => compare(value(a), value(b)));
+      table.tBodies[0].append(...rows);
+      heads.forEach((head, j) => (j === at ? head.setAttribute("aria-sort", rising ? "ascending" : "descending") : head.removeAttribute("aria-sort")));
+    };
+    heads.forEach((head, at) => {
+      if (head.dataset.plain !== undefined) return;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const order = head.getAttribute("aria-sort");
+        sort(at, order ? order === "descending" : at === 0);
+      });
+    });
+  };
+
+  // ---- latent space and training
+
+  const shade = (log_r, reach) => Math.max(0, Math.min(8, Math.round(4 + (4 * log_r) / reach)));
+  const reachOf = () => {
+    const sizes = [...E.rows.log_p, ...E.rows.log_q].map(Math.abs).sort((a, b) => a - b);
+    return Math.max(quantile(sizes, 0.95), 1e-9);
+  };
+  const colourKey = () => {
+    const item = document.createElement("li");
+    const icon = make("svg", { viewBox: "0 0 90 14", "aria-hidden": "true" });
+    icon.style.width = "90px";
+    for (let k = 0; k < 9; k++) icon.append(make("rect", { x: 10 * k, y: 2, width: 10, height: 10, class: `dot-p c${k}` }));
+    item.append(`log r −${sig(reachOf(), 2)}`, icon, `+${sig(reachOf(), 2)}`);
+    return item;
+  };
+  const drawLatent = (host) => {
+    if (!E.latent) return;
+    const { names, p, q } = E.latent;
+    const [xs_p, xs_q] = [p[0], q[0]];
+    const [ys_p, ys_q] = [p[1] || E.rows.log_p, q[1] || E.rows.log_q];
+    const wide = (values) => {
+      const sorted = [...values].sort((a, b) => a - b);
+      const [low, high] = [quantile(sorted, 0.002), quantile(sorted, 0.998)];
+      return high > low ? [low - 0.05 * (high - low), high + 0.05 * (high - low)] : [low - 1, low + 1];
+    };
+    const [x, y] = [wide([...xs_p, ...xs_q]), wide([...ys_p.slice(0, xs_p.length), ...ys_q.slice(0, xs_q.length)])];
+    const height = Math.max(300, Math.min(460, host.clientWidth * 0.8));
+    const { svg, X, Y } = frame(host, { label: "Scatter of latent rows, shaded by log r", height, x, y, xName: names[0], yName: names[1] || "log r, nats" });
+    const reach = reachOf();
+    const dots = [];
+    for (const [xs, ys, logs, sample] of [[xs_q, ys_q, E.rows.log_q, "q"], [xs_p, ys_p, E.rows.log_p, "p"]]) {
+      xs.forEach((v, i) => {
+        if (v < x[0] || v > x[1] || ys[i] < y[0] || ys[i] > y[1]) return;
+        dots.push([(i * 7919) % 1009, make("circle", { cx: X(v).toFixed(1), cy: Y(ys[i]).toFixed(1), r: sample === "p" ? 2.3 : 2.6,
+          class: `dot-${sample} c${shade(logs[i], reach)}`, "data-tip": `row of ${sample}: log r ${sig(logs[i])}` })]);
+      });
+    }
+    svg.append(...dots.sort((a, b) => a[0] - b[0]).map((one) => one[1])); // neither sample covers the other
+  };
+  const drawTraining = (host) => {
+    const t = E.training;
+    if (!t) return;
+    const told = [...t.train_loss, ...t.held_out_loss].filter((v) => v !== null).sort((a, b) => a - b);
+    if (!told.length) return;
+    let [low, high] = [told[0], quantile(told, 0.97)];
+    if (!(high > low)) [low, high] = [low - 0.5, low + 0.5];
+    const pad = 0.06 * (high - low);
+    const x = extent(t.epoch);
+    if (x[0] === x[1]) x[1] += 1;
+    const y = [low - pad, high + pad];
+    const { svg, X, Y, box } = frame(host, { label: "Losses by epoch", height: 280, x, y, xName: "epoch", yName: "loss, nats", left: 56 });
+    const within = (v) => Y(Math.max(y[0], Math.min(y[1], v === null ? y[1] : v)));
+    svg.append(make("path", { d: path(t.epoch.map(X), t.train_loss.map(within)), class: "p-line" }));
+    svg.append(make("path", { d: path(t.epoch.map(X), t.held_out_loss.map(within)), class: "ink-dash" }));
+    if (t.best_epoch >= x[0] && t.best_epoch <= x[1]) {
+      svg.append(make("line", { x1: X(t.best_epoch), x2: X(t.best_epoch), y1: box.top, y2: box.bottom, class: "dots" }));
+      const end = X(t.best_epoch) > (box.left + box.right) / 2;
+      svg.append(make("text", { x: X(t.best_epoch) + (end ? -6 : 6), y: box.top + 12, "text-anchor": end ? "end" : "start" }, "kept"));
+    }
+    const each = (box.right - box.left) / t.epoch.length;
+    t.epoch.forEach((v, i) => svg.append(make("rect", { x: Math.max(box.left, X(v) - each / 2), width: each, y: box.top, height: box.bottom - box.top, class: "hit",
+      "data-tip": `epoch ${v}\ntraining ${sig(t.train_loss[i], 4)}, held out ${sig(t.held_out_loss[i], 4)}` })));
+  };
+
+  // ---- the page
+
+  const charts = {
+    "chart-log-ratio": drawLogRatio, "chart-weights": drawWeights, "chart-reliability": drawReliability,
+    "chart-balance": drawBalance, "chart-latent": drawLatent, "chart-training": drawTraining,
+  };
+  const draw = () => {
+    for (const [id, of] of Object.entries(charts)) if (byId(id)) of(byId(id));
+  };
+  const tips = () => {
+    const tip = byId("tip");
+    const show = (event) => {
+      const on = event.target instanceof Element ? event.target.closest("[data-tip]") : null;
+      tip.hidden = !on;
+      if (!on) return;
+      tip.textContent = on.getAttribute("data-tip");
+      const { width, height } = tip.getBoundingClientRect();
+      tip.style.left = `${Math.max(6, Math.min(event.clientX + 14, window.innerWidth - width - 6))}px`;
+      tip.style.top = `${event.clientY - height - 12 > 0 ? event.clientY - height - 12 : event.clientY + 18}px`;
+    };
+    document.addEventListener("pointermove", show);
+    document.addEventListener("pointerdown", show);
+    document.addEventListener("scroll", () => (tip.hidden = true), { passive: true });
+  };
+  const theme = () => {
+    const button = byId("theme");
+    const system = window.matchMedia("(prefers-color-scheme: dark)");
+    const dark = () => (document.documentElement.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
+    const say = () => {
+      button.textContent = dark() ? "Light" : "Dark";
+      button.setAttribute("aria-label", dark() ? "Change to light colours" : "Change to dark colours");
+      button.setAttribute("aria-pressed", String(dark()));
+    };
+    button.addEventListener("click", () => {
+      document.documentElement.dataset.theme = dark() ? "light" : "dark";
+      say();
+    });
+    system.addEventListener("change", say);
+    say();
+  };
+
+  for (const id of ["theme", "knobs", "recipe"]) byId(id).hidden = false;
+  theme();
+  tips();
+  drawKeys();
+  drawColumns();
+  sortable(byId("drivers"));
+  draw();
+  for (const id of ["flatten", "cap"]) byId(id).addEventListener("input", turn);
+  byId("reset").addEventListener("click", () => {
+    byId("flatten").value = byId("cap").value = 0;
+    turn();
+  });
+  let width = window.innerWidth;
+  window.addEventListener("resize", () => {
+    if (window.innerWidth === width) return; // a phone hides its address bar
+    width = window.innerWidth;
+    draw();
+  });
+  let opened = [];
+  window.addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not([open])")];
+    for (const one of opened) one.open = true;
+  });
+  window.addEventListener("afterprint", () => opened.forEach((one) => (one.open = false)));
+})();

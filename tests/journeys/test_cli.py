@@ -1,0 +1,323 @@
+"""The command line as a new user meets it: two files, a model, weights, a page; and everything that can be wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import flowratio
+from flowratio import load
+
+Run = Callable[..., tuple[int, str, str]]
+COMMANDS = ("demo", "fit", "score", "report", "test", "divergence", "mi", "sample", "reproduce")
+
+
+def people(n: int, seed: int, older: bool) -> pl.DataFrame:
+    """Draw rows like those of a census; in one of two samples they are older, work more, and fewer are clerks."""
+    rng = np.random.default_rng([seed, older])
+    age = rng.normal(38 + 8 * older, 9, n).round()
+    jobs = ["clerk", "nurse", "judge", "baker"]
+    hours = [None if gap else value for gap, value in zip(rng.random(n) < 0.15, rng.normal(40, 8, n), strict=True)]
+    return pl.DataFrame(
+        {
+            "age": age.astype(int),
+            "job": rng.choice(jobs, n, p=[0.2, 0.3, 0.2, 0.3] if older else [0.4, 0.3, 0.2, 0.1]),
+            "hours": hours,
+            "joined": [str(np.datetime64("2020-01-01") + int(day)) for day in rng.integers(0, 900, n)],
+            "married": rng.random(n) < 0.5,
+            "country": ["here"] * n,
+            "noise": rng.normal(size=n),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("people")
+    for name, older in (("p", True), ("q", False)):
+        frame = people(400, 0, older)
+        frame.write_csv(folder / f"{name}.csv")
+        frame.with_columns(pl.col("joined").str.to_date()).write_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(files: Path) -> Path:
+    """Fit once, in a process of its own."""
+    words = ["fit", "p.csv", "q.csv", "-o", "model", "--method", "logistic", "--quiet"]
+    done = flowratio_process(*words, cwd=files)
+    assert done.returncode == 0, done.stderr
+    assert "verdict" in done.stdout.lower()
+    assert "country" in done.stdout  # constant, and said to be left out
+    return files / "model"
+
+
+def flowratio_process(*args: str, cwd: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error::DeprecationWarning", "-m", "flowratio.cli", *args]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, **settings)
+
+
+# The path
+
+
+def test_score_adds_two_columns_in_the_order_of_the_rows(model: Path, files: Path, tmp_path: Path, run: Run) -> None:
+    code, out, err = run("score", model, files / "q.csv", "-o", tmp_path / "scores.csv", "--quiet")
+    assert (code, err) == (0, "")
+    assert "400" in out
+    scored, given = pl.read_csv(tmp_path / "scores.csv"), pl.read_csv(files / "q.csv")
+    assert scored.columns == [*given.columns, "log_ratio", "weight"]
+    assert scored.drop("log_ratio", "weight").equals(given)
+    log_r = load(model).log_ratio(given)
+    np.testing.assert_allclose(scored["log_ratio"], log_r, rtol=1e-12)
+    np.testing.assert_allclose(scored["weight"], np.exp(log_r) / np.exp(log_r).mean(), rtol=1e-9)
+    # weighted by r, rows of q have the mean age of p, 8 years above: of deviation 9, and few weights are large
+    older = np.average(scored["age"].to_numpy(), weights=scored["weight"].to_numpy())
+    assert older == pytest.approx(46, abs=3)
+
+
+def test_parquet_in_and_out_is_the_same(model: Path, files: Path, tmp_path: Path, run: Run) -> None:
+    for name in ("csv", "parquet"):
+        assert run("score", model, files / f"q.{name}", "-o", tmp_path / f"of-{name}.parquet", "--quiet")[0] == 0
+    of_csv, of_parquet = (pl.read_parquet(tmp_path / f"of-{name}.parquet") for name in ("csv", "parquet"))
+    np.testing.assert_allclose(of_csv["log_ratio"], of_parquet["log_ratio"], rtol=1e-12)
+
+
+def test_a_pipe(model: Path, files: Path) -> None:
+    text = (files / "q.csv").read_text()
+    done = flowratio_process("score", "model", "-", "--scores-only", "--quiet", cwd=files, input=text)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert (lines[0], len(lines)) == ("log_ratio,weight", 401)
+
+
+def test_report_of_the_fit_and_of_other_rows(model: Path, files: Path, tmp_path: Path, run: Run) -> None:
+    code, out, _ = run("report", model, "-o", tmp_path / "page.html")
+    assert (code, out) == (0, f"page: {tmp_path / 'page.html'}\n")
+    page = (tmp_path / "page.html").read_text()
+    assert "fit p.csv q.csv -o model" in page
+    assert all(f"{name}" in page for name in ("age", "job", "hours"))
+    for name, older in (("p", True), ("q", False)):
+        people(300, 1, older).write_csv(tmp_path / f"new-{name}.csv")
+    other = ["--p", tmp_path / "new-p.csv", "--q", tmp_path / "new-q.csv"]
+    assert run("report", model, "-o", tmp_path / "other.html", *other)[0] == 0
+    assert "new-p.csv" in (tmp_path / "other.html").read_text()
+    assert run("report", model, "--p", files / "p.csv")[0] == 2
+
+
+def test_the_planted_drivers_are_named(model: Path, files: Path, run: Run) -> None:
+    evidence = json.loads((model / "evidence.json").read_text())
+    effects = {column["name"]: column["driver"]["effect"] for column in evidence["columns"] if column.get("driver")}
+    first = sorted(effects, key=lambda name: -effects[name])[:2]
+    assert set(first) == {"age", "job"}
+    code, out, _ = run("test", files / "p.csv", files / "q.csv", "--permutations", 60, "--quiet", "--json")
+    found = json.loads(out)
+    assert (code, found["p_value"]) == (0, pytest.approx(1 / 61))
+    assert {driver["column"] for driver in found["drivers"][:2]} == {"age", "job"}
+
+
+def test_samples_toward_p_are_older(model: Path, tmp_path: Path, run: Run) -> None:
+    ages = {}
+    for toward in ("p", "q"):
+        path = tmp_path / f"{toward}.csv"
+        assert run("sample", model, "-n", 200, "--toward", toward, "-o", path, "--quiet")[0] == 0
+        drawn = pl.read_csv(path)
+        assert drawn.columns == people(2, 0, True).columns
+        assert drawn["age"].dtype == pl.Int64
+        assert set(drawn["job"]) <= {"clerk", "nurse", "judge", "baker"}
+        ages[toward] = drawn["age"].mean()
+    assert ages["p"] > ages["q"] + 3  # 8 years apart; 200 rows of deviation 9 leave 0.9
+
+
+def test_divergence_and_information(files: Path, tmp_path: Path, run: Run) -> None:
+    code, out, _ = run("divergence", files / "p.csv", files / "q.csv", "--method", "lda", "--json", "--quiet")
+    found = json.loads(out)
+    assert code == 0
+    assert 0.2 < found["value"] < 1.5  # of the age alone: 8²/(2·9²) = 0.40; of the job: 0.19
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 1))
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", x + rng.normal(size=(500, 1)))  # I = log(2) / 2
+    code, out, _ = run("mi", tmp_path / "x.npy", tmp_path / "y.npy", "--method", "qda", "--json", "--quiet")
+    found = json.loads(out)
+    assert code == 0
+    assert found["nats"] == pytest.approx(np.log(2) / 2, abs=4 * found["standard_error"])
+
+
+def test_columns_can_be_chosen(files: Path, tmp_path: Path, run: Run) -> None:
+    chosen = ["--columns", "age,job", "--method", "lda", "--quiet", "-o", tmp_path / "m"]
+    assert run("fit", files / "p.csv", files / "q.csv", *chosen)[0] == 0
+    assert [column.name for column in load(tmp_path / "m").encoder_.columns_] == ["age", "job"]
+    code, _, err = run("fit", files / "p.csv", files / "q.csv", "--columns", "agee", "-o", tmp_path / "m")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "'age'" in err
+
+
+def test_the_automatic_choice_prints_its_table(files: Path, tmp_path: Path, run: Run) -> None:
+    code, out, _ = run("fit", files / "p.csv", files / "q.csv", "-o", tmp_path / "m", "--budget", 2, "--quiet")
+    assert code == 0
+    assert "candidate" in out
+    assert "logistic" in out
+    again = run("fit", files / "p.csv", files / "q.csv", "-o", tmp_path / "m", "--method", "lda", "--quiet", "--json")
+    assert again[0] == 0  # a model is replaced by another
+    assert json.loads(again[1])["diagnosis"]["verdict"] in ("good", "usable with care", "do not trust")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_a_kill_in_the_middle_of_scoring(model: Path, tmp_path: Path) -> None:
+    many = pl.concat([pl.read_csv(model.parent / "q.csv")] * 1500)  # 600 000 rows: seconds
+    many.write_parquet(tmp_path / "many.parquet")
+    words = [sys.executable, "-m", "flowratio.cli", "score", str(model), "many.parquet", "--quiet", "--workers", "1"]
+    whole = subprocess.run([*words, "-o", "whole.parquet"], cwd=tmp_path, capture_output=True, text=True)
+    assert whole.returncode == 0, whole.stderr
+    process = subprocess.Popen([*words, "-o", "out.parquet"], cwd=tmp_path)
+    while not any(path.stat().st_size > 600_000 for path in tmp_path.glob(".*out.parquet*/*")):
+        assert process.poll() is None, "it has ended before the kill"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "out.parquet").exists()
+    again = subprocess.run([*words, "-o", "out.parquet"], cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert "resumed" in again.stdout
+    assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["many.parquet", "out.parquet", "whole.parquet"]
+
+
+# What can be wrong
+
+
+def write_bad_files(folder: Path) -> None:
+    (folder / "empty.csv").write_bytes(b"")
+    (folder / "header.csv").write_text("age,job\n")
+    (folder / "twice.csv").write_text("age,age\n1,2\n3,4\n")
+    (folder / "bytes.csv").write_bytes(b"age,job\n1,\xff\xfe\n2,b\n")
+    (folder / "nothing.parquet").write_bytes(b"")
+    (folder / "other.csv").write_text("years,job\n1,a\n2,b\n3,c\n4,d\n5,e\n")
+    (folder / "fixed.csv").write_text("age,job\n" + "1,a\n" * 9)
+    (folder / "ages.csv").write_text("age;job\n" + "".join(f"{k};a\n" for k in range(9)))
+    (folder / "folder").mkdir()
+    (folder / "model").mkdir()
+    (folder / "model" / "model.json").write_text('{"format": "flowratio", "version": 1')
+    (folder / "newer").mkdir()
+    (folder / "newer" / "model.json").write_text('{"format": "flowratio", "version": 99, "flowratio": "9.0"}')
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["fit", "none.csv", "q.csv", "-o", "m"], ["none.csv"]),
+        (["fit", "folder", "q.csv", "-o", "m"], ["folder"]),
+        (["fit", "empty.csv", "q.csv", "-o", "m"], ["empty.csv"]),
+        (["fit", "header.csv", "q.csv", "-o", "m"], ["header.csv", "row"]),
+        (["fit", "twice.csv", "q.csv", "-o", "m"], ["twice.csv", "age"]),
+        (["fit", "bytes.csv", "q.csv", "-o", "m"], ["bytes.csv", "UTF-8"]),
+        (["fit", "nothing.parquet", "q.csv", "-o", "m"], ["nothing.parquet"]),
+        (["fit", "other.csv", "other.csv", "-o", "q.csv"], ["q.csv", "file"]),
+        (["fit", "other.csv", "fixed.csv", "-o", "m"], ["years", "age"]),
+        (["fit", "fixed.csv", "fixed.csv", "-o", "m"], ["constant"]),
+        (["fit", "-", "-", "-o", "m"], ["standard input"]),
+        (["fit", "p.csv", "q.csv", "-o", "m", "--method", "logistik"], ["logistik", "'logistic'"]),
+        (["fit", "p.csv", "q.csv", "-o", "m", "--budget", "0"], ["--budget 0", "above 0"]),
+        (["fit", "p.csv", "q.csv", "-o", "m", "--held-out", "1"], ["--held-out 1", "between 0 and 1"]),
+        (["fit", "p.csv", "q.csv", "-o", "m", "--exclude", "nme"], ["nme"]),
+        (["fit", "p.csv", "q.csv"], ["--out"]),
+        (["score", "none", "q.csv"], ["none"]),
+        (["score", "model", "q.csv"], ["model.json"]),
+        (["score", "newer", "q.csv"], ["99", "Upgrade"]),
+        (["score", "newer", "q.csv", "--workers", "0"], ["--workers 0"]),
+        (["report", "model", "-o", "page.html"], ["model"]),
+        (["report", "none", "-o", "page.html"], ["none"]),
+        (["report", "model", "-o", "folder"], ["folder"]),
+        (["divergence", "p.csv", "q.csv", "--kind", "chi", "--method", "lda"], ["chi", "pearson"]),
+        (["sample", "none", "-n", "5"], ["none"]),
+        (["sample", "none", "-n", "0"], ["-n 0"]),
+        (["sample", "none", "--toward", "r"], ["--toward r", "p"]),
+        (["reproduce", "toys"], ["toys", "toy"]),
+        (["reproduce", "toy", "--preset", "fast"], ["fast", "laptop"]),
+        (["demo", "--seed", "-1"], ["--seed -1", "whole number from 0 to 2**63 - 1"]),
+        (["demo", "--rows", "3"], ["--rows 3", "50"]),
+        (["demo", "--out", "p.csv"], ["p.csv", "folder"]),
+        (["dem"], ["dem", "No such command", "flowratio --help"]),
+        (["demo", "--sed", "1"], ["--sed", "No such option", "flowratio demo --help"]),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    args: list[str], words: list[str], tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_bad_files(tmp_path)
+    for name in ("p", "q"):
+        people(50, 0, name == "p").write_csv(tmp_path / f"{name}.csv")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*args)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1, err
+    assert err.startswith("flowratio: ")
+    assert [word for word in words if word not in err] == [], err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_column_that_is_constant_in_one_file_serves(tmp_path: Path, run: Run) -> None:
+    for name in ("p", "q"):
+        frame = people(60, 0, name == "p")
+        frame.with_columns(married=pl.lit(True) if name == "p" else pl.col("married")).write_csv(tmp_path / name)
+    words = ["-o", tmp_path / "m", "--method", "logistic", "--quiet"]
+    assert run("fit", tmp_path / "p", tmp_path / "q", *words)[0] == 0
+
+
+def test_a_semicolon_is_found(tmp_path: Path, run: Run) -> None:
+    for name in ("p", "q"):
+        people(60, 0, name == "p").write_csv(tmp_path / f"{name}.csv", separator=";")
+    words = ["-o", tmp_path / "m", "--method", "lda", "--quiet"]
+    assert run("fit", tmp_path / "p.csv", tmp_path / "q.csv", *words)[0] == 0
+
+
+# Help
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_has_an_example(command: str, run: Run) -> None:
+    code, out, err = run(command, "--help")
+    assert (code, err) == (0, "")
+    assert f"Example: flowratio {command}" in out
+
+
+def test_help_and_version(run: Run) -> None:
+    for args in ([], ["--help"]):
+        code, out, err = run(*args)
+        assert (code, err) == (0, "")
+        assert all(command in out for command in COMMANDS)
+    assert run("--version") == (0, f"flowratio {flowratio.__version__}\n", "")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = """
+import sys
+sys.argv = ["flowratio", "fit", "--help"]
+from flowratio import cli
+try:
+    cli.main()
+finally:
+    print(sorted({"torch", "sklearn", "scipy", "numpy", "matplotlib", "polars", "pyarrow"} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_completion_can_be_shown() -> None:
+    environment = {**os.environ, "_FLOWRATIO_COMPLETE": "source_bash"}
+    command = "from flowratio.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, env=environment)
+    assert "complete" in done.stdout

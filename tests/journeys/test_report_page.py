@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pytest
+
+from flowratio import AutoRatio, FlowFeaturizer
+from flowratio.evidence import Made, gather
+from flowratio.report import count, sig, write_report
+from flowratio.tables import TableRatio
+from flowratio.weights import effective_sample_size, flatten, truncate
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+IMAGE, SCRIPT = "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>"
+MADE: Made = {
+    "command": "flowratio fit p.csv q.csv -o model",
+    "date": "2026-01-02T03:04:05+00:00",
+    "seed": 0,
+    "seconds": 1.5,
+    "file_p": "p.csv",
+    "file_q": f"{IMAGE}.csv",
+    "n_p": 300,
+    "n_q": 300,
+    "proportion": 0.5,
+}
+CHARTS = ["log-ratio", "weights", "reliability", "balance", "latent", "training"]
+
+
+class Page(NamedTuple):
+    path: Path
+    evidence: dict[str, Any]
+
+
+def table(n: int, shift: float, rng: np.random.Generator) -> pl.DataFrame:
+    gap = rng.random(n) < 0.2
+    return pl.DataFrame(
+        {
+            IMAGE: rng.normal(shift, 1, n),
+            "gaps": [None if missing else float(value) for missing, value in zip(gap, rng.normal(size=n), strict=True)],
+            SCRIPT: rng.choice([IMAGE, "baker", "a level whose name is so long that it fills a line"], n).tolist(),
+            "a_column_with_a_name_that_is_very_long_and_has_no_blank_at_all": rng.random(n),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """Write a report of two tables with hostile names, with every section."""
+    rng = np.random.default_rng(0)
+    P, Q = table(600, 1.0, rng), table(600, 0.0, rng)
+    auto = AutoRatio(["lda", "logistic"], n_folds=2, random_state=0)
+    ratio = TableRatio(auto, random_state=0).fit_samples(P[:300], Q[:300])
+    X = np.concatenate([ratio.encoder_.transform(frame[:300]) for frame in (P, Q)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # three epochs are few
+        flow = FlowFeaturizer(max_epochs=3, hidden=(8,), n_blocks=1, random_state=0).fit(X)
+    evidence = gather(ratio, P[300:], Q[300:], featurizer=flow, made=MADE)
+    return Page(write_report(evidence, tmp_path_factory.mktemp("report") / "page.html"), evidence)
+
+
+def missing(words: str) -> None:
+    """Skip a test for want of a browser; on the machine that checks every commit, fail it."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(words)
+    pytest.skip(words)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chrome]:
+    paths = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if None in paths:
+        missing("No browser to open the report in: apt-get install chromium chromium-driver")
+    try:
+        from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+    except ImportError:
+        missing("No driver of the browser: pip install selenium")
+        raise
+    options = ChromeOptions()
+    options.binary_location = paths[0] or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = Chrome(options, ChromeService(paths[1]))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browser(chromium: Chrome, page: Page) -> Chrome:
+    """Open the page anew, as wide as a laptop, in light colours."""
+    look(chromium, 1280, "light")
+    chromium.get(page.path.as_uri())
+    return chromium
+
+
+def look(driver: Chrome, width: int, colours: str = "light", media: str = "screen") -> None:
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    features = [{"name": "prefers-color-scheme", "value": colours}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+
+
+def run(driver: Chrome, script: str, *values: Any) -> Any:
+    return driver.execute_script(script, *values)
+
+
+def text(driver: Chrome, name: str) -> str:
+    return run(driver, "return document.getElementById(arguments[0]).textContent", name)
+
+
+def slide(driver: Chrome, name: str, value: int) -> None:
+    run(
+        driver,
+        "const s = document.getElementById(arguments[0]); s.value = arguments[1]; s.dispatchEvent(new Event('input'))",
+        name,
+        value,
+    )
+
+
+def test_opens_without_errors_and_loads_nothing(browser: Chrome) -> None:
+    assert browser.get_log("browser") == []
+    assert run(browser, "return performance.getEntriesByType('resource').map((one) => one.name)") == []
+    drawn = "return document.querySelectorAll('#chart-' + arguments[0] + ' svg *').length"
+    assert [name for name in CHARTS if run(browser, drawn, name) < 10] == []
+    sparks = (
+        "return [...document.querySelectorAll('#drivers .spark')].map((one) => one.querySelectorAll('rect').length)"
+    )
+    assert min(run(browser, sparks)) >= 3
+
+
+def test_hostile_names_do_not_run(browser: Chrome, page: Page) -> None:
+    from selenium.common.exceptions import NoAlertPresentException
+
+    with pytest.raises(NoAlertPresentException):
+        _ = browser.switch_to.alert
+    assert run(browser, "return [document.images.length, document.scripts.length]") == [0, 2]
+    names = run(browser, "return [...document.querySelectorAll('#drivers tbody th')].map((one) => one.firstChild.data)")
+    assert names == [one["name"] for one in page.evidence["columns"]]
+    assert run(browser, "return document.title").startswith(f"p.csv against {IMAGE}.csv")
+
+
+def test_policy_stops_other_scripts(browser: Chrome) -> None:
+    """Even if a name came through unescaped, it would not run."""
+    run(browser, "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.came = 1\">')")
+    run(
+        browser,
+        "const s = document.createElement('script'); s.textContent = 'window.came = 2'; document.body.append(s)",
+    )
+    assert run(browser, "return window.came === undefined")
+    browser.get_log("browser")  # what the policy said of it
+
+
+def test_headers_sort(browser: Chrome) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    def shares(at: int) -> list[float]:
+        values = (
+            "return [...document.querySelectorAll('#drivers tbody tr')].map((one) => one.cells[arguments[0]].dataset.v)"
+        )
+        return [float(value) for value in run(browser, values, at)]
+
+    def order() -> list[str | None]:
+        return [head.get_attribute("aria-sort") for head in heads]
+
+    heads = browser.find_elements(By.CSS_SELECTOR, "#drivers thead th")
+    assert order()[:3] == [None, "descending", None]
+    assert shares(1) == sorted(shares(1), reverse=True)
+    heads[4].find_element(By.TAG_NAME, "button").click()
+    assert shares(4) == sorted(shares(4), reverse=True)
+    assert len(set(shares(4))) > 1
+    assert (order()[1], order()[4]) == (None, "descending")
+    heads[4].find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    assert shares(4) == sorted(shares(4))
+    assert order()[4] == "ascending"
+    heads[2].find_element(By.TAG_NAME, "button").send_keys(Keys.SPACE)
+    sizes = [abs(value) for value in shares(2)]
+    assert sizes == sorted(sizes, reverse=True)
+    heads[0].find_element(By.TAG_NAME, "button").click()
+    names = run(browser, "return [...document.querySelectorAll('#drivers tbody th')].map((one) => one.dataset.v)")
+    assert (names[-1], order()[0]) == ("gaps", "ascending")
+    drawn = "return document.querySelectorAll('#drivers tbody tr .spark svg').length"
+    assert run(browser, drawn) == len(names)
+
+
+def test_sliders_change_draws_and_balance(browser: Chrome, page: Page) -> None:
+    fitted = {name: text(browser, name) for name in ("now-ess", "now-worst", "now-mean", "now-half", "now-largest")}
+    log_q, balance = np.array(page.evidence["rows"]["log_q"]), page.evidence["diagnosis"]["balance"]
+    assert fitted["now-ess"] == count(effective_sample_size(log_q))
+    dots = "return [...document.querySelectorAll('#chart-balance .ink-mark')].map((one) => one.getAttribute('d'))"
+    curve = "return document.querySelector('#chart-weights .ink-line').getAttribute('d')"
+    before, lorenz = run(browser, dots), run(browser, curve)
+
+    slide(browser, "flatten", 50)
+    assert text(browser, "flatten-said") == "γ = 0.50"
+    assert text(browser, "code") == "w = np.exp(flatten(log_r, 0.5))"
+    assert text(browser, "now-ess") == count(effective_sample_size(flatten(log_q, 0.5)))
+    assert (run(browser, dots) != before, run(browser, curve) != lorenz) == (True, True)
+
+    slide(browser, "flatten", 100)  # all weights alike: as before weighting
+    assert text(browser, "now-ess") == count(len(log_q))
+    # the page has rows of four digits, and the text three
+    assert float(text(browser, "now-worst")) == pytest.approx(np.abs(balance["before"]).max(), rel=0.01)
+    assert float(text(browser, "now-mean")) == pytest.approx(np.abs(balance["before"]).mean(), rel=0.01)
+
+    slide(browser, "flatten", 0)
+    slide(browser, "cap", 60)
+    cap = float(text(browser, "code").removeprefix("w = np.exp(truncate(log_r, ").removesuffix("))"))
+    assert text(browser, "cap-said") == f"cap {sig(cap)} × mean"
+    # the cap of the text has three digits
+    assert float(text(browser, "now-ess")) == pytest.approx(effective_sample_size(truncate(log_q, cap)), rel=0.01)
+    assert float(text(browser, "now-largest")) < float(fitted["now-largest"])
+
+    run(browser, "document.getElementById('reset').click()")
+    assert {name: text(browser, name) for name in fitted} == fitted
+    assert run(browser, dots) == before
+
+
+def test_slider_has_keys_and_words(browser: Chrome) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    slider = browser.find_element(By.ID, "flatten")
+    slider.send_keys(Keys.ARROW_RIGHT * 10)
+    assert slider.get_attribute("aria-valuetext") == text(browser, "flatten-said") == "γ = 0.90"
+
+
+def test_dark_and_light(browser: Chrome) -> None:
+    from selenium.webdriver.common.by import By
+
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    light, button = run(browser, paper), browser.find_element(By.ID, "theme")
+    assert (button.text, button.get_attribute("aria-pressed")) == ("Dark", "false")
+    button.click()
+    dark = run(browser, paper)
+    assert (dark != light, button.text, button.get_attribute("aria-pressed")) == (True, "Light", "true")
+    button.click()
+    assert run(browser, paper) == light
+    run(browser, "delete document.documentElement.dataset.theme")
+    look(browser, 1280, "dark")
+    assert run(browser, paper) == dark
+    look(browser, 1280, "dark", media="print")
+    assert run(browser, "return getComputedStyle(document.body).color") == run_in_light(browser)
+
+
+def run_in_light(browser: Chrome) -> str:
+    look(browser, 1280, "light")
+    return run(browser, "return getComputedStyle(document.body).color")
+
+
+@pytest.mark.parametrize("width", [320, 375, 768, 1280])
+def test_no_scroll_sideways(width: int, browser: Chrome) -> None:
+    look(browser, width)
+    browser.refresh()
+    run(browser, "for (const one of document.querySelectorAll('details')) one.open = true")
+    room = "const root = document.documentElement; return [root.scrollWidth - root.clientWidth, innerWidth]"
+    assert run(browser, room) == [0, width]
+    assert browser.get_log("browser") == []
+
+
+def test_hover_tells_numbers(browser: Chrome, page: Page) -> None:
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+
+    row = browser.find_element(By.CSS_SELECTOR, "#chart-balance .hit")
+    run(browser, "arguments[0].scrollIntoView({block: 'center'})", row)
+    ActionChains(browser).move_to_element(row).perform()
+    tip = browser.find_element(By.ID, "tip")
+    assert tip.is_displayed()
+    first = page.evidence["rows"]["columns"][0]
+    assert tip.text.startswith(page.evidence["diagnosis"]["balance"]["names"][first])
+
+
+def test_words_and_tables_without_a_script(browser: Chrome) -> None:
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.refresh()
+        seen = browser.find_element("tag name", "body").text
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    for words in ("scripts are off here", "What to do", "Effective rows", "Candidates", "How it was made"):
+        assert words in seen
+    for words in ("Flatten\n", "Back to as fitted"):
+        assert words not in seen
+
+
+def test_prints_all_sections(browser: Chrome) -> None:
+    printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    assert printed.startswith(b"%PDF")
+    look(browser, 800, media="print")
+    seen = browser.find_element("tag name", "body").text
+    for words in ("Log-ratio of the rows", "Reliability", "Balance", "Latent space", "Training of the flow"):
+        assert words in seen
+    assert "Back to as fitted" not in seen
