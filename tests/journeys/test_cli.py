@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,9 @@ import pytest
 
 import flowratio
 from flowratio import load
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
 
 Run = Callable[..., tuple[int, str, str]]
 COMMANDS = ("demo", "fit", "score", "report", "test", "divergence", "mi", "sample", "reproduce")
@@ -113,6 +116,13 @@ def test_report_of_the_fit_and_of_other_rows(model: Path, files: Path, tmp_path:
     assert run("report", model, "-o", tmp_path / "other.html", *other)[0] == 0
     assert "new-p.csv" in (tmp_path / "other.html").read_text()
     assert run("report", model, "--p", files / "p.csv")[0] == 2
+
+
+def test_the_page_opens_in_a_browser(model: Path, tmp_path: Path, run: Run, chromium: Chrome) -> None:
+    assert run("report", model, "-o", tmp_path / "page.html")[0] == 0
+    chromium.get((tmp_path / "page.html").as_uri())
+    assert [entry for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert "q.csv" in chromium.find_element("css selector", "h1").text
 
 
 def test_the_planted_drivers_are_named(model: Path, files: Path, run: Run) -> None:

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import base64
-import os
-import shutil
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,33 +63,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
         flow = FlowFeaturizer(max_epochs=3, hidden=(8,), n_blocks=1, random_state=0).fit(X)
     evidence = gather(ratio, P[300:], Q[300:], featurizer=flow, made=MADE)
     return Page(write_report(evidence, tmp_path_factory.mktemp("report") / "page.html"), evidence)
-
-
-def missing(words: str) -> None:
-    """Skip a test for want of a browser; on the machine that checks every commit, fail it."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(words)
-    pytest.skip(words)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Chrome]:
-    paths = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    if None in paths:
-        missing("No browser to open the report in: apt-get install chromium chromium-driver")
-    try:
-        from selenium.webdriver import Chrome, ChromeOptions, ChromeService
-    except ImportError:
-        missing("No driver of the browser: pip install selenium")
-        raise
-    options = ChromeOptions()
-    options.binary_location = paths[0] or ""
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = Chrome(options, ChromeService(paths[1]))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture
