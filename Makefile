@@ -35,7 +35,7 @@ lint: $(READY) ## ruff, pyright and import-linter
 	@$(BIN)/lint-imports --no-cache --no-logo
 
 docs: $(DOCS) ## the site, in build/site; warnings are errors
-	@$(BIN)/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 MPLBACKEND=Agg $(BIN)/mkdocs build --quiet --strict
 
 bench: $(filter-out $(HOURS), $(BENCHMARKS)) ## every script in benchmarks/ but accuracy.py, which takes hours, one thread
 

@@ -345,7 +345,7 @@ def compare(
 def divergence(
     p: TableP,
     q: TableQ,
-    kind: Annotated[str, typer.Option(help="kl, reverse_kl, js, pearson, tv or hellinger.")] = "kl",
+    kind: Annotated[str, typer.Option(help="kl, reverse-kl, js, pearson, tv or hellinger.")] = "kl",
     method: Annotated[str, typer.Option(help=MethodHelp)] = "auto",
     budget: Budget = 60.0,
     columns: Columns = None,

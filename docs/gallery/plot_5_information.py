@@ -1,0 +1,47 @@
+"""Mutual information over the correlation.
+
+Two blocks of five columns, correlated pairwise by ρ: I(X; Y) = −(5/2) log(1 − ρ²) nats. The columns are bent by exp,
+which changes no information. Estimates come with intervals of 95 %. `"qda"` has the right form here, once every column
+is replaced by its normal scores, and follows the truth; `"boosting"` has not, and where a ratio cannot express
+something the estimate stays below: a bound, not a guess. Open markers are those whose verdict is not "trustworthy".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from flowratio import mutual_information
+
+
+def main(n: int = 1500) -> Figure:
+    """Draw estimates of mutual information beside the truth."""
+    rng = np.random.default_rng(0)
+    rhos = np.array([0.0, 0.3, 0.5, 0.7, 0.85])
+    truth = -2.5 * np.log1p(-(rhos**2))
+    figure = Figure(figsize=(6.5, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    fine = np.linspace(0, 0.88, 200)
+    axes.plot(fine, -2.5 * np.log1p(-(fine**2)), "--", color="0.5", label="truth")
+    X, noise = rng.normal(size=(2, n, 5))
+    for ratio, colour, aside in (("qda", "black", -0.006), ("boosting", "tab:orange", 0.006)):
+        for k, rho in enumerate(rhos):
+            Y = np.exp(rho * X + np.sqrt(1 - rho**2) * noise)
+            found = mutual_information(X, Y, ratio=ratio, n_folds=3, random_state=0)
+            axes.errorbar(
+                rho + aside,
+                found.nats,
+                1.96 * found.standard_error,
+                fmt="o",
+                color=colour,
+                markerfacecolor=colour if found.verdict == "trustworthy" else "white",
+                capsize=3,
+                label=ratio if k == 0 else None,
+            )
+    axes.set(xlabel="correlation ρ of each pair", ylabel="I(X; Y), nats", ylim=(-0.2, truth.max() + 0.5))
+    axes.legend()
+    return figure
+
+
+if __name__ == "__main__":
+    main().savefig("plot_5_information.png")

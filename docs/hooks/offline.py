@@ -1,0 +1,21 @@
+"""Hook of mkdocs: refuse a page that would fetch anything from elsewhere."""
+
+from __future__ import annotations
+
+import re
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.pages import Page
+
+FETCHED = re.compile(
+    r'<(?:script|img|iframe|source)[^>]*\ssrc="(?:https?:)?//[^"]*"|<link[^>]*href="(?:https?:)?//[^"]*"'
+)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Return the page as it is, if nothing in it comes from elsewhere."""
+    found = FETCHED.search(output)
+    if found:
+        raise PluginError(f"{page.file.src_uri} would fetch {found[0]}: keep it in docs/, or leave it out.")
+    return output
