@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from flowratio.progress import progress
 from flowratio.ratios import AutoRatio
 from flowratio.ratios.names import fitted, new_ratio, silent
 from flowratio.settings import check_n_folds
@@ -56,7 +57,7 @@ class CrossFitted:
         return CrossFitted(-self.log_q, -self.log_p, -self.each_q, -self.each_p)
 
 
-def cross_fit(ratio: Any, p: Sample, q: Sample, seed: int) -> CrossFitted:
+def cross_fit(ratio: Any, p: Sample, q: Sample, seed: int, verbose: bool = False) -> CrossFitted:
     """Fit a ratio to all folds but one, in turn, and score that one.
 
     Parameters
@@ -67,21 +68,27 @@ def cross_fit(ratio: Any, p: Sample, q: Sample, seed: int) -> CrossFitted:
         The two samples: a fold is left out in both at once. Rows of weight 0 are scored only.
     seed
         Of ratios that have none.
+    verbose
+        Whether to show a progress bar.
     """
     n_folds = int(p.fold.max()) + 1
     each_p, each_q = np.empty((n_folds, len(p.X))), np.empty((n_folds, len(q.X)))
-    for k in range(n_folds):
-        of_p, of_q = p.fold != k, q.fold != k
-        X = np.concatenate([p.X[of_p], q.X[of_q]])
-        y = np.repeat([1, 0], [of_p.sum(), of_q.sum()])
-        with silent():
-            model = fitted(new_ratio(ratio, seed + k), X, y, np.concatenate([p.w[of_p], q.w[of_q]]))
-        each_p[k], each_q[k] = model.log_ratio(p.X), model.log_ratio(q.X)
+    with silent(), progress(n_folds, "folds", verbose) as step:
+        for k in range(n_folds):
+            of_p, of_q = p.fold != k, q.fold != k
+            X = np.concatenate([p.X[of_p], q.X[of_q]])
+            y = np.repeat([1, 0], [of_p.sum(), of_q.sum()])
+            if (X[0] == X).all():  # there is nothing to tell p from q by: r = 1
+                each_p[k], each_q[k] = 0.0, 0.0
+            else:
+                model = fitted(new_ratio(ratio, seed + k), X, y, np.concatenate([p.w[of_p], q.w[of_q]]))
+                each_p[k], each_q[k] = model.log_ratio(p.X), model.log_ratio(q.X)
+            step()
     log_p, log_q = each_p[p.fold, np.arange(len(p.X))], each_q[q.fold, np.arange(len(q.X))]
     return CrossFitted(log_p, log_q, each_p, each_q)
 
 
-def chosen_ratio(ratio: Any, p: Sample, q: Sample, seed: int) -> Any:
+def chosen_ratio(ratio: Any, p: Sample, q: Sample, seed: int, verbose: bool = False) -> Any:
     """Return the ratio to cross-fit: what an `AutoRatio` chooses on all rows, so that the choice is made once.
 
     None is an `AutoRatio` with a minute to choose. The choice sees the rows that are scored later. It is one of few
@@ -90,6 +97,7 @@ def chosen_ratio(ratio: Any, p: Sample, q: Sample, seed: int) -> Any:
     auto = new_ratio(AutoRatio(time_budget=_TIME_BUDGET) if ratio is None else ratio, seed)
     if not isinstance(auto, AutoRatio):
         return auto
+    auto.set_params(verbose=auto.verbose or verbose)
     X, y = np.concatenate([p.X, q.X]), np.repeat([1, 0], [len(p.X), len(q.X)])
     with silent():
         return auto.fit(X, y, np.concatenate([p.w, q.w])).chosen()

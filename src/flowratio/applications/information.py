@@ -1,25 +1,45 @@
 r"""Mutual information: the divergence of rows (x, y) as they came from rows whose y was dealt out anew.
 
-.. math:: I(X; Y) = \mathrm{KL}\big(p(x, y) \,\|\, p(x)\, p(y)\big), \qquad I(X; Y \mid Z) = I(X; Y, Z) - I(X; Z)
+.. math:: I(X; Y) = \mathrm{KL}\big(p(x, y) \,\|\, p(x)\, p(y)\big)
+
+Given Z, y is dealt out among rows that are near in z. In rows q of such a deal x depends on z alone, so that
+
+.. math:: I(X; Y \mid Z) = \mathrm{KL}\big(p(x, y, z) \,\|\, q(x, y, z)\big)
+                           - \mathrm{KL}\big(p(y, z) \,\|\, q(y, z)\big)
+
+whatever the deal is. The nearer the rows, the smaller is the second divergence, and what a ratio may miss of it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy.spatial import KDTree
 from scipy.special import expit, ndtri
 from scipy.stats import rankdata
 
-from flowratio.applications.crossfit import Sample, check_folds, chosen_ratio, cross_fit, folds
-from flowratio.applications.divergences import interval, jackknife, kl_terms, mean_without
+from flowratio.applications.crossfit import FEWEST_ROWS, Sample, check_folds, chosen_ratio, cross_fit, folds
+from flowratio.applications.divergences import (
+    clipped_terms,
+    interval,
+    is_wrong,
+    kl_terms,
+    mean_without,
+    spoken,
+    variance_of_fits,
+    with_open_ends,
+)
 from flowratio.samples import to_matrix
 from flowratio.settings import RandomState, seed_from
 
 Verdict = Literal["trustworthy", "near the ln n ceiling", "unstable"]
 _N_DEALS = 8  # rows of the product for each row of the sample, on which ratios are judged
+_N_NEAR = 4  # the same, where y is dealt out among rows near in z
+_FAR = 0.05  # squared distance of such rows, as a share of that of any two
+_BLIND = ("logistic", "lda", "additive")  # sums of what columns tell alone, which the joint law and the product share
 _UNSEEN = 3.0  # n times the nats of a pair of columns that chance hides: a correlation of 2.4 standard errors
 _LARGE_GAP = 0.25  # share of the information that fitted rows may show beyond rows not seen
 _LARGE_ERROR = 0.25  # of the information
@@ -45,9 +65,14 @@ class MutualInformation:
         A bound from rows not seen. It may be negative where there is little information, or none.
     in_sample
         The same on the rows that were fitted: the more it is above `held_out`, the more the ratio has overfitted.
+    confirmed
+        The part of `held_out` that needs no trust in the form of the ratio: the bound of ratios up to √n.
+    resolution
+        Nats that chance hides in a sample of this size, so that no ratio finds them; no part of the standard error.
     verdict
         `"trustworthy"`; `"near the ln n ceiling"`, where rows are too few to confirm a ratio this large, and the value
-        rests on the form of the ratio; or `"unstable"`, where folds disagree or fitted rows tell another story.
+        rests on the form of the ratio; or `"unstable"`, where folds disagree, fitted rows tell another story, or rows
+        near in Z are too few.
     reason
         Why, in a sentence.
     """
@@ -57,6 +82,8 @@ class MutualInformation:
     raw: float
     held_out: float
     in_sample: float
+    confirmed: float
+    resolution: float
     verdict: Verdict
     reason: str
 
@@ -66,13 +93,23 @@ class MutualInformation:
         return self.nats / math.log(2)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return an interval in nats that covers the truth with this probability, if the estimate is normal."""
-        return interval(self.raw, self.standard_error, level)
+        """Return an interval in nats that covers the truth with this probability, if the estimate is normal.
+
+        Its upper end has room for the `resolution`. Near the ceiling, or if the ratio is wrong, it reaches from what is
+        confirmed to infinity.
+        """
+        low, _ = interval(self.raw, self.standard_error, level)
+        if self.verdict == "near the ln n ceiling" or is_wrong(self.held_out, self.standard_error):
+            return min(low, interval(self.confirmed, self.standard_error, level)[0]), math.inf
+        return low, interval(self.raw, math.hypot(self.standard_error, self.resolution), level)[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it, with bits and the interval of 95 %, ready for JSON: None is an end that is open."""
+        return {**asdict(self), "bits": self.bits, "interval": with_open_ends(self.interval())}
 
     def __str__(self) -> str:
-        low, high = self.interval()
         value = f"{self.nats:.4g} ± {self.standard_error:.2g} nats ({self.bits:.4g} bits)"
-        return f"{value}, 95 %: {low:.4g} to {high:.4g} nats\n{self.verdict}: {self.reason}"
+        return f"{value}, 95 %: {spoken(self.interval())} nats\n{self.verdict}: {self.reason}"
 
     __repr__ = __str__
 
@@ -85,6 +122,7 @@ def mutual_information(
     ratio: Any = None,
     n_folds: int = 10,
     random_state: RandomState = None,
+    verbose: bool = False,
 ) -> MutualInformation:
     r"""Estimate I(X; Y), or I(X; Y | Z) if Z is given, cross-fitted, with a standard error and a verdict.
 
@@ -99,19 +137,26 @@ def mutual_information(
     Z
         What is known already, of shape (n, d_z) or (n,); None for nothing.
     ratio
-        Any ratio, or its name; None for what `AutoRatio` chooses.
+        Any ratio that can tell how columns go together, or its name, such as `"qda"`, `"quadratic"`, `"boosting"` or
+        `"mlp"`; None for what `AutoRatio` chooses.
     n_folds
         Parts of the rows.
     random_state
         Seed of the folds, of the deals and of the ratio.
+    verbose
+        Whether to show progress bars.
 
     Notes
     -----
     Every column is first replaced by its normal scores. Information does not change by a monotone map of a column, and
     so neither does the estimate: units, logarithms and heavy tails do not matter.
 
-    What a ratio cannot express is missing from the estimate, and no standard error tells of it: for large n the value
-    is at most the truth. The error of a bound of the type of `divergence` is of second order in that of log r, up to
+    What a ratio cannot express is missing from the estimate, and no standard error tells of it: for large n, I(X; Y)
+    is at most the truth. I(X; Y | Z) is the difference of two such estimates, and what the ratio misses of the second
+    is added to it. That is little where rows near in z, of the same fold, differ little: the verdict is `"unstable"`
+    where they do not, as they will for many columns of Z. Fewer folds bring them nearer.
+
+    The error of a bound of the type of `divergence` is of second order in that of log r, up to
     ratios of √n; beyond them it rests on log r itself. Rows of the sample alone can confirm no more than about ln n
     nats: above that the verdict says so.
 
@@ -129,67 +174,89 @@ def mutual_information(
     >>> abs(found.raw - 0.5108) < 3 * found.standard_error, found.verdict
     (True, 'trustworthy')
     """
+    _check_ratio(ratio)
     parts = _scores_of(X, Y, Z)
-    n = len(parts[0])
-    seed = seed_from(random_state)
+    x, y = parts[:2]
+    n, seed = len(x), seed_from(random_state)
     rng = np.random.default_rng([seed, 0, 9])
     fold = folds(n, check_folds(n_folds, n), rng)
-    x, y = parts[:2]
+    for name, part in (("X", x), ("Y", y)):
+        if not part.any():  # normal scores of a constant are 0
+            return _nothing(f"`{name}` is constant, and tells nothing.")
+    resolution = _UNSEEN * math.sqrt(x.shape[1] * y.shape[1]) / n
     if Z is None:
-        return _summary(_information(x, y, ratio, fold, seed, rng), n)
+        deals = np.array([_dealt(fold, rng) for _ in range(_n_deals(n))])
+        return _summary(_information(x, y, deals, ratio, fold, seed, verbose), resolution)
     z = parts[2]
-    with_both = _information(x, np.column_stack([y, z]), ratio, fold, seed, rng)
-    return _summary(with_both.minus(_information(x, z, ratio, fold, seed, rng)), n)
+    deals = _dealt_near(z, fold, min(_n_deals(n), _N_NEAR), rng)
+    whole = _information(np.column_stack([x, z]), y, deals, ratio, fold, seed, verbose)
+    return _summary(whole.minus(_information(z, y, deals, ratio, fold, seed, verbose)), resolution, _distance(z, deals))
+
+
+def _nothing(reason: str) -> MutualInformation:
+    return MutualInformation(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "trustworthy", reason)
+
+
+def _check_ratio(ratio: Any) -> None:
+    name = ratio if isinstance(ratio, str) else getattr(ratio, "classifier", None)
+    if isinstance(name, str) and name in _BLIND:
+        raise ValueError(
+            f"`ratio` is {ratio!r}, a sum of what columns tell alone, which is the same for (x, y) as they came and as "
+            "dealt out: it sees no information. Give one that tells how columns go together, such as 'qda', "
+            "'quadratic', 'boosting' or 'mlp'."
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """Parts of an estimate of I: what rows add (n,), what it is without each fold, and on fitted rows."""
+    """Parts of an estimate of a divergence from dealt rows."""
 
-    rows: np.ndarray  # (n,): their mean is the estimate
+    rows: np.ndarray  # (n,): what rows add; their mean is the estimate
     without: np.ndarray  # (n_folds,): the estimate without the rows of a fold
     of_fits: np.ndarray  # (n_folds,): what a fit without the fold adds beyond the reach of the correction
     in_sample: float
+    confirmed: float
     beyond: float  # share of rows with a ratio above n
-    resolution: float  # nats that such a sample hardly shows
+    taken_off: float = 0.0  # nats of the second divergence, if this is a difference
 
     def minus(self, other: _Found) -> _Found:
+        taken_off = float(other.rows.mean())
         return _Found(
             self.rows - other.rows,
             self.without - other.without,
             self.of_fits - other.of_fits,
             self.in_sample - other.in_sample,
+            self.confirmed - taken_off,
             max(self.beyond, other.beyond),
-            math.hypot(self.resolution, other.resolution),
+            taken_off,
         )
 
 
 def _information(
-    x: np.ndarray, y: np.ndarray, ratio: Any, fold: np.ndarray, seed: int, rng: np.random.Generator
+    x: np.ndarray, y: np.ndarray, deals: np.ndarray, ratio: Any, fold: np.ndarray, seed: int, verbose: bool
 ) -> _Found:
-    """Estimate I(X; Y) from rows (n, d_x) and (n, d_y), and keep the parts."""
+    """Estimate the divergence of rows (x, y), (n, d_x) and (n, d_y), from the same with y dealt out, (m, n)."""
     n = len(x)
-    deals = np.array([_dealt(fold, rng) for _ in range(int(np.clip(_MOST_DEALT // n, 1, _N_DEALS)))])  # (m, n)
     p = Sample(np.column_stack([x, y]), np.ones(n), fold)
     X_q = np.concatenate([np.column_stack([x, y[deal]]) for deal in deals])
     n_fitted = n * int(np.clip(_MOST_FITTED // n, 1, len(deals)))  # all of it is judged
     q = Sample(X_q, np.repeat([1.0, 0.0], [n_fitted, len(X_q) - n_fitted]), np.tile(fold, len(deals)))
     some = Sample(X_q[:n_fitted], q.w[:n_fitted], q.fold[:n_fitted])
-    found = cross_fit(chosen_ratio(ratio, p, some, seed), p, q, seed)
+    found = cross_fit(chosen_ratio(ratio, p, some, seed, verbose), p, q, seed, verbose)
     reach = math.sqrt(len(X_q))
     of_p, of_q = kl_terms(found.log_p, found.log_q, reach)
     rows = of_p + _by_row(of_q.reshape(deals.shape), deals)
     left = found.each_p @ expit(found.log_p - math.log(reach)) / n
     without = np.array([mean_without(k, rows, p) for k in range(len(left))])
-    in_sample = [
-        np.mean(part_p[fold != k]) + np.mean(part_q[fold != k])
-        for k, (part_p, part_q) in enumerate(
-            zip(*kl_terms(found.each_p, found.each_q[:, :n], reach), strict=True),
-        )
-    ]
+    fitted_p, fitted_q = kl_terms(found.each_p, found.each_q[:, :n], reach)
+    in_sample = [mean_without(k, part, p) for k, part in enumerate(fitted_p + fitted_q)]
+    confirmed = sum(float(part.mean()) for part in clipped_terms(found.log_p, found.log_q, reach))
     beyond = float(np.mean(found.log_p > math.log(n)))
-    resolution = _UNSEEN * math.sqrt(x.shape[1] * y.shape[1]) / n
-    return _Found(rows, without, left, float(np.mean(in_sample)), beyond, resolution)
+    return _Found(rows, without, left, float(np.mean(in_sample)), confirmed, beyond)
+
+
+def _n_deals(n: int) -> int:
+    return int(np.clip(_MOST_DEALT // n, 1, _N_DEALS))
 
 
 def _dealt(fold: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -201,6 +268,24 @@ def _dealt(fold: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return deal
 
 
+def _dealt_near(z: np.ndarray, fold: np.ndarray, m: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the rows of the same fold that are nearest in z (n, d_z) to every row, of shape (m, n), or fewer."""
+    z = z + 1e-6 * rng.normal(size=z.shape)  # chance decides among rows of the same z
+    m = min(m, int(np.bincount(fold).min()) - 1)
+    deals = np.empty((m, len(z)), np.int64)
+    for k in range(int(fold.max()) + 1):
+        rows = np.flatnonzero(fold == k)
+        near = np.asarray(KDTree(z[rows]).query(z[rows], m + 1)[1])  # (rows, m + 1): the first is the row itself
+        deals[:, rows] = rows[near[:, 1:]].T
+    return deals
+
+
+def _distance(z: np.ndarray, deals: np.ndarray) -> float:
+    """Return the mean squared distance of dealt rows (m, n) in a column of z (n, d), as a share of that of any two."""
+    spread = 2 * z.var(axis=0)
+    return float(max(np.square(z - z[deals]).mean(axis=(0, 1))[spread > 0] / spread[spread > 0], default=0.0))
+
+
 def _by_row(terms: np.ndarray, deals: np.ndarray) -> np.ndarray:
     """Share terms of dealt rows (m, n) out to the rows whose x they have, and whose y: (n,), of the same mean.
 
@@ -208,41 +293,54 @@ def _by_row(terms: np.ndarray, deals: np.ndarray) -> np.ndarray:
     """
     by_y = np.zeros(terms.shape[1])
     for deal, term in zip(deals, terms, strict=True):
-        by_y[deal] += term / len(deals)
+        by_y += np.bincount(deal, term, len(by_y)) / len(deals)
     return terms.mean(axis=0) + by_y - terms.mean()
 
 
-def _summary(found: _Found, n: int) -> MutualInformation:
-    held_out = float(found.rows.mean())
+def _summary(found: _Found, resolution: float, distance: float = 0.0) -> MutualInformation:
+    held_out, n = float(found.rows.mean()), len(found.rows)
     gap = found.in_sample - held_out
-    variance = float(found.rows.var(ddof=1)) / n + (gap / 2) ** 2 + found.resolution**2
-    variance += max(jackknife(found.without + found.of_fits) - jackknife(found.without), 0.0)
+    variance = float(found.rows.var(ddof=1)) / n + gap**2 / 2 + variance_of_fits(found.without, found.of_fits)
     error = math.sqrt(variance)
-    verdict, reason = _judged(held_out, error, found, n)
+    verdict, reason = _judged(held_out, error, found, resolution, distance)
     raw = held_out if verdict == "unstable" else held_out + gap / 2
-    return MutualInformation(max(raw, 0.0), error, raw, held_out, found.in_sample, verdict, reason)
+    return MutualInformation(
+        max(raw, 0.0), error, raw, held_out, found.in_sample, found.confirmed, resolution, verdict, reason
+    )
 
 
-def _judged(held_out: float, error: float, found: _Found, n: int) -> tuple[Verdict, str]:
-    gap = found.in_sample - held_out
-    if gap > max(_LARGE_GAP * abs(held_out), 2 * found.resolution, _SMALL):
+def _judged(held_out: float, error: float, found: _Found, resolution: float, distance: float) -> tuple[Verdict, str]:
+    n, gap = len(found.rows), found.in_sample - held_out
+    least = max(2 * resolution, _SMALL)
+    if is_wrong(held_out, error):
+        told = f"on rows not seen the ratio does worse than none ({held_out:.3g} nats)"
+        return "unstable", f"{told}: it has the wrong form. Give another, such as 'boosting'."
+    if gap > max(_LARGE_GAP * abs(held_out), least):
         told = f"the ratio shows {found.in_sample:.3g} nats on the rows it was fitted to, and {held_out:.3g} on others"
         return "unstable", f"{told}: it has overfitted. Give more rows, or a simpler ratio."
-    if error > max(_LARGE_ERROR * abs(held_out), 2 * found.resolution, _SMALL):
+    if distance > _FAR or found.taken_off > max(_LARGE_GAP * abs(held_out), least):
+        told = (
+            f"rows near in Z still differ by {distance:.0%} of the distance of any two, and {found.taken_off:.2g} nats"
+        )
+        return "unstable", f"{told} were taken off for it: what the ratio missed of these is added. Give more rows."
+    if error > max(_LARGE_ERROR * abs(held_out), least):
         return "unstable", f"folds disagree, and the standard error is {error:.2g} nats. Give more rows."
     if found.beyond > _SOME:
         told = f"{found.beyond:.0%} of the rows have a ratio above n = {n}, which no product of {n} rows confirms"
         return "near the ln n ceiling", f"{told}: there the value rests on the form of the ratio."
-    if abs(held_out) < 2 * error:
-        return "trustworthy", "the interval holds 0: no information is seen."
-    return "trustworthy", f"fitted rows and others agree to {abs(gap):.2g} nats, and n = {n} is large enough."
+    if abs(held_out + gap / 2) < 2 * error:
+        return "trustworthy", "the interval holds 0: this ratio sees no information."
+    told = f"fitted rows and others agree to {abs(gap):.2g} nats, and n = {n} is large enough"
+    return "trustworthy", f"{told}. What a ratio of this form cannot express is missing: compare with another."
 
 
 def _scores_of(X: Any, Y: Any, Z: Any) -> list[np.ndarray]:
     """Check the variables, and return the normal scores of their columns, each of shape (n, d)."""
     given = {"X": X, "Y": Y} if Z is None else {"X": X, "Y": Y, "Z": Z}
-    parts = {name: to_matrix(_as_column(value), name) for name, value in given.items()}
+    parts = {name: to_matrix(_as_column(value, name), name) for name, value in given.items()}
     n = len(parts["X"])
+    if n < FEWEST_ROWS:
+        raise ValueError(f"`X` has {n} rows: give at least {FEWEST_ROWS}.")
     for name, part in parts.items():
         if len(part) != n:
             raise ValueError(f"`{name}` has {len(part)} rows but `X` has {n}: give one row of each for every draw.")
@@ -251,7 +349,9 @@ def _scores_of(X: Any, Y: Any, Z: Any) -> list[np.ndarray]:
     return [ndtri((rankdata(part, axis=0) - 0.5) / n) for part in parts.values()]
 
 
-def _as_column(value: Any) -> Any:
+def _as_column(value: Any, name: str) -> Any:
     """Turn one variable given as (n,) into a column."""
     shape = getattr(value, "shape", None) or np.shape(value)
+    if len(shape) == 0:
+        raise ValueError(f"`{name}` is {value!r}: give its rows, one for every draw, of shape (n,) or (n, d).")
     return np.asarray(value).reshape(-1, 1) if len(shape) == 1 else value

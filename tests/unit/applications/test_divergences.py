@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
-from scipy.stats import norm
+from scipy.special import expit
 
 from flowratio import RatioEstimator
 from flowratio.applications.crossfit import CrossFitted, Sample
-from flowratio.applications.divergences import KINDS, Kind, divergence, estimate, interval, kl_terms, two_samples
+from flowratio.applications.divergences import (
+    KINDS,
+    Divergence,
+    Kind,
+    clipped_terms,
+    divergence,
+    estimate,
+    interval,
+    kl_terms,
+    two_samples,
+)
 
 
 def truth(kind: str, m: float) -> float:
@@ -26,13 +36,9 @@ def truth(kind: str, m: float) -> float:
     }
     if kind in forms:
         return float(forms[kind])
-
-    def integrand(x: float) -> float:
-        p, q = float(norm.pdf(x, m)), float(norm.pdf(x))
-        return 0.5 * (p * math.log(2 * p / (p + q)) + q * math.log(2 * q / (p + q)))
-
-    total: Any = quad(integrand, -10, 10 + m)
-    return total[0]
+    x = np.linspace(-10, 10 + m, 20_001)
+    p, q = (np.exp(-((x - at) ** 2) / 2) / math.sqrt(2 * math.pi) for at in (m, 0.0))
+    return float(np.sum(p * np.log(2 * p / (p + q)) + q * np.log(2 * q / (p + q))) * (x[1] - x[0]) / 2)
 
 
 class Known(RatioEstimator):
@@ -58,7 +64,7 @@ def draw(m: float, n_p: int, n_q: int, seed: int = 0) -> tuple[np.ndarray, np.nd
 @pytest.mark.parametrize(("n_p", "n_q"), [(20_000, 20_000), (2_000, 50_000), (50_000, 2_000)])
 def test_the_true_ratio_gives_the_closed_form(kind: Kind, n_p: int, n_q: int) -> None:
     found = divergence(*draw(0.5, n_p, n_q), kind, ratio=Known(0.5), n_folds=2, random_state=0)
-    assert found.value == found.raw
+    assert found.value == found.raw == pytest.approx(found.held_out, abs=1e-12)  # nothing is fitted
     assert abs(found.value - truth(kind, 0.5)) < 4 * found.standard_error  # a normal mean is outside in 1 of 16 000
     # the least known is Pearson's: mean r⁴ = e^{6/4} = 4.5, so that 2000 rows know mean r² = 1.28 to 0.04
     assert found.standard_error < 0.05
@@ -87,9 +93,11 @@ def test_far_apart_kl_rests_on_log_r_itself() -> None:
 def test_nothing_is_ever_nan(kind: Kind, far: float) -> None:
     X_p, X_q = draw(far, 60, 50)
     found = divergence(X_p, X_q, kind, ratio="logistic", random_state=0)
-    values = [found.value, found.standard_error, found.raw, *found.interval()]
+    values = [found.value, found.standard_error, found.raw, found.confirmed, found.interval()[0]]
     assert np.isfinite(values).all()
+    assert not math.isnan(found.interval()[1])
     assert found.value >= 0
+    json.dumps(found.to_dict(), allow_nan=False)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -100,33 +108,122 @@ def test_identical_samples(kind: Kind) -> None:
     assert found.value < 0.05
 
 
-def test_standard_errors_cover() -> None:
-    m, hits = 1.0, dict.fromkeys(KINDS, 0)
+@pytest.mark.parametrize("m", [0.1, 0.5, 1.0, 2.0, 3.0])
+def test_intervals_cover(m: float) -> None:
+    normal, whole = (dict.fromkeys(KINDS, 0) for _ in range(2))
+    truths = {kind: truth(kind, m) for kind in KINDS}
     for seed in range(200):
-        p, q, _ = two_samples(*draw(m, 400, 700, seed), None, None, 10, seed)
+        p, q, _ = two_samples(*draw(m, 400, 600, seed), None, None, 5, seed)
         found = _linear(p, q)
-        for kind in hits:
+        for kind in KINDS:
             made = estimate(cast(Kind, kind), found, p, q)
-            hits[kind] += abs(made.raw - truth(kind, m)) < 1.96 * made.standard_error
-    hits.pop("pearson")  # r² has hardly a variance: of 700 rows the bound of ratios up to √n misses the largest
-    # 95 % ± 3 %: 200 draws have a standard error of 1.5 %
-    assert {kind: n for kind, n in hits.items() if not 184 <= n <= 196} == {}
+            low, high = made.interval()
+            normal[kind] += abs(made.raw - truths[kind]) < 1.96 * made.standard_error
+            whole[kind] += low <= truths[kind] <= high
+    # 95 % ± 3 %, and 200 draws have a standard error of 1.5 %
+    assert {kind: n for kind, n in whole.items() if n < 181} == {}
+    # Pearson's is a bound only where ratios are above √n, and KL rests on the fits of five folds where they are above n
+    left_out = {1.0: ["pearson"], 2.0: ["pearson"], 3.0: ["pearson", "kl", "reverse-kl"]}.get(m, [])
+    normal = {kind: n for kind, n in normal.items() if kind not in left_out}
+    assert {kind: n for kind, n in normal.items() if not 181 <= n <= 199} == {}
 
 
 def _linear(p: Sample, q: Sample) -> CrossFitted:
-    """Cross-fit logistic regression of one column by Newton's method, without the checks of a ratio."""
-    from flowratio.ratios.presets import newton
-
+    """Cross-fit logistic regression of one column by Newton's method, all folds at once."""
+    X = np.concatenate([p.X, q.X])
+    A = np.column_stack([X, np.ones(len(X))])  # (n, 2)
+    y = np.repeat([1.0, 0.0], [len(p.X), len(q.X)])
     n_folds = int(p.fold.max()) + 1
-    each_p, each_q = np.empty((n_folds, len(p.X))), np.empty((n_folds, len(q.X)))
-    for k in range(n_folds):
-        X = np.concatenate([p.X[p.fold != k], q.X[q.fold != k]])
-        n_p = int((p.fold != k).sum())
-        y = np.repeat([1.0, 0.0], [n_p, len(X) - n_p])
-        slope, intercept = newton(X, y, np.ones(len(X)), np.zeros(2))
-        log_odds = math.log(n_p / (len(X) - n_p))
-        each_p[k], each_q[k] = (slope * s.X[:, 0] + intercept - log_odds for s in (p, q))
+    w = 1.0 * (np.concatenate([p.fold, q.fold]) != np.arange(n_folds)[:, None])  # (n_folds, n)
+    theta = np.zeros((n_folds, 2))
+    for _ in range(12):
+        probability = expit(theta @ A.T)
+        hessian = np.einsum("kn,ni,nj->kij", w * probability * (1 - probability), A, A, optimize=True)
+        theta += np.linalg.solve(hessian, ((w * (y - probability)) @ A)[:, :, None])[:, :, 0]
+    log_r = theta @ A.T - np.log((w @ y) / (w @ (1 - y)))[:, None]
+    each_p, each_q = log_r[:, : len(p.X)], log_r[:, len(p.X) :]
     return CrossFitted(each_p[p.fold, np.arange(len(p.X))], each_q[q.fold, np.arange(len(q.X))], each_p, each_q)
+
+
+@pytest.mark.parametrize("kind", ["kl", "js", "tv"])
+def test_what_covers_is_what_users_get(kind: Kind) -> None:
+    X_p, X_q = draw(1.0, 400, 600)
+    p, q, _ = two_samples(X_p, X_q, None, None, 5, 0)
+    made = estimate(kind, _linear(p, q), p, q)
+    public = divergence(X_p, X_q, kind, ratio="logistic", n_folds=5, random_state=0)  # with a small penalty
+    assert public.raw == pytest.approx(made.raw, abs=0.2 * made.standard_error)
+    assert public.standard_error == pytest.approx(made.standard_error, rel=0.1)
+
+
+@pytest.mark.parametrize("n", [200, 2000])
+@pytest.mark.parametrize("kind", ["kl", "reverse-kl"])
+def test_kl_beyond_all_rows_is_announced(kind: Kind, n: int) -> None:
+    found = divergence(*draw(10.0, n, n), kind, ratio="logistic", random_state=0)  # KL = 50, and all are told apart
+    assert found.verdict == "near the ln n ceiling"
+    assert "told apart but for 0 of" in found.reason
+    low, high = found.interval()
+    assert 1 < low < 50
+    assert high == math.inf
+    assert found.to_dict()["interval"][1] is None
+    assert "or more)\nnear the ln n ceiling: " in str(found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_constants(kind: Kind) -> None:
+    largest = {"js": math.log(2), "tv": 1.0, "hellinger": 1.0}.get(kind, math.inf)
+    for n in (20, 1000):
+        found = divergence(np.ones((n, 1)), np.zeros((n, 1)), kind, ratio="logistic", random_state=0)
+        assert found.verdict in ("lower bound", "near the ln n ceiling")
+        assert found.interval()[1] == largest
+        assert found.standard_error > 0.5 / n  # rows that are all alike do not know the next one
+    with pytest.raises(ValueError, match="All rows of `X_p` and `X_q` are the same"):
+        divergence(np.ones((20, 1)), np.ones((30, 1)), kind)
+
+
+def test_large_ratios_are_announced() -> None:
+    found = divergence(*draw(3.0, 2000, 2000), ratio=Known(3.0), n_folds=2, random_state=0)
+    assert found.verdict == "near the ln n ceiling"  # r > n for x > 4.03, which are 15 % of the rows
+    assert "15% of the rows have a ratio above the 2000 rows" in found.reason
+    assert found.confirmed < 4.5 < found.interval()[1] == math.inf
+    near = divergence(*draw(1.0, 2000, 2000), ratio=Known(1.0), n_folds=2, random_state=0)
+    assert near.verdict == "trustworthy"
+    assert near.interval()[1] < 1
+
+
+def test_pearson_says_that_it_is_cut_off() -> None:
+    for seed in range(10):
+        found = divergence(*draw(2.0, 400, 700, seed), "pearson", ratio=Known(2.0), n_folds=2, random_state=0)
+        assert found.verdict == "lower bound"
+        assert "above √n = 26.5, at which it is cut off" in found.reason
+        low, high = found.interval()
+        assert low < truth("pearson", 2.0) < high == math.inf
+    hardly = divergence(*draw(1.2, 100, 100, 3), "pearson", ratio=Known(0.5), n_folds=2, random_state=0)
+    assert (hardly.verdict, "worth" in hardly.reason) == ("lower bound", True)
+
+
+def test_what_is_confirmed_is_a_bound_whatever_the_ratio() -> None:
+    X_p, X_q = draw(1.0, 100_000, 100_000)  # KL = 0.5
+    for slope in (0.5, 1.0, 3.0):
+        of_p, of_q = clipped_terms(slope * (X_p[:, 0] - 0.5), slope * (X_q[:, 0] - 0.5), 20.0)
+        assert of_p.mean() + of_q.mean() < 0.5 + 4 * math.sqrt((of_p.var() + of_q.var()) / 1e5)
+
+
+def test_a_wrong_ratio_is_called_unstable() -> None:
+    found = divergence(*draw(1.0, 500, 500), ratio=Known(-2.0), n_folds=2, random_state=0)
+    assert (found.value, found.verdict) == (0.0, "unstable")
+    assert "worse than none" in found.reason
+    assert found.interval() == (0.0, math.inf)
+
+
+def test_overfitting_is_called_unstable() -> None:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    from flowratio import ClassifierRatio
+
+    ratio = ClassifierRatio(KNeighborsClassifier(3))
+    found = divergence(*draw(0.5, 200, 200), "js", ratio=ratio, n_folds=3, random_state=0)
+    assert (found.verdict, found.raw) == ("unstable", found.held_out)
+    assert "overfitted" in found.reason
 
 
 def test_swapping_the_samples_turns_kl_over() -> None:
@@ -146,14 +243,47 @@ def test_the_correction_cancels_for_the_true_ratio_whatever_its_reach() -> None:
         assert abs(correction.mean() + of_q.mean()) < 4 * error
 
 
-def test_weights_count_rows() -> None:
-    X_p, X_q = draw(1.0, 400, 300)
-    w = np.zeros(400)
-    w[:200] = 1.0
-    some = divergence(X_p, X_q, ratio=Known(1.0), sample_weight_p=w, random_state=0)
-    whole = divergence(X_p[:200], X_q, ratio=Known(1.0), random_state=0)
-    assert some.raw == pytest.approx(whole.raw, abs=1e-12)
-    assert some.standard_error == pytest.approx(whole.standard_error, rel=0.01)
+def _same(one: Divergence, other: Divergence) -> bool:
+    return (one.raw, one.standard_error, one.reason) == (other.raw, other.standard_error, other.reason)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_weight_zero_are_not_there(kind: Kind) -> None:
+    X_p, X_q = draw(1.0, 200, 300)
+    whole = divergence(X_p, X_q, kind, ratio=Known(1.0), random_state=0)
+    w = np.repeat([1.0, 0.0], [300, 2000])
+    more = np.concatenate([X_q, np.full((2000, 1), 1.0)])
+    assert _same(divergence(X_p, more, kind, ratio=Known(1.0), sample_weight_q=w, random_state=0), whole)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_weights_count_rows_and_others_have_no_scale(kind: Kind) -> None:
+    X_p, X_q = draw(1.0, 200, 300)
+
+    def weighted(w: float) -> Divergence:
+        w_p, w_q = np.full(200, w), np.full(300, w)
+        settings: dict[str, Any] = {"ratio": Known(1.0), "n_folds": 2, "random_state": 0}
+        return divergence(X_p, X_q, kind, sample_weight_p=w_p, sample_weight_q=w_q, **settings)
+
+    whole = divergence(X_p, X_q, kind, ratio=Known(1.0), n_folds=2, random_state=0)
+    assert _same(weighted(1.0), whole)
+    assert _same(weighted(0.3), whole)
+    twice = [np.concatenate([X, X]) for X in (X_p, X_q)]
+    doubled = divergence(
+        twice[0], twice[1], kind, ratio=Known(1.0), n_folds=2, random_state=0
+    )  # Known learns from no copy
+    assert weighted(2.0).raw == pytest.approx(doubled.raw, abs=1e-12)
+    assert weighted(2.0).standard_error == pytest.approx(doubled.standard_error, rel=1e-3)
+    assert weighted(2.0).standard_error < 0.8 * whole.standard_error or kind == "pearson"  # which then reaches further
+
+
+def test_unequal_weights_are_worth_fewer_rows() -> None:
+    X_p, X_q = draw(1.0, 400, 400)
+    w = np.random.default_rng(1).uniform(0.1, 3.0, 400)
+    found = divergence(X_p, X_q, "js", ratio=Known(1.0), sample_weight_p=w, n_folds=2, random_state=0)
+    share, of_p = w / w.sum(), (math.log(2) + np.log(expit(X_p[:, 0] - 0.5))) / 2
+    assert found.standard_error**2 > float(share**2 @ (of_p - share @ of_p) ** 2)
+    assert abs(found.raw - truth("js", 1.0)) < 4 * found.standard_error
 
 
 def test_an_interval_is_normal_and_cut_off() -> None:
@@ -163,10 +293,12 @@ def test_an_interval_is_normal_and_cut_off() -> None:
     assert interval(0.65, 0.1, 0.95, math.log(2))[1] == math.log(2)
 
 
-def test_it_prints_as_a_line() -> None:
+def test_it_prints_with_its_verdict() -> None:
     found = divergence(*draw(1.0, 200, 200), ratio="logistic", random_state=0)
     assert str(found).startswith("KL(p ‖ q): ")
     assert " nats (95 %: " in str(found)
+    assert "\ntrustworthy: fitted rows and others agree to" in str(found)
+    assert found.to_dict()["verdict"] == "trustworthy"
 
 
 def test_bad_input() -> None:
@@ -177,13 +309,21 @@ def test_bad_input() -> None:
         divergence(X_p, np.zeros((30, 2)))
     with pytest.raises(ValueError, match="`n_folds` is 1: give a whole number of 2 or more"):
         divergence(X_p, X_q, n_folds=1)
-    with pytest.raises(ValueError, match="smaller sample has 3 rows: give at least 4 of each"):
+    for kind in ([], None):
+        with pytest.raises(ValueError, match=r"`kind` is .*: give one of kl"):
+            divergence(X_p, X_q, kind)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="`X_p` has 3 rows: give at least 4 of each"):
         divergence(X_p[:3], X_q)
+    with pytest.raises(ValueError, match="`X_q` has 2 rows of positive `sample_weight_q`: give at least 4"):
+        divergence(X_p, X_q, sample_weight_q=np.arange(30) < 2)
+    with pytest.raises(ValueError, match="`sample_weight_p` is not a list of numbers"):
+        divergence(X_p, X_q, sample_weight_p=["a"] * 30)
     with pytest.raises(ValueError, match=r"`sample_weight_q` has shape \(29,\) but `X_q` has 30 rows"):
         divergence(X_p, X_q, sample_weight_q=np.ones(29))
     with pytest.raises(ValueError, match="`sample_weight_p` is zero on all 30 rows"):
         divergence(X_p, X_q, sample_weight_p=np.zeros(30))
     with pytest.raises(ValueError, match="`ratio` is 'logstic': give a ratio, or one of"):
         divergence(X_p, X_q, ratio="logstic")
-    with pytest.raises(ValueError, match="`level` is 95"):
-        divergence(X_p, X_q, ratio="logistic").interval(95)
+    for level in (95, "95", True):
+        with pytest.raises(ValueError, match="`level` is "):
+            divergence(X_p, X_q, ratio="logistic").interval(level)  # pyright: ignore[reportArgumentType]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -9,8 +10,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from flowratio import AutoRatio
-from flowratio.applications.information import _by_row, _dealt, mutual_information
+from flowratio import AutoRatio, ClassifierRatio
+from flowratio.applications.information import _by_row, _dealt, _dealt_near, _distance, mutual_information
 
 
 def gaussian(n: int, d: int, rho: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -24,12 +25,15 @@ def gaussian(n: int, d: int, rho: float, seed: int) -> tuple[np.ndarray, np.ndar
 def test_gaussians(d: int, rho: float) -> None:
     truth = -d / 2 * math.log(1 - rho**2)
     found = mutual_information(*gaussian(1500, d, rho, 0), ratio="qda", random_state=0)
-    assert abs(found.raw - truth) < 3 * found.standard_error
+    room = found.resolution if 0 < rho < 0.5 else 0.0  # a correlation of 0.1 may be taken for chance
+    assert abs(found.raw - truth) < 3 * math.hypot(found.standard_error, room)
     assert found.standard_error < 0.02 + 0.03 * d  # log r has the standard deviation ρ √d, and 1500 rows
     assert found.bits == pytest.approx(found.nats / math.log(2))
     low, high = found.interval(0.997)
     assert low <= max(truth, 0) <= high
     assert found.verdict == ("near the ln n ceiling" if truth > 5 else "trustworthy")
+    assert (high == math.inf) == (truth > 5)
+    json.dumps(found.to_dict(), allow_nan=False)
 
 
 def test_twenty_columns() -> None:
@@ -38,11 +42,36 @@ def test_twenty_columns() -> None:
     assert found.standard_error < 0.2
 
 
-def test_independent_variables() -> None:
-    found = mutual_information(*gaussian(500, 2, 0.0, 1), random_state=0, ratio="logistic")
+@pytest.mark.parametrize("ratio", ["qda", "boosting"])
+def test_independent_variables_and_hardly_dependent_ones(ratio: str) -> None:
+    found = mutual_information(*gaussian(1000, 1, 0.0, 1), random_state=0, ratio=ratio, n_folds=5)
     assert found.interval()[0] == 0
     assert found.nats < 0.02
-    assert "no information is seen" in str(found)
+    assert "this ratio sees no information" in str(found)
+    seen = mutual_information(*gaussian(1000, 1, 0.3, 1), random_state=0, ratio=ratio, n_folds=5)
+    assert seen.interval()[0] > 0  # the truth is 0.047 nats
+    assert seen.interval()[1] > 0.047
+    assert "sees no information" not in str(seen)
+
+
+def test_intervals_cover_and_standard_errors_are_those_of_the_estimate() -> None:
+    n, replications = 200, 60
+    for rho in (0.0, 0.5):
+        truth = -0.5 * math.log(1 - rho**2)
+        made = [
+            mutual_information(*gaussian(n, 1, rho, seed), ratio="qda", n_folds=3, random_state=seed)
+            for seed in range(replications)
+        ]
+        hits = sum(low <= truth <= high for low, high in (found.interval() for found in made))
+        assert hits >= 52  # 95 %, less two standard errors of 2.8 % and the 3 % allowed
+        told = np.median([found.standard_error for found in made])
+        assert np.std([found.raw for found in made]) < 3 * told if rho else told < made[0].resolution / 2
+
+
+@pytest.mark.parametrize("ratio", ["logistic", "lda", "additive", ClassifierRatio("logistic")])
+def test_ratios_that_see_no_information_are_refused(ratio: object) -> None:
+    with pytest.raises(ValueError, match=r"it sees no information\. Give one that tells how columns go together"):
+        mutual_information(*gaussian(100, 1, 0.95, 0), ratio=ratio)
 
 
 def test_the_ratio_may_be_chosen() -> None:
@@ -91,10 +120,61 @@ def test_conditional_information_of_a_chain() -> None:
     assert beside.nats > 0.2
 
 
+def test_conditional_information_is_no_more_than_the_truth() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=1500)
+    z, y = x**2 + 0.02 * rng.normal(size=1500), x + 0.1 * rng.normal(size=1500)  # 0.656 nats, by sums over a grid
+    wrong = mutual_information(x, y, z, ratio="qda", n_folds=5, random_state=0)  # sees nothing of a parabola
+    assert wrong.verdict == "unstable"
+    assert wrong.raw < 0.656 + 2 * wrong.standard_error
+    low, high = wrong.interval()
+    assert low <= 0.656 <= high
+
+
+def test_conditional_information_of_trees() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.integers(0, 2, 1200)  # rows of the same z are as near as can be
+    x = rng.normal(size=1200)
+    y = np.where(z == 1, x, -x) + rng.normal(size=1200)  # given z, a correlation of ±√½; without it, none
+    found = mutual_information(x, y, z, ratio="boosting", n_folds=3, random_state=0)
+    # trees of 1200 rows see the half of it, and the estimate is a bound
+    assert 0.17 < found.raw < 0.5 * math.log(2) + 2 * found.standard_error
+    assert found.verdict != "near the ln n ceiling"
+
+
+def test_too_many_columns_to_condition_on_are_announced() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(400, 6))
+    x, y = (z.sum(axis=1) + rng.normal(size=400) for _ in range(2))
+    found = mutual_information(x, y, z, ratio="qda", n_folds=3, random_state=0)
+    assert found.verdict == "unstable"
+    assert "rows near in Z still differ" in found.reason
+
+
+def test_rows_near_in_z_are_dealt() -> None:
+    rng = np.random.default_rng(0)
+    z, fold = rng.normal(size=(60, 2)), np.arange(60) % 3
+    deals = _dealt_near(z, fold, 4, rng)
+    for i in range(60):
+        others = np.flatnonzero((fold == fold[i]) & (np.arange(60) != i))
+        nearest = others[np.argsort(np.square(z[others] - z[i]).sum(axis=1))[:4]]
+        assert set(deals[:, i]) == set(nearest)
+    assert _dealt_near(z, fold, 100, rng).shape == (19, 60)
+    same = _dealt_near(np.zeros((60, 1)), fold, 1, rng)
+    assert len(np.unique(same)) > 30  # chance decides
+    assert (_distance(z, deals) < 0.5, _distance(np.zeros((60, 1)), same)) == (True, 0.0)
+    assert _distance(z, np.array([rng.permutation(60) for _ in range(200)])) == pytest.approx(1, abs=0.1)
+
+
+def test_constants_tell_nothing() -> None:
+    x = np.random.default_rng(0).normal(size=50)
+    for pair, name in (((np.zeros(50), x), "X"), ((x, np.ones((50, 2))), "Y"), ((np.zeros(50), np.ones(50)), "X")):
+        found = mutual_information(*pair, ratio="qda")
+        assert (found.nats, found.reason) == (0.0, f"`{name}` is constant, and tells nothing.")
+
+
 def test_overfitting_is_called_by_its_name() -> None:
     from sklearn.neighbors import KNeighborsClassifier
-
-    from flowratio import ClassifierRatio
 
     x, y = gaussian(300, 5, 0.3, 0)
     found = mutual_information(x, y, ratio=ClassifierRatio(KNeighborsClassifier(3)), n_folds=3, random_state=0)
@@ -148,6 +228,10 @@ def test_bad_input() -> None:
         mutual_information(x, y, y[:10])
     with pytest.raises(ValueError, match="`X` holds NaN or infinite values"):
         mutual_information(np.where(x > 2, np.nan, x), y)
+    with pytest.raises(ValueError, match="`X` is 5: give its rows, one for every draw"):
+        mutual_information(5, 3)
+    with pytest.raises(ValueError, match="`X` has 3 rows: give at least 4"):
+        mutual_information(x[:3], y[:3])
     with pytest.raises(ValueError, match=r"`n_folds` is 2\.5"):
         mutual_information(x, y, n_folds=2.5)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="3 rows: give at least 4"):
