@@ -13,6 +13,7 @@ from flowratio.lazy import lazily
 
 if TYPE_CHECKING:
     from flowratio.applications import (
+        DepletedWarning,
         Divergence,
         Drawn,
         ImportanceWeighted,
@@ -128,6 +129,7 @@ __all__ = [  # noqa: RUF022 - the order of the path
     "MutualInformation",
     "TargetedSampler",
     "Drawn",
+    "DepletedWarning",
     "augmentation_weights",
     "diagnose",
     "Diagnosis",
@@ -189,6 +191,7 @@ _STAGES = {
         "MutualInformation",
         "TargetedSampler",
         "Drawn",
+        "DepletedWarning",
         "augmentation_weights",
     ],
     "diagnostics": [

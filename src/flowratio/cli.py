@@ -436,7 +436,7 @@ def reproduce(
     """Run an experiment of the paper, and print its table beside the paper's numbers, with a verdict on each claim.
 
     Each result is written when it is there: if it is killed, the same line goes on where it was. The experiments are
-    motivating, theory, toy, mixtures, breast-cancer, transfusion-wine and mutual-information.
+    motivating, mixtures, breast-cancer and transfusion-wine.
 
     Example: flowratio reproduce mixtures --preset quick
     """

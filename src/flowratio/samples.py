@@ -112,7 +112,10 @@ def checked_weights(given: Any, n: int, name: str) -> np.ndarray:
     """
     if given is None:
         return np.ones(n)
-    w = np.asarray(given, np.float64)
+    try:
+        w = np.asarray(given, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`{name}` is not an array of numbers ({error}): give one weight a row.") from error
     if w.shape != (n,):
         rows = name.replace("sample_weight", "X")
         raise ValueError(f"`{name}` has shape {w.shape} but `{rows}` has {n} rows: give one weight a row.")
@@ -199,6 +202,32 @@ def weighted_moments(X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.n
         raise ValueError("Every column of `X` is constant: there is no ratio. Give at least one that varies.")
     scale[constant] = np.inf
     return mean, scale
+
+
+def mean_and_error(values: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    r"""Return the weighted mean and its standard error, of shape (k,), or () for values of shape (n,).
+
+    .. math:: \bar f = \sum_i w_i f_i, \qquad
+              \mathrm{se}^2 = \sum_i w_i^2 (f_i - \bar f)^2 \Big/ \Big(1 - \sum_i w_i^2\Big)
+
+    For equal weights the error is the usual one, s / √n.
+
+    Parameters
+    ----------
+    values
+        Of shape (n,) or (n, k).
+    share
+        Weights that add up to 1, of shape (n,).
+
+    Examples
+    --------
+    >>> mean, error = mean_and_error(np.array([1.0, 3.0]), np.array([0.5, 0.5]))
+    >>> float(mean), float(error)
+    (2.0, 1.0)
+    """
+    mean = share @ values
+    left = max(1 - float(share @ share), np.finfo(np.float64).eps)  # 0 where one row has all the weight
+    return mean, np.sqrt((share**2) @ (values - mean) ** 2 / left)
 
 
 def is_whole(w: np.ndarray) -> bool:

@@ -86,14 +86,14 @@ def flatten(log_r: Any, gamma: float) -> np.ndarray:
     """
     if not (is_number(gamma) and 0 <= gamma < math.inf):
         raise ValueError(f"`gamma` is {gamma!r}: give a finite number of 0 or more; 1 keeps the ratios as they are.")
-    log_r = _checked(log_r, "log_r")
+    log_r = _numbers(log_r, "log_r")
     if gamma == 0:
         return np.zeros_like(log_r)  # also where r = 0
     with np.errstate(over="ignore"):
         log_w = float(gamma) * log_r
     if np.isposinf(log_w).any():
         raise ValueError(f"`gamma` is {gamma!r} and `log_r` is up to {log_r.max():.1e}: the product overflows.")
-    return log_w
+    return _not_all_zero(log_w, "log_r")
 
 
 def rebalance(log_r: Any, proportion: float = 0.5, toward: Literal["p", "q"] = "p") -> np.ndarray:
@@ -127,10 +127,10 @@ def rebalance(log_r: Any, proportion: float = 0.5, toward: Literal["p", "q"] = "
     [0.0, 1.1111]
     """
     check_proportion(proportion)
-    log_r = _checked(log_r, "log_r")
+    log_r = _numbers(log_r, "log_r")
     log_pi, log_rest = math.log(proportion), math.log1p(-proportion)
     if toward == "p":
-        return -np.logaddexp(log_pi, log_rest - log_r)
+        return -np.logaddexp(log_pi, log_rest - _not_all_zero(log_r, "log_r"))
     if toward == "q":
         return -np.logaddexp(log_pi + log_r, log_rest)
     raise ValueError(f"`toward` is {toward!r}: give 'p' or 'q'.")
@@ -194,12 +194,12 @@ def pareto_smooth(log_w: Any) -> Smoothed:
     Returns
     -------
     Smoothed
-        `log_w`, smoothed, in the order they came in, and `k_hat`. Below 0.7 (for n above 2000; below
-        1 - 1/log10(n) for fewer) weighted means can be trusted, and from 1 on not even the mean weight is finite.
-        If the largest weights, five at least, are all alike, they have no tail, and k_hat is -inf: constant weights
-        are as good as weights can be. If fewer than five of them stand out, as always for n below 25, or if they
-        differ by more than a float can hold, a tail cannot be fitted: k_hat is inf. In both cases the weights stay as
-        they are.
+        `log_w`, smoothed, in the order they came in, and `k_hat`. Up to `largest_k_hat(n)` weighted means can be
+        trusted, and from 1 on not even the mean weight is finite. If the M largest weights (five, or all that there
+        are, if M is less) are all alike, they have no tail, and k_hat is -inf: constant weights, be they few, are as
+        good as weights can be. If they differ, but n is below 25, fewer than five of them stand out, or they differ by
+        more than a float can hold, a tail cannot be fitted: k_hat is inf, which says that nothing is known of it. In
+        both cases the weights stay as they are.
 
     References
     ----------
@@ -213,8 +213,8 @@ def pareto_smooth(log_w: Any) -> Smoothed:
     >>> smoothed = pareto_smooth(-0.4 * np.log(u))  # a Pareto tail of shape 0.4
     >>> round(smoothed.k_hat, 1)
     0.4
-    >>> pareto_smooth(np.zeros(100)).k_hat
-    -inf
+    >>> pareto_smooth(np.zeros(100)).k_hat, pareto_smooth(np.arange(10.0)).k_hat
+    (-inf, inf)
     """
     log_w = _checked(log_w)
     n_tail = max(int(min(len(log_w) / 5, 3 * math.sqrt(len(log_w)))), _FEWEST_IN_TAIL)
@@ -232,6 +232,28 @@ def pareto_smooth(log_w: Any) -> Smoothed:
     smooth = log_w.copy()
     smooth[tail] = log_w.max() + np.log(np.minimum(u + _pareto_quantiles(len(tail), sigma, k), 1.0))
     return Smoothed(smooth, k)
+
+
+def largest_k_hat(n: float) -> float:
+    r"""Return the largest Pareto k̂ of n weights with which weighted means can be trusted.
+
+    .. math:: \min\Big(0.7,\ 1 - \frac1{\log_{10} n}\Big)
+
+    Parameters
+    ----------
+    n
+        Number of weights, above 1.
+
+    References
+    ----------
+    .. [1] Vehtari, Simpson, Gelman, Yao, Gabry (2024). *Pareto Smoothed Importance Sampling.* JMLR.
+
+    Examples
+    --------
+    >>> largest_k_hat(100), largest_k_hat(10_000)
+    (0.5, 0.7)
+    """
+    return min(0.7, 1 - 1 / math.log10(n)) if n > 1 else -math.inf
 
 
 def _fit_pareto(x: np.ndarray) -> tuple[float, float]:
@@ -360,6 +382,17 @@ def _below_largest(log_w: np.ndarray) -> np.ndarray:
 
 def _checked(log_w: Any, name: str = "log_w") -> np.ndarray:
     """Return log-weights as float64, of shape (n,); refuse what is no set of weights."""
+    return _not_all_zero(_numbers(log_w, name), name)
+
+
+def _not_all_zero(log_w: np.ndarray, name: str) -> np.ndarray:
+    if np.isneginf(log_w).all():
+        raise ValueError(f"`{name}` is -inf in every row: all weights are zero. Leave some row a positive weight.")
+    return log_w
+
+
+def _numbers(log_w: Any, name: str) -> np.ndarray:
+    """Return finite numbers, or -inf, as float64, of shape (n,)."""
     try:
         log_w = np.asarray(log_w, np.float64)
     except (TypeError, ValueError) as error:
@@ -372,6 +405,4 @@ def _checked(log_w: Any, name: str = "log_w") -> np.ndarray:
             f"`{name}` is NaN or inf in {np.count_nonzero(unsound)} rows, the first {int(np.argmax(unsound))} (counted "
             "from 0): a log-weight is a finite number, or -inf for a weight of zero. Drop these rows."
         )
-    if np.isneginf(log_w).all():
-        raise ValueError(f"`{name}` is -inf in every row: all weights are zero. Leave some row a positive weight.")
     return log_w

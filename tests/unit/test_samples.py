@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from flowratio.samples import check_samples, distinct_rows, stack
+from flowratio.samples import check_samples, distinct_rows, mean_and_error, stack
 
 P = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
 Q = np.array([[6.0, 7.0], [8.0, 9.0]])
@@ -202,6 +202,31 @@ def test_inputs_stay_as_they_are():
     X, _ = stack(P, Q)
     X[:] = -1
     np.testing.assert_array_equal(P, kept)
+
+
+def test_mean_and_error_of_equal_weights_are_the_usual_ones() -> None:
+    values = np.random.default_rng(0).normal(size=(40, 3))
+    mean, error = mean_and_error(values, np.full(40, 1 / 40))
+    np.testing.assert_allclose(mean, values.mean(axis=0), atol=1e-15)
+    np.testing.assert_allclose(error, values.std(axis=0, ddof=1) / np.sqrt(40), rtol=1e-12)
+
+
+def test_error_of_a_weighted_mean_is_its_spread_over_samples() -> None:
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(2000):
+        x = rng.normal(size=200)
+        w = np.exp(0.5 * x)
+        found.append(mean_and_error(x, w / w.sum()))
+    means, errors = np.array(found).T
+    assert means.mean() == pytest.approx(0.5, abs=0.01)  # the mean of N(1/2, 1), less a bias of order 1/n
+    # a standard deviation of 2000 values is known to 1.6 %; the errors are biased by O(1/n)
+    assert errors.mean() == pytest.approx(means.std(), rel=0.06)
+
+
+def test_one_row_with_all_the_weight_gives_finite_numbers() -> None:
+    mean, error = mean_and_error(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
+    assert (mean, error) == (1.0, 0.0)
 
 
 def test_no_data_frame_library_is_imported():

@@ -13,6 +13,7 @@ import pytest
 from flowratio.weights import (
     effective_sample_size,
     flatten,
+    largest_k_hat,
     pareto_smooth,
     rebalance,
     self_normalize,
@@ -121,6 +122,7 @@ class TestFlatten:
         np.testing.assert_array_equal(flatten(LOG_W, 1), LOG_W)
 
     def test_power_zero_is_one_also_of_zero(self) -> None:
+        assert flatten([-math.inf], 0).tolist() == [0.0]
         assert flatten([-math.inf, 0.0, 1e300], 0).tolist() == [0.0, 0.0, 0.0]
         assert flatten([-math.inf, 2.0], 0.5).tolist() == [-math.inf, 1.0]
 
@@ -169,6 +171,11 @@ class TestRebalance:
         np.testing.assert_allclose(rebalance(log_r, 0.1, "q")[:2], [-math.log(0.9), 0.0], atol=1e-15)
         np.testing.assert_allclose(rebalance(log_r, 0.1, "p")[0], -scale - math.log(0.9))
         np.testing.assert_allclose(rebalance(log_r, 0.1, "q")[2], -scale - math.log(0.1))
+
+    def test_rows_that_p_never_has_are_rows_of_q(self) -> None:
+        np.testing.assert_allclose(rebalance([-math.inf], 0.1, "q"), [-math.log(0.9)])
+        with pytest.raises(ValueError, match="all weights are zero"):
+            rebalance([-math.inf], 0.1, "p")
 
     @pytest.mark.parametrize("proportion", [0, 1, -0.5, 2, math.nan, "0.5", None, True])
     def test_other_proportions_are_refused(self, proportion: Any) -> None:
@@ -250,6 +257,12 @@ class TestParetoSmooth:
         assert k == math.inf
         np.testing.assert_array_equal(smooth, LOG_W[:n])
         assert math.isfinite(pareto_smooth(LOG_W[:25]).k_hat)
+
+    def test_largest_k_hat_grows_with_n_up_to_a_limit(self) -> None:
+        assert largest_k_hat(100) == 0.5
+        assert largest_k_hat(10 ** (10 / 3)) == pytest.approx(0.7)
+        assert largest_k_hat(10**9) == 0.7
+        assert largest_k_hat(1) == -math.inf
 
     def test_few_weights_that_stand_out_raise_the_alarm(self) -> None:
         log_w = np.zeros(1000)

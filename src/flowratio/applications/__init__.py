@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from flowratio.applications.augmentation import augmentation_weights
     from flowratio.applications.conformal import conformal_quantile
     from flowratio.applications.divergences import Divergence, divergence
-    from flowratio.applications.generation import Drawn, TargetedSampler
+    from flowratio.applications.generation import DepletedWarning, Drawn, TargetedSampler
     from flowratio.applications.information import MutualInformation, mutual_information
     from flowratio.applications.testing import TwoSampleTest, two_sample_test
 
 __all__ = [
+    "DepletedWarning",
     "Divergence",
     "Drawn",
     "ImportanceWeighted",
@@ -37,7 +38,7 @@ _MODULES = {
     "divergences": ["divergence", "Divergence"],
     "testing": ["two_sample_test", "TwoSampleTest"],
     "information": ["mutual_information", "MutualInformation"],
-    "generation": ["TargetedSampler", "Drawn"],
+    "generation": ["TargetedSampler", "Drawn", "DepletedWarning"],
     "augmentation": ["augmentation_weights"],
 }
 __getattr__, __dir__ = lazily(__name__, _MODULES)

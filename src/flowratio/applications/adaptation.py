@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,25 @@ from sklearn.metrics import get_scorer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, _safe_indexing, check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter, validate_data
 from typing_extensions import Self
 
 from flowratio.applications.crossfit import Sample, check_folds, cross_fit, folds
-from flowratio.ratios import AutoRatio
-from flowratio.ratios.featurized import is_fitted
-from flowratio.ratios.names import fitted, new_ratio
-from flowratio.samples import stack
+from flowratio.ratios import AutoRatio, OverlapWarning
+from flowratio.ratios.base import are_few, effective_draws
+from flowratio.ratios.names import fitted, is_ready, log_ratio_of, new_ratio
+from flowratio.samples import checked_weights, stack
 from flowratio.settings import RandomState, is_number, seed_from, unchanged_on_failure
 from flowratio.weights import effective_sample_size, flatten, pareto_smooth, self_normalize
+
+# methods of scikit-learn that pass keywords on to the estimator inside; the others need metadata routing for it
+_PASS_ON = (
+    "BaseSearchCV.fit",
+    "BaseSuccessiveHalving.fit",
+    "FrozenEstimator.fit",
+    "RFE.fit",
+    "TransformedTargetRegressor.fit",
+)
 
 
 class ResampledWarning(UserWarning):
@@ -61,8 +71,8 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         `sample_weight` is fitted to as many rows, drawn by weight, and a `ResampledWarning` says so.
     ratio
         The ratio: a name such as `"logistic"` or `"boosting"`, a ratio, or any object with `fit(X, y)` and
-        `log_ratio(X)`; it is cloned. One that is fitted already, y = 1 on the target, is used as it is, also by clones:
-        then leave out `X_target`. None for `AutoRatio()`.
+        `log_ratio(X)`; it is cloned. One that is fitted already, y = 1 on the target, or a fitted pipeline that ends
+        with one, is used as it is, also by clones: then leave out `X_target`. None for `AutoRatio()`.
     n_folds
         None: all rows are weighted by one ratio. A number of 2 or more: each row of the source by a ratio that was
         fitted without it. In trials on small tables this made the error on the target larger, by the few rows that it
@@ -86,9 +96,12 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         Weights that the estimator was fitted with, of shape (n,): `sample_weight` times r to the power of `gamma`.
         They add up to what `sample_weight` adds up to; without one their mean is 1.
     effective_sample_size_
-        How many equally weighted rows they are worth.
+        How many equally weighted rows they are worth. The weights alone do not notice that no source row lies where
+        the target does, but its rows do: the smaller number counts, and an `OverlapWarning` says if it is a handful. A
+        ratio that is fitted already tells by its own `effective_draws_`.
     k_hat_
-        Shape of the tail of r to the power of `gamma`: above 0.7 weighted means are not to be trusted.
+        Shape of the tail of r to the power of `gamma`, on source rows alone: above `weights.largest_k_hat(n)` weighted
+        means are not to be trusted; inf if there are too few rows to tell.
 
     Notes
     -----
@@ -150,14 +163,14 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
     def __sklearn_clone__(self) -> Self:
         """Clone, but for a ratio that is fitted: clones share what was fitted."""
         made: Any = super().__sklearn_clone__()
-        if is_fitted(self.ratio):
+        if is_ready(self.ratio):
             made.ratio = self.ratio
         return made
 
     def set_params(self, **params: Any) -> Self:
         """Set settings, also those of `estimator` and `ratio`, as `estimator__…` and `ratio__…`."""
         inside = [name for name in params if name.startswith("ratio__")]
-        if inside and is_fitted(params.get("ratio", self.ratio)):
+        if inside and is_ready(params.get("ratio", self.ratio)):
             raise ValueError(
                 f"`{inside[0]}` is given, but `ratio` is fitted already, and is used as it is: give one that is not, "
                 "such as `clone(ratio)`."
@@ -184,24 +197,42 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
     def _fit(self, X: Any, y: Any, X_target: Any, sample_weight: Any) -> None:
         self._check_settings(X_target)
         check_consistent_length(X, y)
-        counts = _checked_weights(sample_weight, X)
+        counts = checked_weights(sample_weight, _num_samples(X), "sample_weight")
         validate_data(self, X, skip_check_array=True)  # names and number of the columns
         seed = seed_from(self.random_state)
-        log_w = flatten(self._log_ratio(X, X_target, counts, seed), self.gamma)  # (n,)
+        log_p, log_q = self._log_ratios(X, X_target, counts, seed)
+        log_w = flatten(log_q, self.gamma)  # (n,)
         log_w[counts == 0] = -np.inf
         smoothed = pareto_smooth(log_w)
         with np.errstate(divide="ignore"):
             log_w = (smoothed.log_w if self.smooth else log_w) + np.log(counts)
         self.k_hat_ = smoothed.k_hat
-        self.effective_sample_size_ = effective_sample_size(log_w)
+        n = float(counts.sum() ** 2 / (counts @ counts))
+        self.effective_sample_size_ = min(effective_sample_size(log_w), self._draws(log_p, log_q, counts, n))
         self.weights_ = self_normalize(log_w, total=float(counts.sum()))
+        if are_few(self.effective_sample_size_, n):
+            warnings.warn(
+                f"{self.effective_sample_size_:.3g} effective rows of {n:.0f}: source and target hardly overlap, and "
+                "the weights rest on a handful of source rows. Drop columns that tell them apart by their "
+                "construction, or use a `gamma` below 1.",
+                OverlapWarning,
+                stacklevel=3,
+            )
         self.estimator_ = _fit_weighted(clone(self.estimator), X, y, self.weights_.copy(), seed)
 
-    def _log_ratio(self, X: Any, X_target: Any, counts: np.ndarray, seed: int) -> np.ndarray:
-        """Return log r of the source rows, (n,)."""
+    def _draws(self, log_p: np.ndarray | None, log_q: np.ndarray, counts: np.ndarray, n: float) -> float:
+        """Return how many of n source rows are left as far as rows of the target tell."""
+        if log_p is None:
+            last = self.ratio_.steps[-1][1] if hasattr(self.ratio_, "steps") else self.ratio_
+            return getattr(last, "effective_draws_", n) if self.gamma >= 1 else n
+        seen = counts > 0
+        return effective_draws(log_p, np.ones(len(log_p)), log_q[seen], counts[seen], n, self.gamma)
+
+    def _log_ratios(self, X: Any, X_target: Any, counts: np.ndarray, seed: int) -> tuple[np.ndarray | None, np.ndarray]:
+        """Return log r of the rows of the target, if there are any, and of the source, (n_target,) and (n,)."""
         if X_target is None:
             self.ratio_ = self.ratio
-            return self.ratio_.log_ratio(X)
+            return None, np.asarray(log_ratio_of(self.ratio_)(X), np.float64)
         pooled, is_p = stack(X_target, X, names=("X_target", "X"))
         n_p = len(is_p) - len(counts)
         w = np.concatenate([np.ones(n_p), counts])
@@ -209,22 +240,33 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         self.ratio_ = new_ratio(AutoRatio() if self.ratio is None else self.ratio, seed, self.verbose)
         if not has_fit_parameter(self.ratio_, "sample_weight"):
             pooled = np.asarray(pooled)  # rows are repeated, which data frames cannot be
-        fitted(self.ratio_, pooled, is_p, w)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OverlapWarning)  # it is told once, of the weights
+            fitted(self.ratio_, pooled, is_p, w)
         if n_folds == 1:
-            return self.ratio_.log_ratio(pooled)[n_p:]
+            log_r = np.asarray(self.ratio_.log_ratio(pooled), np.float64)
+            return log_r[:n_p], log_r[n_p:]
         rng = np.random.default_rng([seed, 1])
         rows = np.asarray(pooled)
         p = Sample(rows[:n_p], w[:n_p], folds(n_p, n_folds, rng))
         q = Sample(rows[n_p:], counts, folds(len(counts), n_folds, rng))
         ratio = self.ratio_.chosen() if isinstance(self.ratio_, AutoRatio) else self.ratio  # the choice is made once
-        return cross_fit(ratio, p, q, seed).log_q
+        found = cross_fit(ratio, p, q, seed)
+        return found.log_p, found.log_q
 
     def _check_settings(self, X_target: Any) -> None:
         if isinstance(self.estimator, type) or not hasattr(self.estimator, "fit"):
             raise TypeError(f"`estimator` is {self.estimator!r}: give an estimator, such as `LogisticRegression()`.")
+        if not hasattr(_last_step(self.estimator), "fit"):
+            raise TypeError(
+                f"`estimator` is a pipeline that ends with {_last_step(self.estimator)!r}: its last step must be a "
+                "classifier or a regressor."
+            )
+        if not isinstance(self.smooth, bool | np.bool_):
+            raise ValueError(f"`smooth` is {self.smooth!r}: give True or False.")
         if not (is_number(self.gamma) and 0 <= self.gamma < np.inf):
             raise ValueError(f"`gamma` is {self.gamma!r}: give a number of 0 or more.")
-        ready = is_fitted(self.ratio)
+        ready = is_ready(self.ratio)
         if X_target is None and not ready:
             raise ValueError("`X_target` is None: give unlabelled rows of the target, or a `ratio` that is fitted.")
         if ready and (X_target is not None or self.n_folds is not None):
@@ -323,14 +365,24 @@ class TargetScorer:
             raise TypeError(f"`scoring` is {scoring!r}: give the name of a scorer, or what `make_scorer` returns.")
         if "sample_weight" not in inspect.signature(metric).parameters:
             raise ValueError(f"`scoring` is {scoring!r}, whose metric takes no `sample_weight`: give one that does.")
-        if not is_fitted(ratio) or not hasattr(ratio, "log_ratio"):
+        if not is_ready(ratio):
             raise ValueError(f"`ratio` is {ratio!r}: give a ratio that is fitted, by `fit_samples(X_target, X)`.")
         self.scorer, self.ratio = scorer, ratio
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the weighted score of a fitted estimator on labelled source rows."""
-        w = self_normalize(self.ratio.log_ratio(X), total=len(y)) * _checked_weights(sample_weight, X)
+        counts = checked_weights(sample_weight, _num_samples(X), "sample_weight")
+        w = self_normalize(log_ratio_of(self.ratio)(X), total=len(y)) * counts
         return self.scorer(estimator, X, y, sample_weight=w)
+
+    def get_metadata_routing(self) -> Any:
+        """Return what the scorer inside asks for, where metadata are routed."""
+        return self.scorer.get_metadata_routing()
+
+    def set_score_request(self, *, sample_weight: bool | str | None) -> Self:
+        """Ask for weights of rows, where metadata are routed: True, False, None for an error, or their name."""
+        self.scorer = copy(self.scorer).set_score_request(sample_weight=sample_weight)
+        return self
 
     def __repr__(self) -> str:
         return f"TargetScorer({self.scorer!r}, {self.ratio!r})"
@@ -341,36 +393,75 @@ class TargetScorer:
 
 def _fit_weighted(estimator: Any, X: Any, y: Any, w: np.ndarray, seed: int) -> Any:
     """Fit an estimator to weighted rows; to rows that are drawn by weight if it takes none."""
-    name = _name_of_weights(estimator)
-    if name is not None:
-        routed = get_config()["enable_metadata_routing"]
-        return estimator.fit(X, y, **{"sample_weight" if routed else name: w})
+    refuses = _refusing(estimator)
+    if refuses is None:
+        return estimator.fit(X, y, **{"sample_weight" if _is_routed() else _name_of_weights(estimator): w})
+    needs_routing = _has_keywords(refuses) and _inside(refuses)
     drawn = _systematic(w, np.random.default_rng([seed, 2]))
     warnings.warn(
-        f"{type(estimator).__name__} takes no `sample_weight`: it is fitted to {len(w)} rows that are drawn by weight, "
-        f"{len(np.unique(drawn))} of them distinct. An estimator that takes weights loses less.",
+        f"{type(refuses).__name__} takes no `sample_weight`{' without metadata routing' if needs_routing else ''}: "
+        f"{'it' if refuses is estimator else type(estimator).__name__} is fitted to {len(w)} rows that are drawn by "
+        f"weight, {len(np.unique(drawn))} of them distinct. An estimator that takes weights loses less.",
         ResampledWarning,
         stacklevel=4,
     )
     return estimator.fit(_safe_indexing(X, drawn), _safe_indexing(y, drawn))
 
 
-def _name_of_weights(estimator: Any) -> str | None:
-    """Return by which name `fit` takes weights, which of a pipeline are those of its last step; None if it takes none.
+def _refusing(estimator: Any) -> Any:
+    """Return the estimator that takes no weights, this one or one inside that would be given them; None if all do."""
+    inside = _inside(estimator)
+    if isinstance(estimator, Pipeline) or _passes_on(estimator):
+        return next((found for part in inside if (found := _refusing(part)) is not None), None)
+    if not has_fit_parameter(estimator, "sample_weight") and not hasattr(estimator, "estimators"):
+        return estimator
+    for part in inside:
+        if isinstance(part, Pipeline) and not _is_routed():
+            return part  # it knows weights by the names of its steps only
+    return next((found for part in inside if (found := _refusing(part)) is not None), None)
 
-    What passes keywords on to an estimator inside, as searches do, takes weights if that one does.
-    """
+
+def _inside(estimator: Any) -> list[Any]:
+    """Return the estimators that an estimator fits, where it is made of others."""
+    if isinstance(estimator, Pipeline):
+        return [estimator.steps[-1][1]]
+    many = [part for _, part in getattr(estimator, "estimators", [])]
+    one = [getattr(estimator, name, None) for name in ("estimator", "regressor", "final_estimator")]
+    return [part for part in (*many, *one) if hasattr(part, "fit")]  # not those that are None or 'drop'
+
+
+def _passes_on(estimator: Any) -> bool:
+    """Return whether `fit` passes keywords that it does not know on to the estimator inside."""
+    if not _has_keywords(estimator) or hasattr(estimator, "estimators"):
+        return False
+    if not (hasattr(estimator, "estimator") or hasattr(estimator, "regressor")):
+        return False
+    fit = type(estimator).fit
+    return not fit.__module__.startswith("sklearn.") or fit.__qualname__ in _PASS_ON or _is_routed()
+
+
+def _has_keywords(estimator: Any) -> bool:
+    parameters = inspect.signature(estimator.fit).parameters.values()
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _is_routed() -> bool:
+    return get_config()["enable_metadata_routing"]
+
+
+def _name_of_weights(estimator: Any) -> str:
+    """Return by which name `fit` takes weights, which of a pipeline are those of its last step."""
     if isinstance(estimator, Pipeline):
         step, last = estimator.steps[-1]
-        name = _name_of_weights(last)
-        return None if name is None else f"{step}__{name}"
-    if has_fit_parameter(estimator, "sample_weight"):
+        return f"{step}__{_name_of_weights(last)}"
+    if has_fit_parameter(estimator, "sample_weight") or not _passes_on(estimator) or not _inside(estimator):
         return "sample_weight"
-    parameters = inspect.signature(estimator.fit).parameters.values()
-    inside = getattr(estimator, "estimator", getattr(estimator, "regressor", None))
-    if inside is None or all(parameter.kind is not inspect.Parameter.VAR_KEYWORD for parameter in parameters):
-        return None
-    return _name_of_weights(inside)
+    return _name_of_weights(_inside(estimator)[0])
+
+
+def _last_step(estimator: Any) -> Any:
+    """Return the last step of a pipeline, or of the pipeline that is its last step; any other estimator as it is."""
+    return _last_step(estimator.steps[-1][1]) if isinstance(estimator, Pipeline) else estimator
 
 
 def _systematic(w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -378,11 +469,3 @@ def _systematic(w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     share = np.cumsum(w) / w.sum()
     drawn = np.searchsorted(share, (rng.random() + np.arange(len(w))) / len(w), side="right")
     return np.minimum(drawn, np.flatnonzero(w)[-1])  # rounding may leave the sum below 1
-
-
-def _checked_weights(sample_weight: Any, X: Any) -> np.ndarray:
-    w = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    if (w < 0).any() or not w.any():
-        found = f"negative on {np.count_nonzero(w < 0)} rows" if (w < 0).any() else "zero on all rows"
-        raise ValueError(f"`sample_weight` is {found}: weights count rows, and some must be above 0.")
-    return w

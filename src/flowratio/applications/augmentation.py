@@ -9,16 +9,18 @@ so that a synthetic row counts less where a generator draws too many, or rows th
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Literal
 
 import numpy as np
 
-from flowratio.applications.crossfit import Sample, check_folds, chosen_ratio, cross_fit, folds
-from flowratio.ratios import InverseRatio
-from flowratio.ratios.featurized import is_fitted
+from flowratio.applications.crossfit import CrossFitted, Sample, check_folds, chosen_ratio, cross_fit, folds
+from flowratio.ratios import InverseRatio, OverlapWarning
+from flowratio.ratios.base import are_few, effective_draws
+from flowratio.ratios.names import is_ready, log_ratio_of
 from flowratio.samples import check_samples
 from flowratio.settings import RandomState, seed_from
-from flowratio.weights import flatten, self_normalize
+from flowratio.weights import effective_sample_size, flatten, self_normalize
 
 _LARGEST = np.finfo(np.float64).max
 
@@ -38,15 +40,17 @@ def augmentation_weights(
     .. math:: w_i \propto r(x_i)^\gamma, \qquad r = p/q
 
     p is the real sample (y = 1), q the synthetic one. A ratio that has seen a row knows it to be synthetic: here each
-    row is weighted by a ratio that was fitted without it. Real rows need no weights: theirs is 1.
+    row is weighted by a ratio that was fitted without it. Real rows need no weights: theirs is 1. If the weights rest
+    on a handful of synthetic rows, an `OverlapWarning` says so.
 
     Parameters
     ----------
     X_real, X_synthetic
         Rows of both samples, of shapes (n_real, d) and (n_synthetic, d). Labels, if there are any, are left aside.
     ratio
-        A ratio, or its name: of x, or of z by a `FeaturizedRatio`. One that is fitted (real rows are y = 1) is used as
-        it is, and should have been fitted to other rows. None for what `AutoRatio` chooses in a minute.
+        A ratio, or its name: of x, or of z by a `FeaturizedRatio`. One that is fitted (real rows are y = 1), or a
+        fitted pipeline that ends with one, is used as it is, and should have been fitted to other rows. None for what
+        `AutoRatio` chooses in a minute.
     gamma
         The power to which ratios are raised, 0 or more: below 1 weights become more alike. The paper takes 0.2 in z.
         None for 1.
@@ -86,20 +90,30 @@ def augmentation_weights(
     flatten([0.0], 1.0 if gamma is None else gamma)  # refused before anything is fitted
     if isinstance(ratio, InverseRatio):
         raise TypeError(f"`ratio` is {ratio!r}, which is synthetic/real: give the ratio real/synthetic.")
-    A_real, A_synthetic = check_samples(X_real, X_synthetic, names=("X_real", "X_synthetic"))
-    if is_fitted(ratio):
-        log_r = np.asarray(ratio.log_ratio(X_synthetic), np.float64)
+    if is_ready(ratio):
+        log_p, log_r = (np.asarray(log_ratio_of(ratio)(X), np.float64) for X in (X_real, X_synthetic))
     else:
-        log_r = _held_out(A_real, A_synthetic, ratio, n_folds, seed_from(random_state))
-    log_w = flatten(log_r, 1.0 if gamma is None else gamma)
+        A_real, A_synthetic = check_samples(X_real, X_synthetic, names=("X_real", "X_synthetic"))
+        found = _held_out(A_real, A_synthetic, ratio, n_folds, seed_from(random_state))
+        log_p, log_r = found.log_p, found.log_q
+    power = 1.0 if gamma is None else float(gamma)
+    log_w, n = flatten(log_r, power), len(log_r)
+    draws = min(effective_sample_size(log_w), effective_draws(log_p, np.ones(len(log_p)), log_r, np.ones(n), n, power))
+    if are_few(draws, n):
+        warnings.warn(
+            f"{draws:.3g} effective rows of {n}: real and synthetic rows hardly overlap, and the weights rest on a "
+            "handful of synthetic rows. Use a `gamma` below 1, or a better generator.",
+            OverlapWarning,
+            stacklevel=2,
+        )
     if normalize is None:
         return np.exp(np.minimum(log_w, np.log(_LARGEST)))
     return self_normalize(log_w, total=len(log_w) if normalize == "mean" else 1.0)
 
 
-def _held_out(X_real: np.ndarray, X_synthetic: np.ndarray, ratio: Any, n_folds: Any, seed: int) -> np.ndarray:
-    """Return log r of synthetic rows by ratios that have not seen them, of shape (n_synthetic,)."""
+def _held_out(X_real: np.ndarray, X_synthetic: np.ndarray, ratio: Any, n_folds: Any, seed: int) -> CrossFitted:
+    """Return log r of both samples by ratios that have not seen the row."""
     n_folds = check_folds(n_folds, min(len(X_real), len(X_synthetic)))
     rng = np.random.default_rng([seed, 0])
     p, q = (Sample(X, np.ones(len(X)), folds(len(X), n_folds, rng)) for X in (X_real, X_synthetic))
-    return cross_fit(chosen_ratio(ratio, p, q, seed), p, q, seed).log_q
+    return cross_fit(chosen_ratio(ratio, p, q, seed), p, q, seed)

@@ -31,7 +31,7 @@ def conformal_quantile(scores: Any, log_r_calibration: Any, log_r_test: Any, cov
         How badly the model fits each calibration row, such as \|y - f(x)\|, of shape (n,). The model must not have
         been fitted to these rows.
     log_r_calibration
-        log r of the calibration rows, of shape (n,).
+        log r of the calibration rows, of shape (n,); -inf for a row that does not count.
     log_r_test
         log r of the test rows, of shape (m,). A constant that is added to both cancels.
     coverage
@@ -64,11 +64,11 @@ def conformal_quantile(scores: Any, log_r_calibration: Any, log_r_test: Any, cov
     0.9
     """
     s, log_c, log_t = (
-        _checked(values, name)
-        for values, name in (
-            (scores, "scores"),
-            (log_r_calibration, "log_r_calibration"),
-            (log_r_test, "log_r_test"),
+        _checked(values, name, zero)
+        for values, name, zero in (
+            (scores, "scores", False),
+            (log_r_calibration, "log_r_calibration", True),
+            (log_r_test, "log_r_test", True),
         )
     )
     if len(s) == 0 or len(s) != len(log_c):
@@ -78,6 +78,8 @@ def conformal_quantile(scores: Any, log_r_calibration: Any, log_r_test: Any, cov
         )
     if not (is_number(coverage) and 0 < coverage < 1):
         raise ValueError(f"`coverage` is {coverage!r}: give a number between 0 and 1, such as 0.9.")
+    if np.isneginf(log_c).all():
+        return np.full(len(log_t), np.inf)  # no calibration row is of the target
     order = np.argsort(s)
     mass = np.cumsum(np.exp(log_c[order] - log_c.max()))  # (n,)
     log_total = np.logaddexp(np.log(mass[-1]), log_t - log_c.max())  # (m,), with the test row's own
@@ -85,11 +87,20 @@ def conformal_quantile(scores: Any, log_r_calibration: Any, log_r_test: Any, cov
     return np.append(s[order], np.inf)[np.searchsorted(mass, needed)]
 
 
-def _checked(values: Any, name: str) -> np.ndarray:
-    values = np.asarray(values, np.float64)
-    if values.ndim != 1 or not np.isfinite(values).all():
-        n_lost = np.count_nonzero(~np.isfinite(values))
+def _checked(values: Any, name: str, may_be_zero: bool) -> np.ndarray:
+    """Return numbers, of shape (n,): finite ones, or -inf where a weight may be zero."""
+    try:
+        values = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`{name}` is not an array of numbers ({error}): give one number a row.") from error
+    if values.ndim != 1:
+        raise ValueError(f"`{name}` has shape {values.shape}: give one number a row, of shape (n,).")
+    is_nan = np.isnan(values)
+    unsound = is_nan | (np.isposinf(values) if may_be_zero else np.isinf(values))
+    if unsound.any():
+        found = "NaN" if is_nan.any() else "infinite"
         raise ValueError(
-            f"`{name}` has shape {values.shape} and {n_lost} missing or infinite values: give one finite number a row."
+            f"`{name}` is {found} in {np.count_nonzero(unsound)} of {len(values)} rows: give finite numbers"
+            f"{', or -inf for a weight of zero' if may_be_zero else ''}."
         )
     return values

@@ -33,6 +33,11 @@ from flowratio.settings import RandomState, is_count, seed_from
 from flowratio.weights import check_proportion, effective_sample_size, pareto_smooth, rebalance, self_normalize
 
 Score = Callable[[np.ndarray], Any]
+_LARGEST_SHARE = 0.1  # of the effective candidates, that can be drawn without replacement and without a word
+
+
+class DepletedWarning(UserWarning):
+    """So many rows were drawn without replacement that they are not of the target, but lean toward the mixture."""
 
 
 class Drawn(NamedTuple):
@@ -85,7 +90,9 @@ class TargetedSampler(BaseEstimator):
         Candidates for each row that is drawn. The weights are at most 1/π (toward p), so that of N candidates about
         π N are effective, or more.
     replace
-        Whether a candidate can be drawn more than once. Without, rows are drawn one after the other from what is left.
+        Whether a candidate can be drawn more than once. Without, rows are drawn one after the other from what is left,
+        which is the less of the target the more were drawn: of all candidates, they would be the mixture. A
+        `DepletedWarning` says so if they are more than a tenth of the effective candidates.
     random_state
         Seed: the same number gives the same rows at every call, a generator goes on. Global ones are never used.
     verbose
@@ -145,7 +152,7 @@ class TargetedSampler(BaseEstimator):
         toward
             `"p"` or `"q"`; None for the mixture, as the flow draws it.
         """
-        return self.draw(n, toward).X
+        return self._draw(n, toward).X
 
     def draw(self, n: int = 1, toward: Literal["p", "q"] | None = "p") -> Drawn:
         """Draw rows of x, and say what they rest on.
@@ -155,20 +162,26 @@ class TargetedSampler(BaseEstimator):
         n, toward
             As in `sample`.
         """
+        return self._draw(n, toward)
+
+    def _draw(self, n: int, toward: Literal["p", "q"] | None) -> Drawn:
         self._check_settings(n, toward)
         featurizer, seed = self._source(), seed_from(self.random_state)
         if toward is None:
             Z = _gathered(featurizer.flow_, n, seed, np.arange(n))
-            return Drawn(featurizer.inverse_transform(Z), Z, np.zeros(n), float(n), 1.0, -math.inf)
+            return Drawn(featurizer.decode(Z), Z, np.zeros(n), float(n), 1.0, -math.inf)
         score, proportion, n_all = self._score(featurizer), self._proportion(), n * self.n_candidates
         log_w = rebalance(self._scored(featurizer.flow_, score, n_all, seed), proportion, toward)
+        n_effective = effective_sample_size(log_w)
         chosen = _resampled(log_w, n, self.replace, np.random.default_rng([seed, 1]))
+        if not self.replace and n > _LARGEST_SHARE * n_effective:
+            _warn_of_depletion(n, n_effective, n_all)
         Z = _gathered(featurizer.flow_, n_all, seed, chosen)
         return Drawn(
-            X=featurizer.inverse_transform(Z),
+            X=featurizer.decode(Z),
             Z=Z,
             log_w=log_w,
-            effective_sample_size=effective_sample_size(log_w),
+            effective_sample_size=n_effective,
             unique_share=len(np.unique(chosen)) / n,
             k_hat=pareto_smooth(log_w).k_hat,
         )
@@ -190,12 +203,14 @@ class TargetedSampler(BaseEstimator):
         if given is None:
             check_is_fitted(_checked_ratio(self.ratio))
             given = getattr(self.ratio, "featurizer_", None)
+        if hasattr(self.featurizer, "log_ratio"):
+            raise TypeError(f"`featurizer` is {self.featurizer!r}, a ratio: write `TargetedSampler(ratio=…)`.")
         if not isinstance(given, FlowFeaturizer):
             raise TypeError(
                 f"`featurizer` is {self.featurizer!r}, and `ratio` a {type(self.ratio).__name__}: give a fitted "
                 "`FlowFeaturizer`, or as `ratio` a `FeaturizedRatio` with a flow, which brings it along."
             )
-        if self.featurizer is None and getattr(self.ratio, "alpha", None) == 1:
+        if self._is_own() and getattr(self.ratio, "alpha", None) == 1:
             raise ValueError(
                 "`ratio` was trained with `alpha=1`: its flow is no density, and cannot be drawn from. Use `alpha` "
                 "below 1, or give a `featurizer` and `space='x'`."
@@ -203,21 +218,25 @@ class TargetedSampler(BaseEstimator):
         check_is_fitted(given)
         return given
 
+    def _is_own(self) -> bool:
+        """Return whether the flow is that of the ratio."""
+        return self.featurizer is None or self.featurizer is getattr(self.ratio, "featurizer_", None)
+
     def _score(self, featurizer: FlowFeaturizer) -> Score:
         """Return the function from candidates z, of shape (m, d_z), to log r, of shape (m,)."""
         ratio = _checked_ratio(self.ratio)
         if hasattr(ratio, "fit"):
             check_is_fitted(ratio)
         has_own = isinstance(ratio, FeaturizedRatio | JointFeaturizedRatio)
-        if self.space == "z" and has_own and self.featurizer is not None:
+        if self.space == "z" and has_own and not self._is_own():
             raise ValueError(
                 "`featurizer` is given, and `ratio` has another of its own: leave `featurizer` out, give the ratio of "
                 "z alone, or weight in x by `space='x'`."
             )
-        if self.featurizer is not None:
+        if not self._is_own():
             _check_columns(ratio, featurizer, self.space)
         if self.space == "x":
-            return lambda Z: ratio.log_ratio(featurizer.inverse_transform(Z))
+            return lambda Z: ratio.log_ratio(featurizer.decode(Z))
         if isinstance(ratio, JointFeaturizedRatio):
             return lambda Z: evaluate(ratio.network_, Z)[:, 0]
         return ratio.ratio_.log_ratio if isinstance(ratio, FeaturizedRatio) else ratio.log_ratio
@@ -225,7 +244,7 @@ class TargetedSampler(BaseEstimator):
     def _proportion(self) -> float:
         if self.proportion is not None:
             return float(self.proportion)
-        if self.featurizer is None and getattr(self.ratio, "mixture", "pooled") == "balanced":
+        if self._is_own() and getattr(self.ratio, "mixture", "pooled") == "balanced":
             return 0.5
         if not hasattr(self.ratio, "log_odds_"):
             raise ValueError(
@@ -283,6 +302,16 @@ def _resampled(log_w: np.ndarray, n: int, replace: bool, rng: np.random.Generato
     key = log_w + rng.gumbel(size=len(log_w))
     largest = np.argpartition(key, -n)[-n:]
     return largest[np.argsort(-key[largest])]
+
+
+def _warn_of_depletion(n: int, n_effective: float, n_all: int) -> None:
+    warnings.warn(
+        f"{n} rows were drawn without replacement, and {n_all} candidates are worth {n_effective:.0f}: the rows lean "
+        f"toward the mixture of both samples. Use `n_candidates` of {math.ceil(n_all / _LARGEST_SHARE / n_effective)} "
+        "or more, or `replace=True`.",
+        DepletedWarning,
+        stacklevel=4,
+    )
 
 
 def _checked_ratio(ratio: Any) -> Any:

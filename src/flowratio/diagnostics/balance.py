@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowratio.diagnostics.scored import Scored, Separation, errors_off, mean_and_error, separation
+from flowratio.diagnostics.scored import Scored, Separation, errors_off, separation
+from flowratio.samples import mean_and_error
 from flowratio.weights import self_normalize
 
 _N_FOLDS = 5

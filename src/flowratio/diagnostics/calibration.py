@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
 from scipy.stats import chi2
 
 from flowratio.diagnostics.scored import Scored
 
 _MOST_BINS, _ROWS_IN_BIN = 10, 25
 _Z = 1.959963984540054  # intervals of 95 %
+_FARTHEST = 100.0  # standard deviations of log r by which log odds may move, for one
+_LARGEST_ERROR = 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +44,9 @@ class Calibration:
     chi2, n_bins, p_value
         Sum over bins of squared standardized differences, its degrees of freedom, and the chance that the true ratio
         has so large a one.
-    overconfidence
-        Mean over bins of how much farther from 1/2 `predicted` is than `observed`: positive where the ratio tells p
-        from q too surely.
+    slope, slope_error
+        The number b, and its standard error, for which b log r plus a constant fits the labels best: 1 for the true
+        ratio, below 1 where a ratio tells p from q too surely, above 1 where it does so too timidly.
     """
 
     predicted: np.ndarray
@@ -55,7 +59,8 @@ class Calibration:
     chi2: float
     n_bins: int
     p_value: float
-    overconfidence: float
+    slope: float
+    slope_error: float
 
 
 def calibration(p: Scored, q: Scored) -> Calibration:
@@ -80,6 +85,7 @@ def calibration(p: Scored, q: Scored) -> Calibration:
     square = np.where(at_rows > 4 * at_truth, at_rows, at_truth)  # rows that r calls impossible tell their own error
     statistic, deviation = _chi_squared(difference, square, sums(spread), 1 / p.n + 1 / q.n)
     gap = np.abs(observed - predicted)
+    slope, slope_error = _slope(np.concatenate([p.log_r, q.log_r]), half, is_p)
     return Calibration(
         predicted,
         observed,
@@ -91,8 +97,38 @@ def calibration(p: Scored, q: Scored) -> Calibration:
         chi2=statistic,
         n_bins=len(mass),
         p_value=float(chi2.sf(statistic, len(mass))),
-        overconfidence=float(mass @ (np.sign(predicted - 0.5) * (predicted - observed))),
+        slope=slope,
+        slope_error=slope_error,
     )
+
+
+def _slope(log_r: np.ndarray, half: np.ndarray, is_p: np.ndarray) -> tuple[float, float]:
+    r"""Fit the labels by :math:`\sigma(a + b \log r)`, and return b and its standard error.
+
+    Parameters
+    ----------
+    log_r, half, is_p
+        log r, weights that add up to one half in each sample, and labels of the rows of both, of shape (n,).
+    """
+    centre = float(half @ log_r)
+    scale = math.sqrt(half @ (log_r - centre) ** 2)
+    if scale <= 1e-9 * max(1.0, abs(centre)):  # a constant has no slope
+        return 1.0, _LARGEST_ERROR
+    U = np.stack([np.ones(len(log_r)), (log_r - centre) / scale], axis=1)  # (n, 2)
+    sign = np.where(is_p, 1.0, -1.0)
+
+    def loss(beta: np.ndarray) -> tuple[float, np.ndarray]:
+        margin = sign * (U @ beta)
+        return -float(half @ log_expit(margin)), -((half * sign * expit(-margin)) @ U)
+
+    bounds = [(-_FARTHEST, _FARTHEST)] * 2  # where no row is on the wrong side, the best slope is infinite
+    found: Any = minimize(loss, np.zeros(2), jac=True, bounds=bounds, method="L-BFGS-B")
+    probability = expit(U @ found.x)
+    curvature = (U.T * (half * probability * (1 - probability))) @ U
+    gradients = U * (half * (is_p - probability))[:, None]
+    inverse = np.linalg.pinv(curvature)
+    error = math.sqrt(max((inverse @ (gradients.T @ gradients) @ inverse)[1, 1], 0.0)) / scale
+    return float(found.x[1] / scale), min(error, _LARGEST_ERROR)
 
 
 def _chi_squared(

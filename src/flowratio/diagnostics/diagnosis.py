@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +14,22 @@ from flowratio.diagnostics.balance import Balance, balance, leftover
 from flowratio.diagnostics.calibration import Calibration, calibration
 from flowratio.diagnostics.identities import Identities, identities
 from flowratio.diagnostics.overlap import Overlap, overlap
-from flowratio.diagnostics.scored import Scored, Separation, mean_and_error, separation
+from flowratio.diagnostics.scored import Scored, Separation, separation
 from flowratio.diagnostics.summary import summary_of
 from flowratio.diagnostics.verdict import (
     Verdict,
     direction,
     few_draws,
     imbalanced,
+    log_factor_of,
     miscalibrated,
     verdict_of,
     wrong_scale,
 )
-from flowratio.samples import counts, repeated, stack
+from flowratio.ratios.names import log_ratio_of
+from flowratio.samples import checked_weights, column_names, counts, mean_and_error, repeated, stack
 from flowratio.settings import RandomState, is_count, seed_from
+from flowratio.tables import TableRatio
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +52,8 @@ class Diagnosis:
     direction
         In what share of pairs of a row of p and one of q the former has the larger log r.
     overlap
-        Effective draws, Pareto k̂, and rows beyond the other sample.
+        Effective draws, Pareto k̂, and rows beyond the other sample; of r without the constant by which it is off, if
+        that is beyond chance.
     identities
         mean_q r = 1, mean_p 1/r = 1, and mean_q[r / (1 + r)] = mean_p[1 / (1 + r)].
     calibration
@@ -129,7 +132,8 @@ def diagnose(
     ratio
         A fitted ratio r = p/q; p is y = 1. Any object with `log_ratio(X)`, or a pipeline that ends with one.
     X_p, X_q
-        Rows of p and of q, held out, of shapes (n_p, d) and (n_q, d).
+        Rows of p and of q, held out, of shapes (n_p, d) and (n_q, d); tables for a `TableRatio`, whose balance is that
+        of the encoded columns, and whose importance is that of the columns of the table.
     sample_weight_p, sample_weight_q
         How often each row counts, of shapes (n_p,) and (n_q,); 1 if None.
     n_repeats
@@ -149,10 +153,15 @@ def diagnose(
     >>> diagnose(ratio.inverse(), X_p[500:], X_q[500:], random_state=0).warnings[0][:29]
     'The ratio may be inverted: lo'
     """
-    log_ratio = _log_ratio_of(ratio)
+    log_ratio = log_ratio_of(ratio)
     if not is_count(n_repeats):
         raise ValueError(f"`n_repeats` is {n_repeats!r}: give a whole number of 1 or more.")
     seed = seed_from(random_state)
+    names, groups = None, None
+    if isinstance(ratio, TableRatio):
+        encoder, log_ratio = ratio.encoder_, ratio.ratio_.log_ratio
+        names, groups = encoder.names_, encoder.groups_
+        X_p, X_q = encoder.transform(X_p), encoder.transform(X_q)
     X, y = stack(X_p, X_q)
     n_p = int(y.sum())
     log_r = _checked(log_ratio(X), len(y))
@@ -160,34 +169,43 @@ def diagnose(
     Z = _in_own_range(A)
     p, rows_p = _scored(Z[:n_p], log_r[:n_p], sample_weight_p, "p")
     q, rows_q = _scored(Z[n_p:], log_r[n_p:], sample_weight_q, "q")
-    names = _names(ratio, X)
+    names = _names(ratio, X) if names is None else names
     rng_folds, rng_columns = (np.random.default_rng([seed, k]) for k in range(2))
     told = importance(
         lambda rows: _checked(log_ratio(_in_form_of(X, rows)), len(rows)),
         A[np.concatenate([rows_p, n_p + rows_q])],
         np.concatenate([p.share, q.share]) / 2,
-        names,
+        names if groups is None else [column.name for column in ratio.encoder_.columns_],
         n_repeats,
         rng_columns,
+        groups,
     )
-    return _judged(p, q, log_r[:n_p], log_r[n_p:], told, rng_folds)
+    return _judged(p, q, log_r[:n_p], log_r[n_p:], names, told, rng_folds)
 
 
 def _judged(
-    p: Scored, q: Scored, log_p: np.ndarray, log_q: np.ndarray, told: Importance, rng: np.random.Generator
+    p: Scored,
+    q: Scored,
+    log_p: np.ndarray,
+    log_q: np.ndarray,
+    names: list[str],
+    told: Importance,
+    rng: np.random.Generator,
 ) -> Diagnosis:
     """Put the parts together, and judge them; log r is of all rows as they were given."""
-    names = [name for _, name in sorted(zip(told.columns.tolist(), told.names, strict=True))]
     score, score_error = _score(p, q)
     own = separation(p.log_r, p.share, q.log_r, q.share)
-    found, same, curve = overlap(p, q, log_p, log_q), identities(p, q), calibration(p, q)
+    same, curve = identities(p, q), calibration(p, q)
+    log_c = log_factor_of(same.bounded)  # it is taken out before the rest is judged: weights do not suffer from it
+    log_w, p, q = q.log_weights(), p.divided(log_c), q.divided(log_c)
+    found, shape = overlap(p, q, log_p - log_c, log_q - log_c), calibration(p, q) if log_c else curve
     columns, left = balance(p, q, names, found.inflation), leftover(p, q, rng, found.inflation)
     findings = [
-        *direction(own, score, score_error),
+        *direction(own, *_score(p, q)),
+        *miscalibrated(shape),
         *few_draws(found),
         *wrong_scale(same, found),
-        *miscalibrated(curve),
-        *imbalanced(columns, left, found.ess_q),
+        *imbalanced(columns, left, shape, found.ess_q),
     ]
     return Diagnosis(
         verdict_of(findings),
@@ -205,7 +223,7 @@ def _judged(
         told,
         log_p,
         log_q,
-        q.log_weights(),
+        log_w,
     )
 
 
@@ -216,23 +234,13 @@ def _score(p: Scored, q: Scored) -> tuple[float, float]:
     return float(math.log(2) + (told_p + told_q) / 2), float(np.hypot(error_p, error_q) / 2)
 
 
-def _log_ratio_of(ratio: Any) -> Callable[[Any], Any]:
-    last = ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
-    if isinstance(ratio, type) or not callable(getattr(last, "log_ratio", None)):
-        raise TypeError(
-            f"`ratio` is {ratio!r}: give a fitted ratio, an object with `log_ratio(X)`, such as "
-            "`ClassifierRatio().fit_samples(X_p, X_q)`."
-        )
-    return ratio.log_ratio if last is ratio else ratio.score_samples
-
-
 def _checked(log_r: Any, n: int) -> np.ndarray:
     log_r = np.asarray(log_r, np.float64)
     if log_r.shape != (n,) or not np.isfinite(log_r).all():
-        n_bad = np.count_nonzero(~np.isfinite(log_r))
+        n_nan, n_infinite = np.count_nonzero(np.isnan(log_r)), np.count_nonzero(np.isinf(log_r))
         raise ValueError(
-            f"`ratio.log_ratio(X)` has shape {log_r.shape}, {n_bad} values of it not finite, for {n} rows: it must "
-            "return one finite number a row."
+            f"`ratio.log_ratio(X)` has shape {log_r.shape}, {n_nan} values of it NaN and {n_infinite} infinite, for "
+            f"{n} rows: it must return one finite number a row."
         )
     return log_r
 
@@ -246,14 +254,8 @@ def _in_own_range(X: np.ndarray) -> np.ndarray:
 
 def _scored(X: np.ndarray, log_r: np.ndarray, sample_weight: Any, name: str) -> tuple[Scored, np.ndarray]:
     """Return the rows of positive weight, and their positions; a row of weight 2 is there twice."""
-    w = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, np.float64)
-    if w.shape != (len(X),):
-        raise ValueError(
-            f"`sample_weight_{name}` has shape {w.shape} but `X_{name}` has {len(X)} rows: give one weight a row."
-        )
-    if not (np.isfinite(w).all() and w.min() >= 0):
-        raise ValueError(f"`sample_weight_{name}` holds negative, missing or infinite weights: give 0 or more.")
-    rows, w = repeated(np.flatnonzero(w > 0), counts(w[w > 0])) if w.any() else (np.empty(0, int), w)
+    w = checked_weights(sample_weight, len(X), f"sample_weight_{name}")
+    rows, w = repeated(np.flatnonzero(w > 0), counts(w[w > 0]))
     if len(rows) < 2:
         raise ValueError(f"`sample_weight_{name}` leaves {len(rows)} rows of positive weight: at least 2 are needed.")
     return Scored(X[rows], log_r[rows], w / w.sum()), rows
@@ -261,9 +263,7 @@ def _scored(X: np.ndarray, log_r: np.ndarray, sample_weight: Any, name: str) -> 
 
 def _names(ratio: Any, X: Any) -> list[str]:
     names = getattr(ratio, "feature_names_in_", None)
-    if names is None:
-        names = getattr(X, "columns", None)
-    return [f"column {j}" for j in range(X.shape[1])] if names is None else [str(name) for name in names]
+    return column_names(X, X.shape[1]) if names is None else [str(name) for name in names]
 
 
 def _in_form_of(X: Any, A: np.ndarray) -> Any:

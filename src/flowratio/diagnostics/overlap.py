@@ -9,9 +9,8 @@ import numpy as np
 
 from flowratio.diagnostics.scored import Scored
 from flowratio.ratios.base import effective_draws
-from flowratio.weights import effective_sample_size, pareto_smooth
+from flowratio.weights import effective_sample_size, largest_k_hat, pareto_smooth
 
-LARGEST_K_HAT = 0.7  # beyond it weighted means are ruled by a few rows
 FEWEST_DRAWS = 10  # of fewer nothing can be said
 
 
@@ -33,7 +32,8 @@ class Overlap:
         that no row of q lies where p does, and these do.
     k_hat_q, k_hat_p
         Pareto k̂ of the weights r on rows of q, and of 1/r on rows of p: the shape of their upper tail. Means that are
-        weighted by them can be trusted below 0.7.
+        weighted by them can be trusted up to `weights.largest_k_hat(n)`; inf if the tail cannot be told, by too few
+        rows or too few distinct weights, and then the effective draws decide.
     n_p, n_q
         How many rows the samples are worth.
     p_beyond_q, q_beyond_p
@@ -57,18 +57,23 @@ class Overlap:
 
     @property
     def reliable_q(self) -> bool:
-        """Whether standard errors of means of r over rows of q can be trusted: k̂ up to 0.7, more than 10 draws."""
-        return self.k_hat_q <= LARGEST_K_HAT and self.draws_q > FEWEST_DRAWS
+        """Whether standard errors of means of r over rows of q can be trusted: a light tail, more than 10 draws."""
+        return _reliable(self.k_hat_q, self.draws_q, self.n_q)
 
     @property
     def reliable_p(self) -> bool:
         """The same of 1/r over rows of p."""
-        return self.k_hat_p <= LARGEST_K_HAT and self.draws_p > FEWEST_DRAWS
+        return _reliable(self.k_hat_p, self.draws_p, self.n_p)
 
     @property
     def inflation(self) -> float:
         """By how much rows of q alone understate the standard errors of means that are weighted by r."""
         return math.sqrt(self.ess_q / self.draws_q)
+
+
+def _reliable(k_hat: float, draws: float, n: float) -> bool:
+    light = draws > n / 2 if k_hat == math.inf else k_hat <= largest_k_hat(n)
+    return light and draws > FEWEST_DRAWS
 
 
 def overlap(p: Scored, q: Scored, log_p: np.ndarray, log_q: np.ndarray) -> Overlap:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowratio.diagnostics.summary import k_hat_text
+from flowratio.diagnostics.summary import fixed, k_hat_text
 from flowratio.weights import effective_sample_size, self_normalize
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _MOST_POINTS = 5_000  # of a scatter: evenly spaced ones of more
 _MOST_COLUMNS = 20
 _LONGEST_NAME = 24
+_LIGHTEST = 0.8  # of a colour map: beyond, points vanish on white paper
 
 
 def plot_estimates(log_r: Any, true_log_r: Any, near: float = 5.0, axes: Axes | None = None) -> Figure:
@@ -97,6 +98,9 @@ def plot_latent(Z: Any, log_r: Any, axes: Axes | None = None) -> Figure:
     axes
         Where to draw; a new figure if None.
     """
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
     Z, log_r = np.asarray(Z, np.float64), _vector(log_r, "log_r")
     if Z.ndim != 2 or Z.shape[1] < 1 or len(Z) != len(log_r):
         raise ValueError(
@@ -115,29 +119,31 @@ def plot_latent(Z: Any, log_r: Any, axes: Axes | None = None) -> Figure:
             (f"first principal direction (both: {told:.0%})", "second principal direction"),
         )
     some = _some(np.argsort(np.abs(log_r), kind="stable"))  # the largest last, on top
-    points = axes.scatter(*Z[some, :2].T, c=log_r[some], s=8, cmap="cividis", linewidths=0)
+    colours = ListedColormap(colormaps["cividis"](np.linspace(0, _LIGHTEST, 256)))
+    points = axes.scatter(*Z[some, :2].T, c=log_r[some], s=8, cmap=colours, linewidths=0)
     figure.colorbar(points, ax=axes, label="log r (nats)")
     axes.set(xlabel=names[0], ylabel=names[1], title="Latent space")
     return figure
 
 
-def plot_reliability(calibration: Calibration, axes: Axes | None = None) -> Figure:
+def plot_reliability(calibration: Calibration | Diagnosis, axes: Axes | None = None) -> Figure:
     """Draw the share of p in each bin against the probability that the ratio gives, with intervals of 95 %.
 
     Parameters
     ----------
     calibration
-        The field of a `Diagnosis`.
+        A `Diagnosis`, or its field of this name.
     axes
         Where to draw; a new figure if None.
     """
+    curve: Calibration = _field(calibration, "calibration", "observed")
     axes, figure = _axes(axes, (4.2, 4.2))
-    observed = calibration.observed
+    observed = curve.observed
     axes.plot([0, 1], [0, 1], "--", color="0.5", linewidth=1, label="true ratio")
     axes.errorbar(
-        calibration.predicted,
+        curve.predicted,
         observed,
-        yerr=[observed - calibration.low, calibration.high - observed],
+        yerr=[observed - curve.low, curve.high - observed],
         fmt="o-",
         color="black",
         linewidth=1,
@@ -147,33 +153,36 @@ def plot_reliability(calibration: Calibration, axes: Axes | None = None) -> Figu
     )
     axes.set(xlabel="predicted probability of p, r / (1 + r)", ylabel="observed share of p", title="Reliability")
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
-    told = f"error {calibration.error:.3f}\nby chance {calibration.noise:.3f}"
-    axes.text(0.97, 0.04, told, transform=axes.transAxes, ha="right", fontsize="small")
-    axes.legend(frameon=False, fontsize="small", loc="upper left")
+    told = f"error {curve.error:.3f}\nby chance {curve.noise:.3f}"
+    legend = axes.legend(
+        fontsize="small", loc="best", title=told, title_fontsize="small", edgecolor="none", framealpha=0.85
+    )
+    legend.set_alignment("left")
     return figure
 
 
-def plot_balance(balance: Balance, axes: Axes | None = None) -> Figure:
+def plot_balance(balance: Balance | Diagnosis, axes: Axes | None = None) -> Figure:
     """Draw standardized mean differences before and after weighting, of the 20 worst columns at most.
 
     Parameters
     ----------
     balance
-        The field of a `Diagnosis`.
+        A `Diagnosis`, or its field of this name.
     axes
         Where to draw; a new figure if None.
     """
-    worst = np.argsort(-np.maximum(np.abs(balance.before), np.abs(balance.after)), kind="stable")[:_MOST_COLUMNS]
+    columns: Balance = _field(balance, "balance", "before")
+    worst = np.argsort(-np.maximum(np.abs(columns.before), np.abs(columns.after)), kind="stable")[:_MOST_COLUMNS]
     axes, figure = _axes(axes, (5.5, 1.6 + 0.25 * len(worst)))
     at = np.arange(len(worst))[::-1]
-    before, after = balance.before[worst], balance.after[worst]
+    before, after = columns.before[worst], columns.after[worst]
     axes.hlines(at, before, after, color="0.75", linewidth=1)
     axes.axvline(0, color="black", linewidth=0.8)
     for limit in (-0.1, 0.1):
         axes.axvline(limit, color="0.4", linestyle=":", linewidth=1)
     axes.plot(before, at, "o", color="black", markerfacecolor="white", label="before")
     axes.plot(after, at, "o", color="black", label="after")
-    _name_rows(axes, [balance.names[j] for j in worst], at, len(balance.names))
+    _name_rows(axes, [columns.names[j] for j in worst], at, len(columns.names))
     axes.set(xlabel="standardized mean difference, p less q", title="Balance before and after weighting")
     axes.legend(frameon=False, loc="best", title="dotted: ±0.1", fontsize="small", title_fontsize="small")
     return figure
@@ -185,14 +194,14 @@ def plot_weights(log_w: Any, axes: Axes | None = None) -> Figure:
     Parameters
     ----------
     log_w
-        Log-weights, of shape (n,): log r of rows of q, for weights toward p.
+        Log-weights, of shape (n,): log r of rows of q, for weights toward p; -inf for a weight of zero.
     axes
         Where to draw; a new figure if None.
     """
-    w = np.sort(self_normalize(_vector(log_w, "log_w")))
+    w = np.sort(self_normalize(log_w))
     axes, figure = _axes(axes, (4.2, 4.2))
     rows, weight = np.linspace(0, 1, len(w) + 1), np.concatenate([[0.0], np.cumsum(w)])
-    gini = 1 - float(np.sum(weight[1:] + weight[:-1])) / len(w)
+    gini = max(0.0, 1 - float(np.sum(weight[1:] + weight[:-1])) / len(w))  # not -0.00, by rounding
     axes.plot([0, 1], [0, 1], "--", color="0.5", linewidth=1, label="equal weights")
     axes.plot(rows, weight, "-", color="black", linewidth=1.5, label=f"Gini {gini:.2f}")
     axes.fill_between(rows, weight, rows, color="0.9", linewidth=0)
@@ -204,22 +213,24 @@ def plot_weights(log_w: Any, axes: Axes | None = None) -> Figure:
     return figure
 
 
-def plot_importance(importance: Importance, axes: Axes | None = None) -> Figure:
+def plot_importance(importance: Importance | Diagnosis, axes: Axes | None = None) -> Figure:
     """Draw how much each column moves log r, the 20 most important ones at most.
 
     Parameters
     ----------
     importance
-        The field of a `Diagnosis`.
+        A `Diagnosis`, or its field of this name.
     axes
         Where to draw; a new figure if None.
     """
-    n = min(len(importance.names), _MOST_COLUMNS)
+    told: Importance = _field(importance, "importance", "effect")
+    n = min(len(told.names), _MOST_COLUMNS)
     axes, figure = _axes(axes, (5.5, 1.3 + 0.25 * n))
     at = np.arange(n)[::-1]
-    axes.barh(at, importance.effect[:n], xerr=importance.standard_error[:n], color="0.6", edgecolor="black")
-    _name_rows(axes, importance.names[:n], at, len(importance.names))
+    axes.barh(at, told.effect[:n], xerr=told.standard_error[:n], color="0.6", edgecolor="black")
+    _name_rows(axes, told.names[:n], at, len(told.names))
     axes.set(xlabel="standard deviation brought to log r (nats)", title="What moves log r")
+    axes.set_xlim(0, None if told.effect.any() else 1)
     return figure
 
 
@@ -245,9 +256,11 @@ def _write_verdict(diagnosis: Diagnosis, axes: Axes) -> None:
     seen, bounded = diagnosis.overlap, diagnosis.identities.bounded
     lines = [
         f"{diagnosis.n_p} rows of p, {diagnosis.n_q} of q",
-        f"score {diagnosis.score:.3f} ± {diagnosis.score_error:.3f} nats",
-        f"{seen.draws_q:.0f} effective draws, Pareto k̂ {k_hat_text(seen.k_hat_q)}",
-        f"r off by {bounded.log_factor:+.3f} nats (z = {bounded.z:+.1f})",
+        f"score {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats",
+        f"effective sample size {seen.ess_q:.0f}",
+        f"… as both samples tell {seen.draws_q:.0f}",
+        f"Pareto k̂ {k_hat_text(seen.k_hat_q)}",
+        f"r off by {fixed(bounded.log_factor, 3)} nats (z = {fixed(bounded.z, 1)})",
         f"classifier after weighting: {diagnosis.leftover.auc:.1%} of pairs",
         "",
         *("– " + textwrap.shorten(words.split(": ")[0], 110, placeholder=" …") for words in diagnosis.warnings[:5]),
@@ -268,12 +281,25 @@ def _axes(axes: Axes | None, size: tuple[float, float]) -> tuple[Axes, Any]:
     return figure.add_subplot(), figure
 
 
+def _field(given: Any, name: str, has: str) -> Any:
+    """Return the field of a diagnosis, or what is given if it is that field."""
+    found = getattr(given, name, given)
+    if not hasattr(found, has):
+        raise TypeError(f"`{name}` is {given!r}: give a `Diagnosis`, which `diagnose` returns, or its `{name}`.")
+    return found
+
+
 def _vector(values: Any, name: str) -> np.ndarray:
-    values = np.asarray(values, np.float64)
-    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
-        raise ValueError(
-            f"`{name}` has shape {values.shape}: give one finite number a row, of shape (n,), n at least 1."
-        )
+    try:
+        values = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`{name}` is not an array of numbers ({error}): give one number a row.") from error
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"`{name}` has shape {values.shape}: give one number a row, of shape (n,), n at least 1.")
+    if not np.isfinite(values).all():
+        found = "NaN" if np.isnan(values).any() else "infinite"
+        n_bad = np.count_nonzero(~np.isfinite(values))
+        raise ValueError(f"`{name}` is {found} in {n_bad} of {len(values)} rows: give finite numbers.")
     return values
 
 
@@ -283,7 +309,8 @@ def _some(positions: np.ndarray) -> np.ndarray:
 
 
 def _name_rows(axes: Axes, names: list[str], at: np.ndarray, n_all: int) -> None:
-    short = [name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…" for name in names]
+    half = (_LONGEST_NAME - 1) // 2  # names that are alike often differ at their ends
+    short = [name if len(name) <= _LONGEST_NAME else f"{name[:half]}…{name[-half:]}" for name in names]
     axes.set_yticks(at, short, fontsize="small")
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.set_ylabel("column" if len(names) == n_all else f"column ({len(names)} of {n_all})")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from flowratio.samples import mean_and_error
 from flowratio.weights import self_normalize
 
 LARGEST_Z = 1e6  # a difference without any error is so many standard errors
@@ -39,35 +40,13 @@ class Scored(NamedTuple):
         """Return log-weights of rows weighted by r, or by 1/r if `sign` is -1, of shape (n,)."""
         return sign * self.log_r + np.log(self.share)
 
+    def divided(self, log_factor: float) -> Scored:
+        """Return the rows with ratios that are divided by a factor."""
+        return self._replace(log_r=self.log_r - log_factor)
+
     def tilted(self, sign: int = 1) -> Scored:
         """Return the rows with shares that are weighted by r: rows of q as a sample of p; for `sign=-1` by 1/r."""
         return self._replace(share=self_normalize(self.log_weights(sign)))
-
-
-def mean_and_error(values: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""Return the weighted mean and its standard error, of shape (k,), or () for values of shape (n,).
-
-    .. math:: \bar f = \sum_i w_i f_i, \qquad
-              \mathrm{se}^2 = \sum_i w_i^2 (f_i - \bar f)^2 \Big/ \Big(1 - \sum_i w_i^2\Big)
-
-    For equal weights the error is the usual one, s / √n.
-
-    Parameters
-    ----------
-    values
-        Of shape (n,) or (n, k).
-    share
-        Weights that add up to 1, of shape (n,).
-
-    Examples
-    --------
-    >>> mean, error = mean_and_error(np.array([1.0, 3.0]), np.array([0.5, 0.5]))
-    >>> float(mean), float(error)
-    (2.0, 1.0)
-    """
-    mean = share @ values
-    left = max(1 - float(share @ share), np.finfo(np.float64).eps)  # 0 where one row has all the weight
-    return mean, np.sqrt((share**2) @ (values - mean) ** 2 / left)
 
 
 def log_mean_of(log_values: np.ndarray, share: np.ndarray) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flowratio.diagnostics.identities import Identity
-from flowratio.diagnostics.overlap import LARGEST_K_HAT
+from flowratio.weights import largest_k_hat
 
 if TYPE_CHECKING:
     from flowratio.diagnostics.diagnosis import Diagnosis
@@ -34,8 +34,8 @@ def summary_of(found: Diagnosis) -> str:
         *reasons,
         "",
         f"Rows: {found.n_p} of p (y = 1), {found.n_q} of q; r = p/q. Held-out rows are assumed.",
-        f"Score: {found.score:.3f} ± {found.score_error:.3f} nats, of at most log 2 = 0.693. Rows of p have the larger "
-        f"log r in {found.direction.auc:.1%} of pairs.",
+        f"Score: {fixed(found.score, 3)} ± {found.score_error:.3f} nats, of at most log 2 = 0.693. Rows of p have the "
+        f"larger log r in {found.direction.auc:.1%} of pairs.",
         *_overlap(found),
         *_identities(found),
         *_calibration(found),
@@ -54,14 +54,15 @@ def _overlap(found: Diagnosis) -> list[str]:
         f"  rows                            {seen.n_q:15.0f}  {seen.n_p:18.0f}",
         f"  effective sample size           {seen.ess_q:15.1f}  {seen.ess_p:18.1f}",
         f"  … as both samples tell          {seen.draws_q:15.1f}  {seen.draws_p:18.1f}",
-        f"  Pareto k̂ (trust up to {LARGEST_K_HAT})       {k_hat_q:>15}  {k_hat_p:>18}",
+        f"  Pareto k̂                         {k_hat_q:>15}  {k_hat_p:>18}",
+        f"  … to be trusted up to           {largest_k_hat(seen.n_q):15.2f}  {largest_k_hat(seen.n_p):18.2f}",
         f"  Rows of p beyond q: {np.count_nonzero(seen.p_beyond_q)} of {found.n_p}; of q beyond p: "
         f"{np.count_nonzero(seen.q_beyond_p)} of {found.n_q} (fewer than one row of the other sample expected there).",
     ]
 
 
 def k_hat_text(k_hat: float) -> str:
-    """Write a Pareto k̂: -inf is that of weights that are all alike, inf of too few to tell.
+    """Write a Pareto k̂: -inf is that of weights that are all alike, inf where there are too few to tell.
 
     Examples
     --------
@@ -73,6 +74,17 @@ def k_hat_text(k_hat: float) -> str:
     return "no tail" if k_hat < 0 else "unknown"
 
 
+def fixed(value: float, digits: int) -> str:
+    """Write a number with so many digits, and 0 without a sign.
+
+    Examples
+    --------
+    >>> fixed(-1e-9, 3), fixed(-0.0126, 3)
+    ('0.000', '-0.013')
+    """
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
 def _identities(found: Diagnosis) -> list[str]:
     same, seen = found.identities, found.overlap
     bounded = same.bounded
@@ -82,13 +94,13 @@ def _identities(found: Diagnosis) -> list[str]:
         f"  mean_q r = 1:    {_identity(same.ratio_q, seen.reliable_q)}",
         f"  mean_p 1/r = 1:  {_identity(same.inverse_p, seen.reliable_p)}",
         f"  mean_q[r/(1+r)] = mean_p[1/(1+r)]: {bounded.mean_q:.4f} and {bounded.mean_p:.4f}, z = {_z(bounded.z)}; r "
-        f"is off by {bounded.log_factor:+.3f} nats",
+        f"is off by {fixed(bounded.log_factor, 3)} nats",
     ]
 
 
 def _identity(of: Identity, reliable: bool) -> str:
     doubt = "" if reliable else " (means little: k̂ is too large, or draws are too few)"
-    return f"log of the mean {of.log_mean:+.3f} ± {of.standard_error:.3f}, z = {_z(of.z)}{doubt}"
+    return f"log of the mean {fixed(of.log_mean, 3)} ± {of.standard_error:.3f}, z = {_z(of.z)}{doubt}"
 
 
 def _z(z: float) -> str:
@@ -100,8 +112,13 @@ def _calibration(found: Diagnosis) -> list[str]:
     return [
         "",
         f"Calibration: expected error {curve.error:.4f}, by chance {curve.noise:.4f}; χ² = {curve.chi2:.1f} of "
-        f"{curve.n_bins} bins, p-value {curve.p_value:.2g}",
+        f"{curve.n_bins} bins, p-value {curve.p_value:.2g}; {_slope(curve.slope, curve.slope_error)}",
     ]
+
+
+def _slope(slope: float, error: float) -> str:
+    """Write by what log r should be multiplied."""
+    return f"slope {slope:.2f} ± {error:.2f}" if error < 100 else "slope unknown"
 
 
 def _balance(found: Diagnosis) -> list[str]:

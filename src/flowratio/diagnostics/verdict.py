@@ -14,15 +14,19 @@ from scipy.special import ndtri
 
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.calibration import Calibration
-from flowratio.diagnostics.identities import Identities
-from flowratio.diagnostics.overlap import FEWEST_DRAWS, LARGEST_K_HAT, Overlap
+from flowratio.diagnostics.identities import BoundedIdentity, Identities
+from flowratio.diagnostics.overlap import FEWEST_DRAWS, Overlap
 from flowratio.diagnostics.scored import Separation
+from flowratio.ratios.base import are_few
+from flowratio.weights import largest_k_hat
 
 Verdict: TypeAlias = Literal["good", "usable with care", "do not trust"]
 
 _Z = 3.0  # standard errors that are beyond chance
 _Z_SKEWED = 4.0  # the same for means of r and 1/r, whose errors are skewed
 _CHANCE = 1e-3  # p-values that are
+_SLOPE = 1.15  # a factor of log r that matters
+_FEWEST_ROWS = 25  # of fewer no tail can be told
 
 
 class Finding(NamedTuple):
@@ -69,7 +73,7 @@ def direction(own: Separation, score: float, score_error: float) -> list[Finding
 def few_draws(found: Overlap) -> list[Finding]:
     """Look at effective draws, the tail of the weights, and rows of p beyond q."""
     findings = []
-    if found.draws_q <= min(20.0, max(found.n_q / 4, 1.0)):
+    if are_few(found.draws_q, found.n_q):
         findings.append(
             Finding(
                 f"{found.draws_q:.3g} effective draws of {found.n_q:.0f}: weighted means rest on a handful of rows of "
@@ -77,10 +81,20 @@ def few_draws(found: Overlap) -> list[Finding]:
                 found.draws_q <= FEWEST_DRAWS,
             )
         )
-    if found.k_hat_q > LARGEST_K_HAT:
+    largest = largest_k_hat(found.n_q)
+    if found.k_hat_q == math.inf and (found.n_q < _FEWEST_ROWS or found.draws_q <= found.n_q / 2):
+        few = "rows" if found.n_q < _FEWEST_ROWS else "distinct weights"
         findings.append(
             Finding(
-                f"Pareto k̂ of the weights is {found.k_hat_q:.2f}, above {LARGEST_K_HAT}: their upper tail is so heavy "
+                f"Too few {few} to tell the tail: Pareto k̂ is unknown, and {found.draws_q:.3g} effective draws of "
+                f"{found.n_q:.0f} are all that is known of the weights.",
+                False,
+            )
+        )
+    elif math.isfinite(found.k_hat_q) and found.k_hat_q > largest:
+        findings.append(
+            Finding(
+                f"Pareto k̂ of the weights is {found.k_hat_q:.2f}, above {largest:.2g}: their upper tail is so heavy "
                 "that weighted means and their standard errors cannot be trusted. See `weights.pareto_smooth`.",
                 found.k_hat_q > 1,
             )
@@ -96,17 +110,23 @@ def few_draws(found: Overlap) -> list[Finding]:
     return findings
 
 
+def log_factor_of(found: BoundedIdentity) -> float:
+    """Return the log of the constant by which r is off, 0 where it is not beyond chance or does not matter."""
+    return found.log_factor if abs(found.z) > _Z and abs(found.log_factor) > math.log(1.2) else 0.0
+
+
 def wrong_scale(found: Identities, seen: Overlap) -> list[Finding]:
     """Look at the three identities; at those of r and 1/r only where their errors can be trusted."""
-    log_factor = found.bounded.log_factor
-    if abs(found.bounded.z) > _Z and abs(log_factor) > math.log(1.2):
-        larger = "large" if log_factor > 0 else "small"
+    log_factor = log_factor_of(found.bounded)
+    if log_factor:
+        larger, cure = ("large", "Divide") if log_factor > 0 else ("small", "Multiply")
         return [
             Finding(
                 f"r is too {larger} by a factor of about {_factor(abs(log_factor))}: mean_q[r / (1 + r)] is "
                 f"{found.bounded.mean_q:.3f} but mean_p[1 / (1 + r)] is {found.bounded.mean_p:.3f}, "
-                f"{errors(found.bounded.z)} apart. Self-normalized weights do not suffer from it.",
-                abs(log_factor) > math.log(2),
+                f"{errors(found.bounded.z)} apart. {cure} it by this constant; self-normalized weights do not suffer "
+                "from it.",
+                False,
             )
         ]
     means = ("mean_q r", found.ratio_q, seen.reliable_q), ("mean_p 1/r", found.inverse_p, seen.reliable_p)
@@ -117,22 +137,37 @@ def wrong_scale(found: Identities, seen: Overlap) -> list[Finding]:
     return []
 
 
+def _lean(found: Calibration) -> Literal["the wrong way", "too surely", "too timidly"] | None:
+    """Return how a ratio tells p from q, if log r should be multiplied by a number that is not 1."""
+    if abs(found.slope - 1) < _Z * found.slope_error or 1 / _SLOPE < found.slope < _SLOPE:
+        return None
+    if found.slope < 0:
+        return "the wrong way"
+    return "too surely" if found.slope < 1 else "too timidly"
+
+
 def miscalibrated(found: Calibration) -> list[Finding]:
-    """Look at the reliability curve."""
-    excess = found.error - found.noise
+    """Look at the reliability curve of a ratio that is off by no constant."""
+    excess, how = found.error - found.noise, _lean(found)
     if found.p_value >= _CHANCE or excess < 0.025:
         return []
-    how = "it tells p from q too surely" if found.overconfidence > 0.5 * excess else "see `plot()`"
+    told = f"r tells p from q {how}, and log r should be {found.slope:.2g} times what it is" if how else "see `plot()`"
+    cure = {
+        "the wrong way": "Turn it over: `ratio.inverse()`",
+        "too surely": "Fit with a stronger penalty or more rows, or calibrate",
+        "too timidly": "Fit with a weaker penalty, or a richer ratio",
+        None: "Try another ratio, or calibrate",
+    }[how]
     return [
         Finding(
             f"Class probabilities are off by {found.error:.3f} on average, and by chance would be by "
-            f"{found.noise:.3f}: {how}. Fit with more rows or a stronger penalty, or calibrate.",
+            f"{found.noise:.3f}: {told}. {cure}.",
             excess > 0.1,
         )
     ]
 
 
-def imbalanced(found: Balance, left: Separation, ess_q: float) -> list[Finding]:
+def imbalanced(found: Balance, left: Separation, curve: Calibration, ess_q: float) -> list[Finding]:
     """Look at what is left between p and weighted q; of fewer than ten effective draws nothing can be said."""
     if ess_q < FEWEST_DRAWS:
         return []
@@ -147,19 +182,35 @@ def imbalanced(found: Balance, left: Separation, ess_q: float) -> list[Finding]:
         findings.append(
             Finding(
                 f"Weighting leaves standardized mean differences above 0.1 in {len(bad)} of {len(size)} columns: "
-                f"{listed}{more}.",
+                f"{listed}{more}. {_cure(curve, [found.names[j] for j in worst[:3]])}",
                 float(size[bad].max()) > 0.5,
             )
         )
     if left.z > _Z and left.auc > 0.6:
+        cure = "" if findings else f" {_cure(curve, _odd_columns(found))}"
         findings.append(
             Finding(
                 f"After weighting a simple classifier still tells p from q: it is right in {left.auc:.0%} of pairs of "
-                f"held-out rows, {errors(left.z)} above one half.",
+                f"held-out rows, {errors(left.z)} above one half.{cure}",
                 left.auc > 0.7,
             )
         )
     return findings
+
+
+def _cure(curve: Calibration, columns: list[str]) -> str:
+    """Say what to do about columns that weighting leaves apart."""
+    how = _lean(curve)
+    if how is not None:
+        return f"The ratio tells p from q {how}: mend that first."
+    missing = f"it misses what {' and '.join(columns)} tell{'s' * (len(columns) == 1)}"
+    return f"Try a richer ratio, such as 'quadratic' or 'boosting': {missing}."
+
+
+def _odd_columns(found: Balance) -> list[str]:
+    """Name up to three columns whose mean or spread differs most after weighting."""
+    off = np.maximum(np.abs(found.after), np.abs(np.log(found.deviation_after)))
+    return [found.names[j] for j in np.argsort(-off, kind="stable")[:3] if off[j] >= off.max() / 2]
 
 
 def errors(z: float) -> str:

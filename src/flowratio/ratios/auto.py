@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any, Literal
 
 import numpy as np
@@ -237,6 +238,31 @@ class AutoRatio(RatioEstimator):
                 )
             named[name] = DEFAULTS[one]() if isinstance(one, str) and one in DEFAULTS else one
         return named
+
+
+def named_ratio(name: str, time_budget: float | None = 240.0) -> Any:
+    """Return an unfitted ratio of a name, `"auto"` or that of a candidate of `AutoRatio`; names of others stay names.
+
+    Hyphens serve for the spaces of a name, as in `"mlp-in-z"`.
+
+    Parameters
+    ----------
+    name
+        The name.
+    time_budget
+        Seconds of the automatic choice.
+    """
+    if name == "auto":
+        return AutoRatio(time_budget=time_budget)
+    spaced = name.replace("-", " ")
+    if spaced in DEFAULTS:
+        return DEFAULTS[spaced]()
+    if name in NAMES:
+        return name
+    names = ["auto", *{**dict.fromkeys(key.replace(" ", "-") for key in DEFAULTS), **dict.fromkeys(NAMES)}]
+    near = get_close_matches(name, names, 1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"There is no ratio {name!r}.{hint} The names are {', '.join(names)}.")
 
 
 def _folds(n_p: int, n_q: int, n_folds: int, seed: int) -> np.ndarray:

@@ -294,7 +294,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         )
         self.effective_draws_ = effective_draws(log_p, w_p[every_p], log_q, w_q[every_q], n_q)
         self._inverse_draws = effective_draws(-log_q, w_q[every_q], -log_p, w_p[every_p], w_p.sum())
-        if self.effective_draws_ <= min(_FEWEST_DRAWS, max(n_q / 4, 1.0)):
+        if are_few(self.effective_draws_, n_q):
             warnings.warn(
                 f"{self.effective_draws_:.3g} effective draws of {n_q:.0f}: p and q hardly overlap, and weights rest "
                 "on a handful of rows of q. Compare `score` with log 2 = 0.69, drop columns that tell p from q by "
@@ -399,11 +399,19 @@ def chunks(n_rows: int, n_features: int) -> Iterator[slice]:
         yield slice(start, start + size)
 
 
-def effective_draws(log_p: np.ndarray, w_p: np.ndarray, log_q: np.ndarray, w_q: np.ndarray, n_q: float) -> float:
-    r"""Estimate how many equally weighted rows the weights r leave of n_q rows of q.
+def are_few(draws: float, n: float) -> bool:
+    """Return whether so few effective draws are left of n rows that what is weighted rests on a handful of them."""
+    return draws <= min(_FEWEST_DRAWS, max(n / 4, 1.0))
+
+
+def effective_draws(
+    log_p: np.ndarray, w_p: np.ndarray, log_q: np.ndarray, w_q: np.ndarray, n_q: float, gamma: float = 1.0
+) -> float:
+    r"""Estimate how many equally weighted rows the weights :math:`r^\gamma` leave of n_q rows of q.
 
     The effective sample size of the weights on rows of q does not notice that no row of q lies where p does. By
-    :math:`\mathrm{mean}_q r^2 = \mathrm{mean}_p r` the rows of p tell the same number, and notice: the smaller counts.
+    :math:`\mathrm{mean}_q r^{2\gamma} = \mathrm{mean}_p r^{2\gamma - 1}` the rows of p tell the same number, and do
+    notice: the smaller counts.
 
     Parameters
     ----------
@@ -413,10 +421,15 @@ def effective_draws(log_p: np.ndarray, w_p: np.ndarray, log_q: np.ndarray, w_q: 
         log r and weights of rows of q, of shape (m_q,).
     n_q
         Number of rows of q.
+    gamma
+        The power, 0 or more.
     """
-    log_mean_p = _log_mean(log_p, w_p)
-    log_mean_q, log_mean_square = _log_mean(log_q, w_q), _log_mean(2 * log_q, w_q)
-    return float(max(1.0, n_q * math.exp(min(0.0, 2 * log_mean_q - log_mean_square, -log_mean_p))))
+    log_square_p, log_square_q = _log_mean((2 * gamma - 1) * log_p, w_p), _log_mean(2 * gamma * log_q, w_q)
+    log_mean_q = _log_mean(gamma * log_q, w_q)
+    # mean_q r is 1; of other powers both samples tell the mean, and the larger counts
+    log_mean = 0.0 if gamma == 1 else max(log_mean_q, _log_mean((gamma - 1) * log_p, w_p))
+    log_share = min(0.0, 2 * log_mean_q - log_square_q, 2 * log_mean - log_square_p)
+    return float(max(1.0, n_q * math.exp(log_share)))
 
 
 def _log_mean(log_r: np.ndarray, w: np.ndarray) -> float:

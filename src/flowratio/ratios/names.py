@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.classifier import CLASSIFIERS, ClassifierRatio
@@ -56,6 +56,31 @@ def new_ratio(ratio: Any, seed: int, verbose: bool = False) -> Any:
     else:
         made = clone(ratio, safe=False)
     return seeded_like(made, seed, verbose)
+
+
+def log_ratio_of(ratio: Any) -> Callable[[Any], Any]:
+    """Return the function from rows to log r of a fitted ratio, or of a pipeline that ends with one."""
+    last = ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
+    if isinstance(ratio, type) or not callable(getattr(last, "log_ratio", None)):
+        raise TypeError(
+            f"`ratio` is {ratio!r}: give a fitted ratio, an object with `log_ratio(X)`, such as "
+            "`ClassifierRatio().fit_samples(X_p, X_q)`."
+        )
+    return ratio.log_ratio if last is ratio else ratio.score_samples
+
+
+def is_ready(ratio: Any) -> bool:
+    """Return whether a ratio, or a pipeline that ends with one, is fitted; what has no `fit` needs none."""
+    last = ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
+    if isinstance(ratio, type) or not callable(getattr(last, "log_ratio", None)):
+        return False
+    try:
+        check_is_fitted(ratio)
+    except NotFittedError:
+        return False
+    except TypeError:  # it has no `fit`
+        return True
+    return True
 
 
 def seeded_like(made: Any, seed: int, verbose: bool) -> Any:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from typing import Any
@@ -10,31 +11,46 @@ import polars as pl
 import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
+from sklearn.ensemble import (
+    BaggingClassifier,
+    HistGradientBoostingClassifier,
+    StackingClassifier,
+    VotingClassifier,
+)
 from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
-from sklearn.feature_selection import SelectKBest
+from sklearn.feature_selection import RFE, RFECV, SelectKBest
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
-from sklearn.metrics import accuracy_score, make_scorer, max_error, mean_squared_error
-from sklearn.model_selection import GridSearchCV, KFold, cross_validate
+from sklearn.metrics import accuracy_score, get_scorer, make_scorer, max_error, mean_squared_error
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    KFold,
+    TunedThresholdClassifierCV,
+    cross_validate,
+)
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils import check_array
+from sklearn.utils import all_estimators, check_array
 from sklearn.utils.estimator_checks import check_estimator
 
 from flowratio import AutoRatio, ClassifierRatio
 from flowratio.applications import adaptation
 from flowratio.applications.adaptation import ImportanceWeighted, ResampledWarning, TargetScorer, _systematic
 from flowratio.applications.conformal import conformal_quantile
+from flowratio.ratios import OverlapWarning
+from flowratio.tables import TableRatio
 from flowratio.weights import effective_sample_size, pareto_smooth
 
 N, N_TARGET = 120, 90
 
 
 class KnownRatio(BaseEstimator):
-    """log r(x) = slope · x₁, whatever it is fitted to; it keeps what it was fitted to."""
+    """log r(x) of N(slope, 1) over N(0, 1) in x₁, whatever it is fitted to; it keeps what it was fitted to."""
 
     def __init__(self, slope: float = 1.0) -> None:
         self.slope = slope
@@ -44,7 +60,7 @@ class KnownRatio(BaseEstimator):
         return self
 
     def log_ratio(self, X: Any) -> np.ndarray:
-        return self.slope * np.asarray(X, np.float64)[:, 0]
+        return self.slope * np.asarray(X, np.float64)[:, 0] - self.slope**2 / 2
 
 
 class NoShift(BaseEstimator):
@@ -149,8 +165,7 @@ def test_folds_weight_rows_by_ratios_that_have_not_seen_them() -> None:
         model = ImportanceWeighted(Ridge(), ByHeart(), n_folds=n_folds, random_state=0)
         model.fit(X, y, X_target=X_target)
         assert (model.ratio_.log_ratio(X) == 1).all()  # fitted to all rows
-        log_r = model._log_ratio(X, X_target, np.ones(N), 0)
-        np.testing.assert_array_equal(log_r, seen)
+        np.testing.assert_array_equal(model._log_ratios(X, X_target, np.ones(N), 0)[1], seen)
 
 
 def test_the_choice_of_an_automatic_ratio_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,15 +314,17 @@ def test_bad_input_is_refused() -> None:
         ("`X_target` has 1 missing or infinite", (X, y, np.where(X_target == X_target[3, 1], np.nan, X_target))),
         ("`X` has 2 missing or infinite", (np.where(np.arange(N)[:, None] == 3, np.inf, X), y, X_target)),
         ("inconsistent numbers of samples", (X, y[:-1], X_target)),
-        ("sample_weight.shape", (X, y, X_target, np.ones(N - 1))),
+        ("`sample_weight` has shape", (X, y, X_target, np.ones(N - 1))),
+        ("`sample_weight` is not an array of numbers", (X, y, X_target, ["a"] * N)),
         ("zero", (X, y, X_target, np.zeros(N))),
-        ("negative on 1 rows", (X, y, X_target, np.where(np.arange(N) == 5, -1.0, 1.0))),
+        ("negative on 1 of 120 rows", (X, y, X_target, np.where(np.arange(N) == 5, -1.0, 1.0))),
     ):
         with pytest.raises(ValueError, match=match):
             model.fit(*arguments)
     for match, params in (
         ("`gamma` is -1", {"gamma": -1}),
         ("`gamma` is nan", {"gamma": math.nan}),
+        ("`smooth` is 'no': give True or False", {"smooth": "no"}),
         ("`n_folds` is 1", {"n_folds": 1}),
         ("`ratio` is 'logistik'", {"ratio": "logistik"}),
         ("`random_state` is -1", {"random_state": -1}),
@@ -365,8 +382,152 @@ def test_what_passes_keywords_on_takes_weights(outer: Any, plain: Any) -> None:
 def test_a_search_over_estimators_without_weights_is_resampled() -> None:
     X, y, X_target = draw()
     model = ImportanceWeighted(GridSearchCV(KNeighborsClassifier(), {"n_neighbors": [1, 5]}), KnownRatio())
-    with pytest.warns(ResampledWarning, match="GridSearchCV"):
+    with pytest.warns(
+        ResampledWarning, match="KNeighborsClassifier takes no `sample_weight`: GridSearchCV is fitted to"
+    ):
         model.fit(X, y, X_target=X_target)
+
+
+def without_arguments(kind: str) -> list[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = {name: made for name, made in all_estimators(kind) if name != "SelfTrainingClassifier"}  # of nothing
+    needs = inspect.Parameter.empty
+    settings = {name: list(inspect.signature(made).parameters.values()) for name, made in found.items()}
+    return [found[name] for name, of in settings.items() if all(one.default is not needs for one in of)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("made", [*without_arguments("classifier"), *without_arguments("regressor")])
+def test_weights_are_never_in_the_way_of_a_fit(made: Any) -> None:
+    X, y, _ = draw(40)
+    quick = {"n_estimators": 3, "max_iter": 5, "max_subpopulation": 10, "cv": 2}
+    estimator = made()
+    estimator.set_params(**{name: value for name, value in quick.items() if name in estimator.get_params()})
+    for inner in (estimator, make_pipeline(StandardScaler(), estimator)):
+        said = ""
+        try:
+            ImportanceWeighted(inner, NoShift(), random_state=0).fit(X, y)
+        except (TypeError, ValueError) as error:  # of other things, such as two columns, or one column of y
+            said = str(error)
+        assert "weight" not in said
+        assert "keyword" not in said
+
+
+L, K = LogisticRegression(), KNeighborsClassifier()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "refuses"),
+    [
+        (OneVsRestClassifier(L), "OneVsRestClassifier takes no `sample_weight` without metadata routing"),
+        (OneVsOneClassifier(L), "OneVsOneClassifier takes no"),
+        (OutputCodeClassifier(L, random_state=0), "OutputCodeClassifier takes no"),
+        (TunedThresholdClassifierCV(L, cv=2), "TunedThresholdClassifierCV takes no"),
+        (FixedThresholdClassifier(L), "FixedThresholdClassifier takes no"),
+        (make_pipeline(StandardScaler(), OneVsRestClassifier(L)), "OneVsRestClassifier takes .*: Pipeline is fitted"),
+        (make_pipeline(StandardScaler(), K), "KNeighborsClassifier takes no `sample_weight`: Pipeline is fitted"),
+        (GridSearchCV(OneVsRestClassifier(L), {"estimator__C": [1.0]}), "OneVsRestClassifier takes .*: GridSearchCV"),
+        (RFECV(L, cv=2), "RFECV takes no"),
+        (VotingClassifier([("l", L), ("k", K)]), "KNeighborsClassifier takes no `sample_weight`: VotingClassifier"),
+        (VotingClassifier([("l", make_pipeline(StandardScaler(), L))]), "Pipeline takes no `sample_weight` without"),
+        (StackingClassifier([("k", K)], cv=2), "KNeighborsClassifier takes no"),
+        (StackingClassifier([("l", L)], K, cv=2), "KNeighborsClassifier takes no"),
+        (CalibratedClassifierCV(K, cv=2), "KNeighborsClassifier takes no"),
+        (CalibratedClassifierCV(make_pipeline(StandardScaler(), L), cv=2), "Pipeline takes no"),
+        (BaggingClassifier(K, n_estimators=2), "KNeighborsClassifier takes no"),
+    ],
+)
+def test_what_is_made_of_others_and_takes_no_weights_is_resampled(estimator: Any, refuses: str) -> None:
+    X, y, X_target = draw()
+    model = ImportanceWeighted(estimator, KnownRatio(), random_state=0)
+    with pytest.warns(ResampledWarning, match=refuses):
+        model.fit(X, y, X_target=X_target)
+    assert model.predict(X_target).shape == (N_TARGET,)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        VotingClassifier([("a", L), ("b", SVC()), ("c", "drop")]),
+        StackingClassifier([("a", L)], cv=2),
+        RFE(L, n_features_to_select=1),
+        CalibratedClassifierCV(L, cv=2),
+    ],
+)
+def test_what_is_made_of_others_that_take_weights_is_given_them(estimator: Any) -> None:
+    X, y, X_target = draw()  # warnings are errors
+    model = ImportanceWeighted(estimator, KnownRatio()).fit(X, y, X_target=X_target)
+    reference = cloned(estimator).fit(X, y, sample_weight=expected_weights(X))
+    np.testing.assert_array_equal(model.predict(X_target), reference.predict(X_target))
+    assert (model.predict(X_target) != cloned(estimator).fit(X, y).predict(X_target)).any()
+
+
+def test_with_routing_one_against_the_rest_takes_weights() -> None:
+    X, y, X_target = draw()
+    with config_context(enable_metadata_routing=True):
+        inner = OneVsRestClassifier(LogisticRegression().set_fit_request(sample_weight=True))
+        model = ImportanceWeighted(inner, KnownRatio()).fit(X, y, X_target=X_target)
+    plain = LogisticRegression().fit(X, y, sample_weight=expected_weights(X))
+    np.testing.assert_allclose(model.estimator_.estimators_[0].coef_, plain.coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("last", ["passthrough", None])
+def test_a_pipeline_without_an_estimator_is_refused(last: Any) -> None:
+    X, y, X_target = draw()
+    inner: Any = Pipeline([("scaler", StandardScaler()), ("last", last)])
+    with pytest.raises(TypeError, match="`estimator` is a pipeline that ends with"):
+        ImportanceWeighted(make_pipeline(StandardScaler(), inner), KnownRatio()).fit(X, y, X_target=X_target)
+
+
+def test_a_target_beyond_the_source_leaves_no_rows() -> None:
+    rng = np.random.default_rng(0)
+    X, X_target = rng.normal(size=(500, 1)), rng.normal(100, 1, size=(500, 1))
+    model = ImportanceWeighted(Ridge(), "logistic")
+    with pytest.warns(OverlapWarning, match="source and target hardly overlap") as caught:
+        model.fit(X, X[:, 0], X_target=X_target)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert effective_sample_size(np.log(model.weights_)) > 100  # which does not notice
+    assert model.effective_sample_size_ == 1.0
+    assert model.ratio_.effective_draws_ == 1.0
+    with pytest.warns(OverlapWarning):
+        again = ImportanceWeighted(Ridge(), model.ratio_).fit(X, X[:, 0])
+    assert again.effective_sample_size_ == 1.0
+    flat = ImportanceWeighted(Ridge(), "logistic", gamma=0).fit(X, X[:, 0], X_target=X_target)
+    assert flat.effective_sample_size_ == pytest.approx(500)
+
+
+@pytest.mark.parametrize("gamma", [0.3, 0.5, 0.8])
+def test_draws_of_flattened_weights_are_those_of_a_large_sample(gamma: float) -> None:
+    # p = N(1.5, 1), q = N(0, 1): mean_q r^g = exp(g (g - 1) m² / 2), so that draws are n exp(-g² m²)
+    rng = np.random.default_rng(0)
+    X, X_target = rng.normal(size=(5000, 1)), rng.normal(1.5, 1, size=(5000, 1))
+    model = ImportanceWeighted(Ridge(), KnownRatio(1.5), gamma=gamma).fit(X, X[:, 0], X_target=X_target)
+    assert model.effective_sample_size_ == pytest.approx(5000 * math.exp(-((1.5 * gamma) ** 2)), rel=0.1)
+
+
+def test_a_fitted_pipeline_and_anything_with_log_ratios_are_ratios() -> None:
+    class Plain:
+        def log_ratio(self, X: Any) -> np.ndarray:
+            return pipeline.score_samples(X)
+
+    X, y, X_target = draw()
+    rows, is_p = np.concatenate([X_target, X]), np.repeat([1, 0], [N_TARGET, N])
+    pipeline: Any = make_pipeline(StandardScaler(), ClassifierRatio("logistic")).fit(rows, is_p)
+    w = np.exp(pipeline.score_samples(X))
+    fitted = LogisticRegression().fit(X, y)
+    right = fitted.predict(X) == y
+    for ratio in (pipeline, Plain()):
+        model = cloned(ImportanceWeighted(LogisticRegression(), ratio)).fit(X, y)
+        np.testing.assert_allclose(model.weights_, w / w.mean(), rtol=1e-12)
+        assert TargetScorer("accuracy", ratio)(fitted, X, y) == pytest.approx((w @ right) / w.sum())
+    table = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "u", "v")})
+    of_target = pd.DataFrame({"a": X_target[:, 0], "b": np.where(X_target[:, 1] > 0, "u", "v")})
+    ratio = TableRatio("logistic").fit_samples(of_target, table)
+    inner = make_pipeline(make_column_transformer((OneHotEncoder(), ["b"]), remainder="passthrough"), L)
+    model = ImportanceWeighted(inner, ratio).fit(table, y)
+    np.testing.assert_allclose(model.weights_, ratio.weights(table), rtol=1e-12)
+    assert 0 < TargetScorer("accuracy", ratio)(model, table, y) <= 1
 
 
 def test_a_pipeline_inside_with_routing() -> None:
@@ -474,6 +635,25 @@ def test_the_scorer_in_searches_with_weights_of_the_user() -> None:
     assert (found["test_score"] > 0).all()
 
 
+def test_the_scorer_with_routed_weights_is_that_without_routing() -> None:
+    X, y, _ = draw()
+    ratio = KnownRatio(2.0).fit(X, y)
+    u = np.random.default_rng(1).uniform(size=N) ** 4
+    plain = GridSearchCV(LogisticRegression(), {"C": [0.01, 1.0]}, scoring=TargetScorer("accuracy", ratio), cv=KFold(2))
+    expected = plain.fit(X, y, sample_weight=u).cv_results_["mean_test_score"]
+    with config_context(enable_metadata_routing=True):
+        estimator = LogisticRegression().set_fit_request(sample_weight=True)
+        asks = TargetScorer("accuracy", ratio).set_score_request(sample_weight=True)
+        inside: Any = get_scorer("accuracy")
+        also = TargetScorer(inside.set_score_request(sample_weight=True), ratio)
+        for scoring in (asks, also):
+            search = GridSearchCV(estimator, {"C": [0.01, 1.0]}, scoring=scoring, cv=KFold(2))
+            np.testing.assert_allclose(search.fit(X, y, sample_weight=u).cv_results_["mean_test_score"], expected)
+        search = GridSearchCV(estimator, {"C": [1.0]}, scoring=TargetScorer("accuracy", ratio), cv=KFold(2))
+        with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):  # not dropped in silence
+            search.fit(X, y, sample_weight=u)
+
+
 def test_what_cannot_score_is_refused() -> None:
     X, y, _ = draw()
     ratio = KnownRatio().fit(X, y)
@@ -524,6 +704,13 @@ def test_weighted_quantiles_against_brute_force(seed: int) -> None:
 def test_rows_that_weigh_all_or_nothing() -> None:
     bound = conformal_quantile([1.0, 2.0], [-900.0, 0.0], [-1e4, 1e4], 0.9)
     assert bound.tolist() == [2.0, math.inf]
+    # rows of weight zero are not there
+    rng = np.random.default_rng(0)
+    scores, log_c, log_t = rng.normal(size=50), rng.normal(size=50), np.append(rng.normal(size=9), -np.inf)
+    zero = np.arange(50) % 3 == 0
+    found = conformal_quantile(scores, np.where(zero, -np.inf, log_c), log_t, 0.8)
+    np.testing.assert_array_equal(found, conformal_quantile(scores[~zero], log_c[~zero], log_t, 0.8))
+    assert conformal_quantile([1.0, 2.0], [-np.inf, -np.inf], [0.0]).tolist() == [math.inf]
 
 
 def test_quantiles_refuse_bad_input() -> None:
@@ -533,7 +720,10 @@ def test_quantiles_refuse_bad_input() -> None:
         ("at least one row", ([], [], log_r)),
         ("`coverage` is 1", (scores, log_r, log_r, 1)),
         ("`coverage` is 90", (scores, log_r, log_r, 90)),
-        ("`scores` has shape", (np.array([0, 1, 2, np.nan]), log_r, log_r)),
+        ("`scores` is NaN in 1 of 4 rows", (np.array([0, 1, 2, np.nan]), log_r, log_r)),
+        ("`scores` is infinite in 1 of 4 rows", (np.array([0, 1, 2, np.inf]), log_r, log_r)),
+        ("`scores` is not an array of numbers", (["a"] * 4, log_r, log_r)),
+        ("`log_r_test` is infinite in 1 of 1 rows", (scores, log_r, [np.inf])),
         ("`log_r_test` has shape", (scores, log_r, log_r[:, None])),
     ]
     for match, arguments in cases:

@@ -9,10 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from flowratio.applications.augmentation import augmentation_weights
 from flowratio.featurizer import FlowFeaturizer
-from flowratio.ratios import AutoRatio, ClassifierRatio, FeaturizedRatio
+from flowratio.ratios import AutoRatio, ClassifierRatio, FeaturizedRatio, OverlapWarning
+from flowratio.samples import stack
+from flowratio.tables import TableRatio
 from flowratio.weights import effective_sample_size, self_normalize
 
 RNG = np.random.default_rng(0)
@@ -114,13 +118,33 @@ class TestSettings:
 
         fitted = Far("logistic").fit_samples(X_REAL, X_SYNTHETIC)
         for normalize in ("mean", "sum", None):
-            assert np.isfinite(weights(fitted, normalize=normalize)).all()
+            with pytest.warns(OverlapWarning, match="effective rows of 3000: real and synthetic rows hardly overlap"):
+                w = weights(fitted, normalize=normalize)
+            assert np.isfinite(w).all()
 
     def test_fitted_ratio_is_used_as_it_is(self) -> None:
         fitted = ClassifierRatio("logistic").fit_samples(X_REAL[:700], X_SYNTHETIC[:700])
         expected = self_normalize(fitted.log_ratio(X_SYNTHETIC), total=3000)
         np.testing.assert_array_equal(weights(fitted), expected)
         np.testing.assert_array_equal(weights(fitted, random_state=5), expected)
+
+    def test_fitted_pipelines_and_tables_are_ratios(self) -> None:
+        X, y = stack(X_REAL, X_SYNTHETIC)
+        pipeline = make_pipeline(StandardScaler(), ClassifierRatio("logistic")).fit(X, y)
+        np.testing.assert_allclose(weights(pipeline), self_normalize(pipeline.score_samples(X_SYNTHETIC), total=3000))
+        real, synthetic = (
+            pd.DataFrame({"a": rows[:, 0], "b": np.where(rows[:, 1] > 0, "u", "v")}) for rows in (X_REAL, X_SYNTHETIC)
+        )
+        table = TableRatio("logistic").fit_samples(real, synthetic)
+        np.testing.assert_allclose(augmentation_weights(real, synthetic, table), table.weights(synthetic))
+
+    def test_few_rows_that_take_all_weight_are_told(self) -> None:
+        far = np.random.default_rng(1).normal(12, 1, size=(200, 2))
+        with pytest.warns(OverlapWarning, match="1 effective rows of 200") as caught:
+            augmentation_weights(far, X_SYNTHETIC[:200], "logistic", random_state=0)
+        assert caught[-1].filename == __file__
+        flat = augmentation_weights(far, X_SYNTHETIC[:200], "logistic", gamma=0, random_state=0)
+        np.testing.assert_allclose(flat, 1.0)
 
     def test_frames_give_the_weights_of_arrays_and_nothing_is_changed(self) -> None:
         real, synthetic = (pd.DataFrame(X, columns=["a", "b"]) for X in (X_REAL, X_SYNTHETIC))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from scipy.stats import ks_2samp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from flowratio.applications.generation import Drawn, TargetedSampler, _resampled
+from flowratio.applications.generation import DepletedWarning, Drawn, TargetedSampler, _resampled
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.flows import Flow
 from flowratio.ratios import ClassifierRatio, FeaturizedRatio, JointFeaturizedRatio
@@ -110,6 +112,29 @@ class TestDrawsAreOfTheTarget:
         X = sampler(0.1, replace=False).sample(2000, "p")
         assert min(p_values(X, target("p", 5000))) > 0.001
 
+    @pytest.mark.parametrize("proportion", [0.1, 0.5])
+    @pytest.mark.parametrize("n_candidates", [1, 2, 5, 10, 20, 40, 100])
+    def test_without_replacement_few_candidates_are_told(self, n_candidates: int, proportion: float) -> None:
+        made = sampler(proportion, n_candidates=n_candidates, replace=False)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            X = made.sample(2000, "p")
+        told = [warning for warning in caught if warning.category is DepletedWarning]
+        assert all(warning.filename == __file__ for warning in told)
+        # whatever is silent is of the target; where most of the effective candidates are drawn, it is not
+        if min(p_values(X, target("p", 20_000))) < 0.001:
+            assert told
+        assert bool(told) == (n_candidates <= {0.1: 40, 0.5: 10}[proportion])
+
+    def test_without_replacement_the_advice_is_enough(self) -> None:
+        with pytest.warns(DepletedWarning) as caught:
+            sampler(0.1, n_candidates=3, replace=False).sample(500, "p")
+        found = re.search(r"`n_candidates` of (\d+) or more", str(caught[0].message))
+        assert found is not None
+        needed = int(found.group(1))
+        # pytest turns warnings into errors; the share of effective candidates differs by chance
+        sampler(0.1, n_candidates=int(1.1 * needed), replace=False).sample(500, "p")
+
     def test_wrong_proportion_is_noticed(self) -> None:
         X = sampler(0.1, ratio=ExactRatio(proportion=0.9)).sample(2000, "q")
         assert min(p_values(X, target("q", 5000))) < 1e-6
@@ -156,7 +181,8 @@ class TestWhatADrawRestsOn:
         assert len(np.unique(drawn.Z, axis=0)) == round(drawn.unique_share * 500) < 250
 
     def test_without_replacement_no_row_comes_twice(self) -> None:
-        drawn = sampler(0.1, n_candidates=2, replace=False).draw(500, "p")
+        with pytest.warns(DepletedWarning, match="500 rows were drawn without replacement"):
+            drawn = sampler(0.1, n_candidates=2, replace=False).draw(500, "p")
         assert len(np.unique(drawn.X, axis=0)) == 500
         assert drawn.unique_share == 1.0
 
@@ -197,7 +223,7 @@ class TestSeeds:
         np.testing.assert_array_equal(sampler(random_state=np.random.default_rng(0)).sample(20), first)
 
     def test_clone_shares_what_was_fitted(self) -> None:
-        made = sampler(n_candidates=7, replace=False)
+        made = sampler(n_candidates=70, replace=False)
         copied: Any = clone(made)
         assert copied.get_params(deep=False) == made.get_params(deep=False)
         np.testing.assert_array_equal(copied.sample(20), made.sample(20))
@@ -215,6 +241,7 @@ class TestRatiosThatBringAFlow:
         # the ratio is that of x, up to the round trip through the flow
         np.testing.assert_allclose(drawn.log_w, in_x.log_w, atol=1e-5)
         flow: Any = ratio.featurizer_
+        np.testing.assert_array_equal(TargetedSampler(flow, ratio, random_state=0).sample(30, "p"), drawn.X)
         by_hand = TargetedSampler(flow, ratio.ratio_, proportion=made._proportion(), random_state=0)
         np.testing.assert_array_equal(by_hand.sample(30, "p"), drawn.X)
 
@@ -230,6 +257,8 @@ class TestRatiosThatBringAFlow:
         ratio.fit_samples(*two_samples())
         with pytest.raises(ValueError, match="its flow is no density"):
             TargetedSampler(ratio=ratio).sample(5)
+        with pytest.raises(ValueError, match="its flow is no density"):
+            TargetedSampler(ratio.featurizer_, ratio).sample(5)
 
     def test_flow_of_another_package(self) -> None:
         zuko: Any = pytest.importorskip("zuko")
@@ -278,7 +307,7 @@ class TestBadInput:
         made = sampler(ratio=Half(), n_candidates=2, replace=False)
         with pytest.raises(ValueError, match=r"`n` is 100, but 50 of 200 candidates .* without replacement"):
             made.sample(100, "p")
-        assert made.set_params(n_candidates=4).sample(100, "p").shape == (100, 2)
+        assert made.set_params(n_candidates=100).sample(100, "p").shape == (100, 2)
 
     def test_all_weights_zero(self) -> None:
         class Zero(ExactRatio):
@@ -336,7 +365,7 @@ class TestBadInput:
             with pytest.raises(TypeError, match="give a fitted `FlowFeaturizer`"):
                 TargetedSampler(ratio=ratio).sample(5)
         swapped: Any = no_flow
-        with pytest.raises(TypeError, match="give a fitted `FlowFeaturizer`"):
+        with pytest.raises(TypeError, match=r"a ratio: write `TargetedSampler\(ratio=…\)`"):
             TargetedSampler(swapped).sample(5)
 
     def test_two_flows(self) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 
 from flowratio.diagnostics.calibration import Calibration, calibration
 from flowratio.diagnostics.scored import Scored
@@ -74,13 +75,32 @@ def test_wrong_ratios_are_told(slope: float, offset: float, sure: bool | None) -
     assert found.p_value < 1e-6
     assert found.error > 2 * found.noise
     if sure is not None:
-        assert (found.overconfidence > 0.03) == sure
+        assert (found.slope < 1) == sure
+    assert found.slope * slope == pytest.approx(1, abs=4 * slope * found.slope_error)
+
+
+def test_slope_is_that_of_a_logistic_regression_and_its_error_is_right() -> None:
+    slopes, errors = [], []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        X_p, X_q = rng.normal(1, 1, (300, 1)), rng.normal(0, 1, (200, 1))
+        found = calibration(*(sample(2 * X[:, 0] - 1) for X in (X_p, X_q)))
+        slopes.append(found.slope)
+        errors.append(found.slope_error)
+        if seed < 5:
+            X, y = np.concatenate([2 * X_p - 1, 2 * X_q - 1]), np.repeat([1, 0], [300, 200])
+            fit = LogisticRegression(C=np.inf, tol=1e-8).fit(X, y, np.where(y, 1 / 300, 1 / 200))
+            assert found.slope == pytest.approx(fit.coef_[0, 0], rel=1e-3)
+    assert np.mean(slopes) == pytest.approx(0.5, abs=0.03)
+    assert np.mean(errors) == pytest.approx(np.std(slopes), rel=0.25)  # 100 replications tell it to 7 %
 
 
 def test_log_ratios_of_hundreds_give_finite_numbers() -> None:
     right = calibration(sample(np.full(40, 800.0)), sample(np.full(50, -800.0)))
     wrong = calibration(sample(np.full(40, -800.0)), sample(np.full(50, 800.0)))
     assert (right.error, right.chi2, right.p_value) == (0.0, 0.0, 1.0)
+    assert np.isfinite([right.slope, right.slope_error, wrong.slope, wrong.slope_error]).all()
+    assert wrong.slope < 0
     assert wrong.error == pytest.approx(1.0)
     assert wrong.p_value < 1e-9
     assert np.isfinite([wrong.chi2, wrong.noise, *wrong.low, *wrong.high]).all()

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from flowratio.applications.importance import Importance
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.calibration import calibration
-from flowratio.diagnostics.diagnosis import diagnose
+from flowratio.diagnostics.diagnosis import Diagnosis, diagnose
 from flowratio.diagnostics.plots import (
     plot_balance,
     plot_estimates,
@@ -206,7 +206,98 @@ def test_no_window_and_no_global_state() -> None:
     assert ("matplotlib.pyplot" in sys.modules) == before
 
 
-@pytest.mark.parametrize("values", [[], [[1.0]], [np.nan]])
-def test_wrong_values_are_refused(values: Any) -> None:
-    with pytest.raises(ValueError, match="`log_p` has shape"):
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([], "`log_p` has shape"),
+        ([[1.0]], "`log_p` has shape"),
+        ([np.nan, 0.0], "`log_p` is NaN in 1 of 2 rows"),
+        ([np.inf], "`log_p` is infinite in 1 of 1 rows"),
+        (["a"], "`log_p` is not an array of numbers"),
+    ],
+)
+def test_wrong_values_are_refused(values: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
         plot_log_ratios(values, [1.0])
+
+
+def test_a_weight_of_zero_is_a_weight() -> None:
+    curve = first(plot_weights([0.0, -np.inf, 0.0])).lines[1]
+    np.testing.assert_allclose(curve.get_xydata(), [[0, 0], [1 / 3, 0], [2 / 3, 0.5], [1, 1]])
+    with pytest.raises(ValueError, match="`log_w` is NaN or inf in 1 rows"):
+        plot_weights([0.0, np.nan])
+
+
+def diagnosed(log_ratio: Any, names: list[str] | None = None) -> Diagnosis:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.normal(1, 1, (300, 2)), rng.normal(size=(300, 2))
+
+    class Known:
+        feature_names_in_ = names
+
+        def log_ratio(self, X: np.ndarray) -> np.ndarray:
+            return log_ratio(X)
+
+    return diagnose(Known(), X_p, X_q, random_state=0)
+
+
+def test_a_diagnosis_is_taken_for_its_fields() -> None:
+    found = diagnosed(lambda X: X.sum(axis=1) - 1)
+    for plot, field in ((plot_reliability, "calibration"), (plot_balance, "balance"), (plot_importance, "importance")):
+        whole, part = first(plot(found)), first(plot(getattr(found, field)))
+        assert [line.get_xydata().tolist() for line in whole.lines] == [
+            line.get_xydata().tolist() for line in part.lines
+        ]
+        wrong: Any = None
+        with pytest.raises(TypeError, match=f"`{field}` is None: give a `Diagnosis`, which .* or its `{field}`"):
+            plot(wrong)
+
+
+def test_long_names_differ_where_they_do() -> None:
+    names = [f"a_very_long_prefix_of_all_columns_{j}" for j in range(10)]
+    found = ranked(10)
+    axes = first(plot_importance(Importance(names, found.columns, found.effect, found.standard_error, found.share)))
+    shown = [label.get_text() for label in axes.get_yticklabels()]
+    assert len(set(shown)) == 10
+    assert all(len(name) <= 24 for name in shown)
+    assert shown[0].startswith("a_very_long")
+
+
+def test_a_constant_ratio_is_shown_without_signs_of_rounding() -> None:
+    found = diagnosed(lambda X: np.full(len(X), -1e-17))
+    figure = found.plot()
+    assert "-0.00" not in found.summary()
+    assert not any("-0.00" in text.get_text() for text in figure.axes[5].texts)
+    assert figure.axes[2].lines[1].get_label() == "Gini 0.00"
+    assert figure.axes[4].get_xlim()[0] == 0
+
+
+def test_figure_and_verdict_name_both_effective_sizes() -> None:
+    found = diagnosed(lambda X: X.sum(axis=1) - 1)
+    figure = found.plot()
+    legend: Any = figure.axes[2].get_legend()
+    title = legend.get_title().get_text()
+    size = f"effective sample size {found.overlap.ess_q:.0f}"
+    assert title.startswith(size)
+    (verdict,) = [text.get_text() for text in figure.axes[5].texts]
+    assert size in verdict
+    assert f"as both samples tell {found.overlap.draws_q:.0f}" in " ".join(verdict.split())
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_legend_of_the_reliability_hides_no_point(sign: int) -> None:
+    found = diagnosed(lambda X: sign * (X.sum(axis=1) - 1))
+    figure = plot_reliability(found)
+    drawn(figure)
+    axes = first(figure)
+    box = axes.get_legend().get_window_extent()
+    points = axes.transData.transform(np.stack([found.calibration.predicted, found.calibration.observed], axis=1))
+    assert not any(box.contains(x, y) for x, y in points)
+
+
+def test_latent_rows_are_dark_enough_for_white_paper() -> None:
+    points = first(plot_latent(RNG.normal(size=(50, 2)), np.linspace(-3, 3, 50))).collections[0]
+    points.update_scalarmappable()
+    luminance = np.asarray(points.get_facecolors())[:, :3] @ [0.299, 0.587, 0.114]
+    assert luminance.max() < 0.75
+    assert (np.diff(np.sort(luminance)) > 0).all()  # log r can be read in grey

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,7 @@ NONE = np.zeros(100, bool)
 OVERLAP = Overlap(80.0, 80.0, 70.0, 70.0, 0.5, 0.5, 100.0, 100.0, NONE, NONE, 0.0, 0.0)
 RIGHT = Identities(Identity(0.0, 0.1, 0.0), Identity(0.0, 0.1, 0.0), BoundedIdentity(0.4, 0.4, 0.01, 0.0, 0.0))
 ONE = np.array([0.5])
-CURVE = Calibration(ONE, ONE, ONE, ONE, ONE, 0.02, 0.02, 10.0, 10, 0.5, 0.0)
+CURVE = Calibration(ONE, ONE, ONE, ONE, ONE, 0.02, 0.02, 10.0, 10, 0.5, 1.0, 0.1)
 CHANCE = Separation(0.5, 0.02, 0.0)
 
 
@@ -32,7 +33,7 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
         *few_draws(OVERLAP),
         *wrong_scale(RIGHT, OVERLAP),
         *miscalibrated(CURVE),
-        *imbalanced(balanced(0.05, 0.01), CHANCE, 80.0),
+        *imbalanced(balanced(0.05, 0.01), CHANCE, CURVE, 80.0),
     ]
     assert findings == []
     assert verdict_of(findings) == "good"
@@ -53,13 +54,19 @@ def test_score_below_that_of_no_ratio(score: float, error: float, n: int) -> Non
     [
         ({"draws_q": 19.0}, "usable with care"),
         ({"draws_q": 9.0}, "do not trust"),
-        ({"k_hat_q": 0.71}, "usable with care"),
+        ({"k_hat_q": 0.51}, "usable with care"),  # of 100 rows: 1 - 1/log10(100)
+        ({"k_hat_q": 0.69, "n_q": 1e4}, "good"),
+        ({"k_hat_q": 0.71, "n_q": 1e4}, "usable with care"),
+        ({"k_hat_q": math.inf}, "good"),  # not known, but most rows are left
+        ({"k_hat_q": math.inf, "draws_q": 40.0}, "usable with care"),
+        ({"k_hat_q": math.inf, "n_q": 20.0, "draws_q": 19.0}, "usable with care"),
+        ({"k_hat_q": -math.inf, "n_q": 20.0, "draws_q": 20.0}, "good"),
         ({"k_hat_q": 1.1}, "do not trust"),
         ({"k_hat_p": 3.0}, "good"),  # weights 1/r are not judged
         ({"share_p_beyond_q": 0.02}, "usable with care"),
         ({"share_p_beyond_q": 0.3}, "do not trust"),
         ({"share_q_beyond_p": 0.9}, "good"),  # weights r are nearly 0 there
-        ({"n_q": 40.0, "draws_q": 15.0}, "good"),  # few rows, but a good part of them
+        ({"n_q": 40.0, "draws_q": 15.0, "k_hat_q": 0.3}, "good"),  # few rows, but a good part of them
     ],
 )
 def test_few_draws(change: dict[str, float], verdict: str) -> None:
@@ -74,7 +81,9 @@ def test_scale_is_wrong_only_beyond_chance_and_by_a_fifth() -> None:
     assert verdict_of(wrong_scale(bounded(2.0, 1.0), OVERLAP)) == "good"
     assert verdict_of(wrong_scale(bounded(-4.0, -0.3), OVERLAP)) == "usable with care"
     assert "too small by a factor of about 1.35" in wrong_scale(bounded(-4.0, -0.3), OVERLAP)[0].words
-    assert verdict_of(wrong_scale(bounded(4.0, 1.1), OVERLAP)) == "do not trust"
+    far = wrong_scale(bounded(40.0, 5.0), OVERLAP)
+    assert verdict_of(far) == "usable with care"  # self-normalized weights are as good as those of the truth
+    assert "Divide it by this constant" in far[0].words
 
 
 def test_means_of_heavy_tails_are_not_blamed() -> None:
@@ -82,6 +91,8 @@ def test_means_of_heavy_tails_are_not_blamed() -> None:
     assert wrong_scale(off, OVERLAP)[0].words.startswith("mean_q r is 2.72, 6.0 standard errors from 1")
     assert wrong_scale(off, replace(OVERLAP, k_hat_q=0.9)) == []
     assert wrong_scale(off, replace(OVERLAP, draws_q=5.0)) == []
+    assert wrong_scale(off, replace(OVERLAP, k_hat_q=math.inf, draws_q=40.0)) == []
+    assert len(wrong_scale(off, replace(OVERLAP, k_hat_q=math.inf))) == 1  # 70 of 100 draws: no tail to speak of
 
 
 @pytest.mark.parametrize(
@@ -93,12 +104,30 @@ def test_calibration(error: float, p_value: float, verdict: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("slope", "error", "words"),
+    [
+        (0.5, 0.1, "too surely, and log r should be 0.5 times what it is. Fit with a stronger penalty or more rows"),
+        (2.0, 0.1, "too timidly, and log r should be 2 times what it is. Fit with a weaker penalty, or a richer"),
+        (-1.0, 0.1, "the wrong way, and log r should be -1 times what it is. Turn it over"),
+        (2.0, 0.5, "see `plot()`. Try another ratio"),  # by chance
+        (1.1, 0.01, "see `plot()`. Try another ratio"),  # small
+    ],
+)
+def test_cure_is_that_of_the_slope(slope: float, error: float, words: str) -> None:
+    curve = replace(CURVE, error=0.06, p_value=1e-4, slope=slope, slope_error=error)
+    assert words in miscalibrated(curve)[0].words
+    left = imbalanced(balanced(0.3, 0.01), CHANCE, curve, 80.0)[0].words
+    assert ("mend that first" in left) == (abs(slope - 1) > 3 * error and abs(slope - 1) > 0.15)
+    assert ("it misses what a tells" in left) != ("mend that first" in left)
+
+
+@pytest.mark.parametrize(
     ("after", "error", "verdict"),
     [(0.09, 0.001, "good"), (0.3, 0.1, "good"), (-0.3, 0.05, "usable with care"), (0.6, 0.05, "do not trust")],
 )
 def test_balance(after: float, error: float, verdict: str) -> None:
-    assert verdict_of(imbalanced(balanced(after, error), CHANCE, 80.0)) == verdict
-    assert imbalanced(balanced(after, error), CHANCE, 5.0) == []
+    assert verdict_of(imbalanced(balanced(after, error), CHANCE, CURVE, 80.0)) == verdict
+    assert imbalanced(balanced(after, error), CHANCE, CURVE, 5.0) == []
 
 
 @pytest.mark.parametrize(
@@ -106,4 +135,4 @@ def test_balance(after: float, error: float, verdict: str) -> None:
     [(0.58, 9.0, "good"), (0.8, 2.0, "good"), (0.65, 4.0, "usable with care"), (0.8, 9.0, "do not trust")],
 )
 def test_classifier_after_weighting(auc: float, z: float, verdict: str) -> None:
-    assert verdict_of(imbalanced(balanced(0.0, 0.1), Separation(auc, 0.02, z), 80.0)) == verdict
+    assert verdict_of(imbalanced(balanced(0.0, 0.1), Separation(auc, 0.02, z), CURVE, 80.0)) == verdict
