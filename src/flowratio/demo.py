@@ -72,7 +72,8 @@ def run_demo(out: Path, rows: int, seed: int, command: str, verbose: bool) -> tu
     rng = np.random.default_rng(seed)
     X_p, X_q = _draw(rows, rng)
     X = np.concatenate(_draw(rows, rng))  # fresh rows: no ratio has seen them
-    in_x, in_z = (make("mlp", random_state=seed, verbose=verbose) for make in (ClassifierRatio, FeaturizedRatio))
+    in_x = ClassifierRatio("mlp", random_state=seed, verbose=verbose)
+    in_z = FeaturizedRatio("mlp", random_state=seed, verbose=verbose)
     estimates = [
         _estimate("a network in x", X, lambda: in_x.fit_samples(X_p, X_q)),
         _estimate("the same network in z", X, lambda: in_z.fit_samples(X_p, X_q)),
@@ -117,7 +118,7 @@ def _draw_figure(X: np.ndarray, Z: np.ndarray, estimates: list[Estimate], path: 
     shown = np.concatenate([np.arange(min(n, _SHOWN)), n + np.arange(min(n, _SHOWN))])
     truth = true_log_ratio(X)[shown]
     figure = Figure(figsize=(15, 6.5), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=(2, 3))
+    left, right = np.ravel(figure.subfigures(1, 2, width_ratios=(2, 3), squeeze=False))
     for axes, V, title in zip(left.subplots(1, 2), (X, Z), ("data x", "latent z"), strict=True):
         plot_latent(V[shown], truth, axes)
         axes.set(title=title, xlabel="first column", ylabel="second column")

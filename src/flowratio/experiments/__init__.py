@@ -1,0 +1,7 @@
+"""The tables and figures of Choi, Liao and Ermon (2021), one file for each: `flowratio reproduce NAME`."""
+
+from __future__ import annotations
+
+PRESETS = ("quick", "laptop", "paper")
+# in the order of the paper; the modules are imported when they are run
+NAMES = ("motivating", "mixtures", "breast-cancer", "transfusion-wine")

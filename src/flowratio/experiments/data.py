@@ -1,0 +1,132 @@
+"""Public data sets of the experiments: found on this machine, or fetched from their public home; never another file.
+
+A file is looked for in the folder that the environment variable `FLOWRATIO_DATA` names, then in `../shared/data` beside
+the checkout, then in the user's cache. If it is nowhere, it is downloaded into the cache. Wherever it comes from, its
+SHA-256 must be the pinned one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from http.client import HTTPException
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+from flowratio.files import replacing
+
+VARIABLE = "FLOWRATIO_DATA"
+_SECONDS = 60  # that a server may be silent
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """Where a file comes from, and how it is known.
+
+    Parameters
+    ----------
+    sha256
+        Of its bytes, in hexadecimal digits.
+    url
+        Of its public home.
+    """
+
+    sha256: str
+    url: str
+
+
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
+FILES: dict[str, DataFile] = {
+    "uci/breast-cancer-wisconsin.data": DataFile(
+        "402c585309c399237740f635ef9919dc512cca12cbeb20de5e563a4593f22b64",
+        f"{_UCI}/breast-cancer-wisconsin/breast-cancer-wisconsin.data",
+    ),
+    "uci/transfusion.data": DataFile(
+        "516d3efd776889daa0c3fce6a2fdd382cfbdaf50cdd4d945f2aa40abef4696e0",
+        f"{_UCI}/blood-transfusion/transfusion.data",
+    ),
+    "uci/winequality-red.csv": DataFile(
+        "4a402cf041b025d4566d954c3b9ba8635a3a8a01e039005d97d6a710278cf05e",
+        f"{_UCI}/wine-quality/winequality-red.csv",
+    ),
+    "uci/winequality-white.csv": DataFile(
+        "76c3f809815c17c07212622f776311faeb31e87610d52c26d87d6e361b169836",
+        f"{_UCI}/wine-quality/winequality-white.csv",
+    ),
+}
+
+
+def find(name: str, files: Mapping[str, DataFile] = FILES) -> Path:
+    """Return the path of a data file, which is downloaded if it is nowhere on this machine.
+
+    Parameters
+    ----------
+    name
+        Its path below a folder of data, such as `"uci/transfusion.data"`.
+    files
+        The files that are known, by name.
+    """
+    if name not in files:
+        raise ValueError(f"{name!r} is no data file that is known: give one of {', '.join(files)}.")
+    for folder in folders():
+        path = folder / name
+        if path.is_file():
+            _check(path.read_bytes(), files[name], f"{path} has", "Remove it, or put the right one in its place")
+            return path
+    return _downloaded(name, files[name], cache() / name)
+
+
+def folders() -> list[Path]:
+    """Return the folders in which data are looked for, in this order."""
+    found = [cache()]
+    checkout = Path(__file__).resolve().parents[3]
+    if (checkout / "pyproject.toml").is_file():
+        found.insert(0, checkout.parent / "shared" / "data")
+    named = os.environ.get(VARIABLE)
+    if named:
+        if not Path(named).is_dir():
+            raise OSError(
+                f"{VARIABLE} is {named!r}, which is no folder: set it to the folder of the data, or unset it."
+            )
+        found.insert(0, Path(named))
+    return found
+
+
+def cache() -> Path:
+    """Return the folder below the user's cache where downloads are kept."""
+    home = Path.home()
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = home / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or home / ".cache"
+    return Path(base) / "flowratio"
+
+
+def _downloaded(name: str, file: DataFile, path: Path) -> Path:
+    try:
+        with urlopen(Request(file.url, headers={"User-Agent": "flowratio"}), timeout=_SECONDS) as answer:
+            content = answer.read()
+    except (OSError, HTTPException) as error:  # no network, no such host or page, or silence
+        reason = getattr(error, "reason", None) or error
+        raise OSError(
+            f"{name} is not on this machine and cannot be fetched from {file.url} ({reason}): connect to the network, "
+            f"or put the file at {name} below a folder and set {VARIABLE} to that folder."
+        ) from error
+    _check(content, file, f"What {file.url} sent has", f"Try again, or put the right file at {path}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+    return path
+
+
+def _check(content: bytes, file: DataFile, subject: str, way_out: str) -> None:
+    found = sha256(content).hexdigest()
+    if found != file.sha256:
+        raise ValueError(
+            f"{subject} the SHA-256 {found}, but it must be {file.sha256}: it is damaged, or another file. {way_out}."
+        )

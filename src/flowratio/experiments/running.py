@@ -1,0 +1,323 @@
+"""How an experiment is run: tasks in one or more processes, each result on disk at once, then table and figure.
+
+An experiment is a module with the names of `Experiment`. Its results are one JSON file, which holds the settings, the
+command, versions, the commit and every run's numbers: what is there is not run again.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flowratio.files import replacing
+from flowratio.progress import progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Task = dict[str, Any]
+_FORMAT = "flowratio experiment"
+
+
+@dataclass(frozen=True)
+class Done:
+    """A task and what came of it.
+
+    Parameters
+    ----------
+    task
+        What was run: plain values that tell it from the other tasks.
+    result
+        Numbers, texts, and lists of them.
+    seconds
+        That it took.
+    """
+
+    task: Task
+    result: dict[str, Any]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that the paper says, and whether it holds here.
+
+    Parameters
+    ----------
+    words
+        The claim.
+    holds
+        Whether it does; None if it cannot be told.
+    measured
+        The numbers that say so.
+    """
+
+    words: str
+    holds: bool | None
+    measured: str
+
+    def __str__(self) -> str:
+        return f"{ {True: 'yes', False: 'NO', None: 'cannot be told'}[self.holds] }: {self.words} ({self.measured})"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Lines beside the paper's numbers.
+
+    Parameters
+    ----------
+    title
+        What it shows.
+    head
+        Names of the columns.
+    lines
+        Cells, as texts.
+    """
+
+    title: str
+    head: Sequence[str]
+    lines: Sequence[Sequence[str]]
+
+    def __str__(self) -> str:
+        rows = [[str(cell) for cell in line] for line in (self.head, *self.lines)]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(self.head))]
+        text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([self.title, *text])
+
+    def markdown(self) -> str:
+        """Return the same for a page."""
+        rows = [self.head, ["---"] * len(self.head), *self.lines]
+        return "\n".join("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows)
+
+
+@dataclass
+class Report:
+    """What the runs of an experiment come to.
+
+    Parameters
+    ----------
+    tables
+        Beside the paper's numbers.
+    claims
+        With verdicts.
+    """
+
+    tables: list[Table] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        parts = [str(table) for table in self.tables]
+        return "\n\n".join([*parts, "\n".join(str(claim) for claim in self.claims)]).strip()
+
+
+class Experiment(Protocol):
+    """What the module of an experiment has."""
+
+    TITLE: str  # what it reproduces, in a line
+    PRESETS: Mapping[str, Any]  # a dataclass of settings, with `seeds`, for "quick", "laptop" and "paper"
+
+    def tasks(self, settings: Any) -> list[Task]:
+        """Return what is to be run, the quickest first."""
+        ...
+
+    def run(self, settings: Any, task: Task) -> dict[str, Any]:
+        """Run a task, in a process of its own or in this one."""
+        ...
+
+    def report(self, settings: Any, done: list[Done]) -> Report:
+        """Return tables and verdicts of what is done so far."""
+        ...
+
+    def draw(self, settings: Any, done: list[Done]) -> dict[str, Figure]:
+        """Return the figures, by name."""
+        ...
+
+
+def experiment(name: str) -> Experiment:
+    """Return the module of an experiment; its name has hyphens where the file has underscores."""
+    return import_module(f"flowratio.experiments.{name.replace('-', '_')}")  # pyright: ignore[reportReturnType]
+
+
+def reproduce(
+    name: str,
+    preset: str,
+    folder: Path,
+    *,
+    seeds: int | None = None,
+    jobs: int = 1,
+    restart: bool = False,
+    verbose: bool = True,
+) -> tuple[Report, list[Path]]:
+    """Run an experiment, or what is left of it, and write its results, its tables and its figures.
+
+    Parameters
+    ----------
+    name
+        Of the experiment.
+    preset
+        `"quick"`, `"laptop"` or `"paper"`.
+    folder
+        Where NAME-PRESET.json and the figures go.
+    seeds
+        How often everything is repeated; None for what the preset says.
+    jobs
+        Processes.
+    restart
+        Whether to forget results that are there.
+    verbose
+        Whether to show a progress bar.
+    """
+    found = experiment(name)
+    settings = _settings(found, preset, seeds)
+    path = folder / f"{name}-{preset}.json"
+    results = Results(path, {"experiment": name, "title": found.TITLE, "preset": preset, "settings": asdict(settings)})
+    if not restart:
+        results.resume()
+    tasks = [task for task in found.tasks(settings) if not results.has(task)]
+    with progress(len(tasks), name, verbose and len(tasks) > 0) as step:
+        for done in _each(name, settings, tasks, jobs):
+            results.add(done)
+            step()
+    wanted = found.tasks(settings)
+    report = found.report(settings, [results.done[_key(task)] for task in wanted])
+    results.write(report)
+    paths = [path]
+    for part, figure in found.draw(settings, [results.done[_key(task)] for task in wanted]).items():
+        paths.append(folder / f"{name}-{preset}{f'-{part}' * bool(part)}.png")
+        with replacing(paths[-1]) as temporary:
+            figure.savefig(temporary, dpi=110)
+    return report, paths
+
+
+def _settings(found: Experiment, preset: str, seeds: int | None) -> Any:
+    settings = found.PRESETS[preset]
+    return settings if seeds is None else type(settings)(**{**asdict(settings), "seeds": seeds})
+
+
+class Results:
+    """The results of an experiment on disk.
+
+    Parameters
+    ----------
+    path
+        The JSON file.
+    about
+        What was run: results of other settings, or of another commit, are not gone on with.
+    """
+
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+        self.path = path
+        self.about = json.loads(json.dumps({"format": _FORMAT, **about}))
+        self.made = {"command": shlex.join(["flowratio", *sys.argv[1:]]), "commit": commit(), "versions": versions()}
+        self.done: dict[str, Done] = {}
+
+    def resume(self) -> None:
+        """Take over what is there."""
+        if not self.path.exists():
+            return
+        try:
+            kept = json.loads(self.path.read_text())
+            runs = [Done(one["task"], one["result"], one["seconds"]) for one in kept["runs"]]
+            about, of_commit = {name: kept[name] for name in self.about}, kept["commit"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{self.path} is no result of this experiment ({error!r}). Give --restart.") from error
+        about["settings"] = {**about["settings"], "seeds": self.about["settings"]["seeds"]}
+        if about != self.about:
+            raise ValueError(f"{self.path} has results of other settings. Give --restart, or another --out.")
+        if of_commit != self.made["commit"]:
+            raise ValueError(
+                f"{self.path} has results of commit {of_commit}, and this is {self.made['commit']}. Give --restart to "
+                "run all of it again, or another --out."
+            )
+        self.done = {_key(one.task): one for one in runs}
+
+    def has(self, task: Task) -> bool:
+        """Return whether a task is done."""
+        return _key(task) in self.done
+
+    def add(self, done: Done) -> None:
+        """Keep a result, here and on disk."""
+        self.done[_key(done.task)] = done
+        self.write(Report())
+
+    def write(self, report: Report) -> None:
+        """Write the file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        head = {**self.about, **self.made}
+        said = {"tables": [asdict(table) for table in report.tables], "claims": [asdict(one) for one in report.claims]}
+        runs = ",\n".join(f"  {json.dumps(asdict(one))}" for one in self.done.values())  # a line each
+        text = json.dumps({**head, **said}, indent=1)[:-2] + f',\n "runs": [\n{runs}\n ]\n}}\n'
+        with replacing(self.path) as temporary:
+            temporary.write_text(text)
+
+
+def _key(task: Task) -> str:
+    return json.dumps(task, sort_keys=True)
+
+
+def _each(name: str, settings: Any, tasks: list[Task], jobs: int) -> Iterator[Done]:
+    """Run tasks, and yield each when it is done."""
+    if jobs == 1 or len(tasks) < 2:
+        for task in tasks:
+            yield _run(name, settings, task)
+        return
+    left = list(tasks)
+    with _processes(jobs) as pool:
+        pending: set[Future[Done]] = set()
+        while left or pending:
+            while left and len(pending) < jobs:
+                pending.add(pool.submit(_run, name, settings, left.pop(0)))
+            ready, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for future in ready:
+                yield future.result()
+
+
+@contextmanager
+def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Yield processes that end at once if what is done inside fails."""
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in (pool._processes or {}).values():
+            process.terminate()
+        raise
+    pool.shutdown()
+
+
+def _run(name: str, settings: Any, task: Task) -> Done:
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what a fit says shows in its numbers
+        result = experiment(name).run(settings, task)
+    return Done(task, result, round(time.perf_counter() - started, 3))
+
+
+def versions() -> dict[str, str]:
+    """Return those of Python and of what the numbers rest on."""
+    names = ("flowratio", "numpy", "scipy", "scikit-learn", "torch")
+    return {"python": sys.version.split()[0], **{name: version(name) for name in names}}
+
+
+def commit() -> str:
+    """Return the commit of the checkout, with a mark if files differ from it; the version, if there is none."""
+    folder = Path(__file__).parent
+    try:
+        words = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--match", ""]
+        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return version("flowratio")

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import io
+from hashlib import sha256
+from pathlib import Path
+from urllib.error import URLError
+
+import pytest
+
+from flowratio.experiments import data
+from flowratio.experiments.data import FILES, DataFile, find
+
+CONTENT = b"1,2\n3,4\n"
+KNOWN = {"some/table.csv": DataFile(sha256(CONTENT).hexdigest(), "https://data.example/table.csv")}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Leave the cache as the only folder, and no network."""
+    folder = tmp_path / "cache"
+    monkeypatch.delenv(data.VARIABLE, raising=False)
+    monkeypatch.setattr(data, "cache", lambda: folder)
+    monkeypatch.setattr(data, "folders", lambda: [folder])
+    monkeypatch.setattr(data, "urlopen", _no_network)
+    return folder
+
+
+def _no_network(request: object, timeout: float) -> object:
+    raise URLError("no route to host")
+
+
+def _answer(content: bytes) -> object:
+    return lambda request, timeout: io.BytesIO(content)
+
+
+def test_a_download_is_kept_in_the_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "urlopen", _answer(CONTENT))
+    path = find("some/table.csv", KNOWN)
+    assert path == cache / "some/table.csv"
+    assert path.read_bytes() == CONTENT
+    monkeypatch.setattr(data, "urlopen", _no_network)
+    assert find("some/table.csv", KNOWN) == path
+
+
+def test_a_damaged_download_is_refused_and_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "urlopen", _answer(CONTENT[:-1]))
+    with pytest.raises(
+        ValueError, match=f"{sha256(CONTENT[:-1]).hexdigest()}.*{sha256(CONTENT).hexdigest()}"
+    ) as caught:
+        find("some/table.csv", KNOWN)
+    assert "\n" not in str(caught.value)
+    assert not list(cache.rglob("*.csv"))
+
+
+def test_a_file_on_this_machine_is_checked_too(cache: Path) -> None:
+    path = cache / "some/table.csv"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT + b"5,6\n")
+    with pytest.raises(ValueError, match=f"table.csv has the SHA-256 .* must be {sha256(CONTENT).hexdigest()}"):
+        find("some/table.csv", KNOWN)
+
+
+def test_without_a_network_one_line_says_what_to_do(cache: Path) -> None:
+    with pytest.raises(OSError, match=r"no route to host.*FLOWRATIO_DATA") as caught:
+        find("some/table.csv", KNOWN)
+    assert "\n" not in str(caught.value)
+    assert "https://data.example/table.csv" in str(caught.value)
+
+
+def test_the_variable_names_the_first_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(data.VARIABLE, str(tmp_path))
+    assert data.folders()[0] == tmp_path
+    assert data.folders()[-1] == data.cache()
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some/table.csv").write_bytes(CONTENT)
+    assert find("some/table.csv", KNOWN) == tmp_path / "some/table.csv"
+
+
+def test_the_variable_must_name_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(data.VARIABLE, str(tmp_path / "nowhere"))
+    with pytest.raises(OSError, match=r"FLOWRATIO_DATA is .*nowhere.* no folder"):
+        data.folders()
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="no data file that is known"):
+        find("uci/iris.data")
+
+
+def test_every_file_has_a_checksum_and_a_home() -> None:
+    for name, file in FILES.items():
+        assert len(bytes.fromhex(file.sha256)) == 32
+        assert file.url.startswith("https://archive.ics.uci.edu/")
+        assert file.url.endswith(Path(name).name)
