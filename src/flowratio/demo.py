@@ -21,7 +21,8 @@ from flowratio.report import write_report
 
 SHIFT = 3.0  # mean of both columns of q; that of p is 0
 NEAR = 5.0  # |log r| below which r is not extreme
-_BUDGET = 20.0  # seconds of the automatic choice
+_BUDGET = 30.0  # seconds of the automatic choice
+_CANDIDATES = ["lda", "logistic", "qda", "kliep", "boosting", "mlp", "mlp in z", "kliep in z"]  # one of each family
 _SHOWN = 1000  # rows of each sample in the figure
 
 
@@ -79,7 +80,7 @@ def run_demo(out: Path, rows: int, seed: int, command: str, verbose: bool) -> tu
         _estimate("the same network in z", X, lambda: in_z.fit_samples(X_p, X_q)),
     ]
     files = ("N((0, 0), I)", "N((3, 3), I)")
-    auto = AutoRatio(time_budget=_BUDGET)
+    auto = AutoRatio(_CANDIDATES, n_folds=2, time_budget=_BUDGET)
     model = fit_tables(_table(X_p), _table(X_q), auto, seed=seed, files=files, command=command, verbose=verbose)
     log_r, seconds = model.ratio.log_ratio(_table(X)), model.evidence["made"]["seconds"]
     estimates.append(_judged("AutoRatio", X, log_r, seconds))
@@ -117,13 +118,15 @@ def _draw_figure(X: np.ndarray, Z: np.ndarray, estimates: list[Estimate], path: 
     n = len(X) // 2
     shown = np.concatenate([np.arange(min(n, _SHOWN)), n + np.arange(min(n, _SHOWN))])
     truth = true_log_ratio(X)[shown]
-    figure = Figure(figsize=(15, 6.5), layout="constrained")
-    left, right = np.ravel(figure.subfigures(1, 2, width_ratios=(2, 3), squeeze=False))
-    for axes, V, title in zip(left.subplots(1, 2), (X, Z), ("data x", "latent z"), strict=True):
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    above, below = np.ravel(figure.subfigures(2, 1, squeeze=False))
+    for axes, V, title in zip(above.subplots(1, 2), (X, Z), ("data x", "latent z"), strict=True):
         plot_latent(V[shown], truth, axes)
         axes.set(title=title, xlabel="first column", ylabel="second column")
-    for axes, estimate in zip(right.subplots(1, 3, sharey=True), estimates, strict=True):
+    for axes, estimate in zip(below.subplots(1, 3, sharex=True, sharey=True), estimates, strict=True):
         plot_estimates(estimate.log_r[shown], truth, NEAR, axes)
-        axes.set(title=f"{estimate.name}: {estimate.error:.3g} nats²")
+        axes.get_legend().remove()  # the title says the error
+        axes.set(title=f"{estimate.name}: error {estimate.error:.3g} nats²")
+        axes.label_outer()
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=130)
