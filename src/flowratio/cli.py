@@ -27,7 +27,6 @@ from flowratio import __version__
 if TYPE_CHECKING:
     import polars as pl
 
-    from flowratio.ratios.race import Results
     from flowratio.tables import TableEncoder
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -60,10 +59,12 @@ def main() -> None:
     except OSError as error:
         # words of our own stand alone in `strerror`
         _say(error.strerror if error.strerror and not error.filename else str(error))
-    except (ValueError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and type(error).__name__ != "TrainingDiverged":  # its module loads torch
+    except Exception as error:
+        if os.environ.get("FLOWRATIO_TRACEBACK"):
             raise
-        _say(str(error))
+        known = isinstance(error, ValueError) or type(error).__name__ == "TrainingDiverged"  # its module loads torch
+        words = "This should not happen: please report it, with what FLOWRATIO_TRACEBACK=1 shows."
+        _say(str(error) if known else f"{type(error).__name__}: {error}. {words}")
     if code == 130:
         _say("interrupted: every file is as it was before, or complete. The same line starts it again; `score` and")
         _say("`reproduce` go on where they were.")
@@ -183,7 +184,7 @@ def demo(
         ("ratio", "mean squared error of log r", f"where |log r| < {NEAR:g}", "seconds"),
         [(one.name, f"{one.error:.3g}", f"{one.error_near:.3g}", f"{one.seconds:.1f}") for one in estimates],
     )
-    _print_results(model.ratio.ratio_.results_)
+    print(model.ratio.ratio_.results_)
     print("The flow is invertible, so r(x) = p(x) / q(x) = p_Z(z) / q_Z(z): a ratio learned in z is the ratio in x.")
     print("Here log r is linear in x, and a linear ratio in x is hard to beat: the automatic choice finds it.")
     print(f"figure: {out / 'ratios.png'}\npage:   {out / 'report.html'}\nmodel:  {out / 'model'}")
@@ -234,7 +235,7 @@ def fit(
     )
     print(_described(model.ratio.encoder_))
     if hasattr(model.ratio.ratio_, "results_"):
-        _print_results(model.ratio.ratio_.results_)
+        print(model.ratio.ratio_.results_)
     print(f"Verdict: {diagnosis['verdict']}.")
     for words in diagnosis["warnings"]:
         print(f"- {words}")
@@ -271,10 +272,11 @@ def score(
             workers=workers,
             verbose=not quiet,
         )
-    if as_json and out != "-":
-        _print_json(scored.to_dict())
-    elif out != "-":
-        print(scored)
+    to = sys.stderr if out == "-" else sys.stdout  # standard output is for the rows
+    if as_json:
+        print(json.dumps(scored.to_dict(), indent=1, allow_nan=False), file=to)
+    elif out != "-" or not quiet:
+        print(scored, file=to)
 
 
 @app.command()
@@ -477,7 +479,16 @@ def _two_tables(
         raise typer.BadParameter("only one of the two files can be standard input")
     from flowratio.reading import read_table
 
-    return read_table(p, columns, exclude), read_table(q, columns, exclude)
+    P, Q = read_table(p, columns), read_table(q, columns)
+    for name in exclude or ():
+        if name not in P.columns and name not in Q.columns:
+            near = get_close_matches(name, {*P.columns, *Q.columns}, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"`--exclude` names {name!r}, which is no column of {p} or {q}.{hint}")
+    P, Q = (table.drop(exclude or (), strict=False) for table in (P, Q))
+    if not P.columns or not Q.columns:
+        raise ValueError(f"No column is left: `--columns` and `--exclude` must leave at least one of {p} and {q}.")
+    return P, Q
 
 
 def _two_matrices(
@@ -517,10 +528,6 @@ def _print_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     for line in lines:
         table.add_row(*line)
     Console().print(table)
-
-
-def _print_results(results: Results) -> None:
-    print(results)
 
 
 def _print_found(found: Any, as_json: bool) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-import flowratio
+import flowratio.cli
 from flowratio import load
 
 if TYPE_CHECKING:
@@ -285,6 +285,36 @@ def test_a_column_that_is_constant_in_one_file_serves(tmp_path: Path, run: Run) 
         frame.with_columns(married=pl.lit(True) if name == "p" else pl.col("married")).write_csv(tmp_path / name)
     words = ["-o", tmp_path / "m", "--method", "logistic", "--quiet"]
     assert run("fit", tmp_path / "p", tmp_path / "q", *words)[0] == 0
+
+
+def test_a_column_of_one_file_can_be_excluded(tmp_path: Path, run: Run) -> None:
+    people(60, 0, True).with_columns(id=pl.int_range(60)).write_csv(tmp_path / "p.csv")
+    people(60, 0, False).write_csv(tmp_path / "q.csv")
+    words = ["fit", tmp_path / "p.csv", tmp_path / "q.csv", "-o", tmp_path / "m", "--method", "lda", "--quiet"]
+    code, _, err = run(*words)
+    assert (code, err.count("\n"), "'id'" in err, "exclude" in err) == (2, 1, True, True)
+    assert run(*words, "--exclude", "id")[0] == 0
+
+
+def test_what_no_one_foresaw_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise ZeroDivisionError("of nothing")
+
+    monkeypatch.setattr("flowratio.reading.read_table", fail)
+    code, _, err = run("test", "p.csv", "q.csv")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "ZeroDivisionError: of nothing" in err
+    monkeypatch.setenv("FLOWRATIO_TRACEBACK", "1")
+    monkeypatch.setattr(sys, "argv", ["flowratio", "test", "p.csv", "q.csv"])
+    with pytest.raises(ZeroDivisionError):
+        flowratio.cli.main()
+
+
+def test_unseen_levels_are_counted_beside_a_pipe(model: Path, tmp_path: Path, run: Run) -> None:
+    people(30, 0, False).with_columns(job=pl.lit("pilot")).write_csv(tmp_path / "new.csv")
+    code, out, err = run("score", model, tmp_path / "new.csv")
+    assert (code, len(out.splitlines())) == (0, 31)
+    assert "30 rows of 'job'" in err
 
 
 def test_a_semicolon_is_found(tmp_path: Path, run: Run) -> None:

@@ -22,6 +22,8 @@ from flowratio.settings import RandomState, is_count, seed_from
 LogRatio = Callable[[np.ndarray], np.ndarray]
 Fit = Callable[[np.ndarray, np.ndarray], LogRatio]
 _N_REPEATS = 3  # permutations of a column, to see how it moves log r
+_MOST_KEPT = 200  # scores beyond chance that drivers are told from
+_RIDGE = 1e-3  # of a variance
 _SMALLEST = 1e-9  # spread of what is not constant; all that is compared is of order 1
 
 
@@ -182,8 +184,8 @@ class _Scores:
         self.n_p = n_p
         self.unit = math.sqrt(n_p * (n - n_p) / (n - 1))  # standard deviation of a sum over the rows of p
         curves = _curves(U)
-        self.spreads = np.array([_spread(curve.std(axis=0)) for curve in curves])  # (4, d)
-        self.curves = np.hstack([curve - curve.mean(axis=0) for curve in curves]) / self.spreads.ravel()  # (n, 4 d)
+        spreads = np.concatenate([_spread(curve.std(axis=0)) for curve in curves])
+        self.curves = np.hstack([curve - curve.mean(axis=0) for curve in curves]) / spreads  # (n, 4 d)
         self.mean_product = U.T @ U / n  # (d, d)
         squares = np.square(U)
         self.spread_product = _spread(np.sqrt(np.maximum(squares.T @ squares / n - self.mean_product**2, 0.0)))
@@ -210,22 +212,32 @@ class _Scores:
         return np.array([*(math.sqrt(z.max()) for z in squares), *np.cbrt(sums)])
 
     def log_ratio(self) -> LogRatio:
-        """Return what gives log r of normal scores, (n, d) to (n,), to first order; scores of chance are left out."""
-        n, (curves, products) = len(self.X), self.scores(np.arange(len(self.X)))
-        most = max(float(np.square(curves).max()), float(np.square(products).max()))
-        chance = min(2 * math.log(4 * len(products) + len(products) * (len(products) - 1) / 2), most / 2)
+        """Return what gives log r of normal scores, (n, d) to (n,): that of two normal laws of what is beyond chance.
 
-        def kept(z: np.ndarray) -> np.ndarray:
-            difference = z * self.unit * n / (self.n_p * (n - self.n_p))  # of means
-            return difference * np.maximum(0.0, 1 - chance / np.maximum(np.square(z), _SMALLEST))
+        Scores of chance are left out. The others are weighed together, so that columns that say the same, such as the
+        levels of a category, share what they say.
+        """
+        curves, products = self.scores(np.arange(len(self.X)))
+        z = np.concatenate([curves.ravel(), products[np.triu_indices(len(products), 1)]])
+        chance = min(2 * math.log(len(z)), float(np.square(z).max()) / 2)
+        kept = np.argsort(-np.square(z), kind="stable")[:_MOST_KEPT]
+        kept = kept[np.square(z[kept]) >= chance]
+        is_p = np.arange(len(self.X)) < self.n_p
+        F = _features(self.X, kept)
+        means = F[is_p].mean(axis=0), F[~is_p].mean(axis=0)
+        within = F - np.where(is_p[:, None], *means)
+        covariance = within.T @ within / len(F)
+        covariance += np.diag(_RIDGE * covariance.diagonal() + _SMALLEST)
+        theta = np.linalg.solve(covariance, means[0] - means[1])
+        return lambda U: _features(U, kept) @ theta
 
-        linear, bilinear = kept(curves) / self.spreads, kept(products) / self.spread_product
 
-        def log_ratio(U: np.ndarray) -> np.ndarray:
-            own = sum(curve @ theta for curve, theta in zip(_curves(U), linear, strict=True))
-            return own + ((U @ bilinear) * U).sum(axis=1)
-
-        return log_ratio
+def _features(U: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Return some of the curves and products of normal scores, (n, d) to (n, m): the curves are the first 4 d."""
+    d = U.shape[1]
+    first, second = np.triu_indices(d, 1)
+    of_curves, of_products = kept[kept < 4 * d], kept[kept >= 4 * d] - 4 * d
+    return np.hstack([np.hstack(_curves(U))[:, of_curves], U[:, first[of_products]] * U[:, second[of_products]]])
 
 
 def _curves(U: np.ndarray) -> list[np.ndarray]:

@@ -194,3 +194,16 @@ def test_drivers_of_groups() -> None:
     assert found.drivers.names == ["b", "a"]
     with pytest.raises(ValueError, match=r"`groups` has 2 names, but there are 3 columns"):
         two_sample_test(X_p, X_q, groups=["a", "b"])
+
+
+def test_levels_of_a_category_do_not_outweigh_a_number() -> None:
+    rng = np.random.default_rng(0)
+    tables = []
+    for shift, shares in ((3.0, [0.2, 0.3, 0.2, 0.3]), (0.0, [0.4, 0.3, 0.2, 0.1])):
+        job = rng.choice(4, 400, p=shares)
+        tables.append(np.column_stack([rng.normal(shift, 1, 400), *(job == k for k in range(4))]))
+    groups = ["age", *["job"] * 4]
+    found = two_sample_test(tables[0], tables[1], n_permutations=9, groups=groups, random_state=0)
+    # log r is 3 (age - 1.5), of deviation 3 · √(1 + 1.5²), and within ±1.1 for the job
+    assert found.drivers.names == ["age", "job"]
+    assert found.drivers.share[0] > 0.9
