@@ -66,8 +66,9 @@ def main() -> None:
         words = "This should not happen: please report it, with what FLOWRATIO_TRACEBACK=1 shows."
         _say(str(error) if known else f"{type(error).__name__}: {error}. {words}")
     if code == 130:
-        _say("interrupted: every file is as it was before, or complete. The same line starts it again; `score` and")
-        _say("`reproduce` go on where they were.")
+        resumed = sys.argv[1:2] in (["score"], ["reproduce"])
+        again = "goes on where it was" if resumed else "starts it again"
+        _say(f"interrupted: every file is as it was before, or complete. The same line {again}.")
     sys.exit(code)
 
 
@@ -236,6 +237,12 @@ def fit(
     print(_described(model.ratio.encoder_))
     if hasattr(model.ratio.ratio_, "results_"):
         print(model.ratio.ratio_.results_)
+    left, overlap = diagnosis["leftover"], diagnosis["overlap"]
+    print(
+        f"Held-out score {diagnosis['score']:.4f} ± {diagnosis['score_error']:.4f} nats (0: no difference, 0.69: told "
+        f"apart without error); {overlap['draws_q']:.0f} effective rows of {overlap['n_q']:.0f} of q; after weighting "
+        f"a classifier is right in {left['auc']:.0%} of pairs (50 %: a guess)."
+    )
     print(f"Verdict: {diagnosis['verdict']}.")
     for words in diagnosis["warnings"]:
         print(f"- {words}")
@@ -296,8 +303,8 @@ def report(
         raise typer.BadParameter("give rows of both samples, or none", param_hint="--p, --q")
     from flowratio.evidence import gather, read_evidence
     from flowratio.models import Model
-    from flowratio.reading import check_output
     from flowratio.report import write_report
+    from flowratio.writing import check_output
 
     check_output(out, (".html", ".htm"))
     if p is None or q is None:
@@ -361,9 +368,11 @@ def divergence(
 
     Example: flowratio divergence new.csv old.csv --kind js --method boosting
     """
+    from flowratio.applications.divergences import KINDS
     from flowratio.applications.divergences import divergence as measure
     from flowratio.ratios.auto import named_ratio
 
+    _check_choice(kind, [*KINDS], "--kind")
     ratio = named_ratio(method, budget)
     X_p, X_q, _ = _two_matrices(p, q, columns, exclude)
     with _notes():
@@ -413,9 +422,9 @@ def sample(
     Example: flowratio sample model -n 500 --toward p -o new-rows.csv
     """
     from flowratio.models import Model
-    from flowratio.reading import TABLE_ENDINGS, check_output, write_table
+    from flowratio.writing import TABLE_ENDINGS, check_output, write_table
 
-    check_output(out, TABLE_ENDINGS)
+    check_output(out, TABLE_ENDINGS, standard_output=True)
     with _notes():
         table, drawn = Model.load(model).sample(n, toward.value, seed=seed, verbose=not quiet)
     write_table(iter([table]), out)
@@ -513,11 +522,11 @@ def _command() -> str:
 
 def _described(encoder: TableEncoder) -> str:
     """Say what the columns are."""
-    kinds = [column.kind for column in encoder.columns_]
-    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-    constant = [column.name for column in encoder.columns_ if column.kind == "constant"]
-    left_out = f" Left out, for they are constant: {', '.join(constant)}." if constant else ""
-    return f"Columns: {counts}; {len(encoder.names_)} as numbers.{left_out}"
+    kinds: dict[str, list[str]] = {}
+    for column in encoder.columns_:
+        kinds.setdefault(column.kind, []).append(column.name)
+    lines = [f"  {kind}: {', '.join(names)}{' (left out)' * (kind == 'constant')}" for kind, names in kinds.items()]
+    return "\n".join([f"Columns, {len(encoder.names_)} as numbers:", *lines])
 
 
 def _print_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:

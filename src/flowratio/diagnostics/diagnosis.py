@@ -23,6 +23,7 @@ from flowratio.diagnostics.verdict import (
     imbalanced,
     log_factor_of,
     miscalibrated,
+    out_of_range,
     verdict_of,
     wrong_scale,
 )
@@ -204,6 +205,7 @@ def _judged(
         *direction(own, *_score(p, q)),
         *miscalibrated(shape),
         *few_draws(found),
+        *out_of_range(p, q, names),
         *wrong_scale(same, found),
         *imbalanced(columns, left, shape, found.ess_q),
     ]

@@ -16,12 +16,13 @@ from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.calibration import Calibration
 from flowratio.diagnostics.identities import BoundedIdentity, Identities
 from flowratio.diagnostics.overlap import FEWEST_DRAWS, Overlap
-from flowratio.diagnostics.scored import Separation
+from flowratio.diagnostics.scored import Scored, Separation
 from flowratio.ratios.base import are_few
 from flowratio.weights import largest_k_hat
 
 Verdict: TypeAlias = Literal["good", "usable with care", "do not trust"]
 
+_BEYOND = 0.15  # share of rows of p beyond all of q in a column: of normal laws 2 deviations apart, 14 % of 1000
 _Z = 3.0  # standard errors that are beyond chance
 _Z_SKEWED = 4.0  # the same for means of r and 1/r, whose errors are skewed
 _CHANCE = 1e-3  # p-values that are
@@ -110,6 +111,25 @@ def few_draws(found: Overlap) -> list[Finding]:
     return findings
 
 
+def out_of_range(p: Scored, q: Scored, names: list[str]) -> list[Finding]:
+    """Look for columns in which rows of p lie beyond every row of q: whatever the ratio is, no weight reaches them."""
+    low, high = q.X.min(axis=0), q.X.max(axis=0)
+    share = 1 - p.share @ ((low <= p.X) & (p.X <= high))  # (d,)
+    chance = 2 / (len(q.X) + 1)  # if p were q
+    beyond = [j for j in np.argsort(-share, kind="stable") if share[j] > _BEYOND + 3 * chance]
+    if not beyond:
+        return []
+    listed = ", ".join(f"{names[j]} ({share[j]:.0%})" for j in beyond[:3])
+    more = f" and {len(beyond) - 3} more" if len(beyond) > 3 else ""
+    return [
+        Finding(
+            f"Rows of p lie beyond every row of q in {listed}{more}: no row of q can stand for them. Judge p only "
+            "where q is, or leave the column out.",
+            bool(share.max() > 0.4),
+        )
+    ]
+
+
 def log_factor_of(found: BoundedIdentity) -> float:
     """Return the log of the constant by which r is off, 0 where it is not beyond chance or does not matter."""
     return found.log_factor if abs(found.z) > _Z and abs(found.log_factor) > math.log(1.2) else 0.0
@@ -137,31 +157,41 @@ def wrong_scale(found: Identities, seen: Overlap) -> list[Finding]:
     return []
 
 
-def _lean(found: Calibration) -> Literal["the wrong way", "too surely", "too timidly"] | None:
+def _lean(slope: float, slope_error: float) -> Literal["the wrong way", "too surely", "too timidly"] | None:
     """Return how a ratio tells p from q, if log r should be multiplied by a number that is not 1."""
-    if abs(found.slope - 1) < _Z * found.slope_error or 1 / _SLOPE < found.slope < _SLOPE:
+    if abs(slope - 1) < _Z * slope_error or 1 / _SLOPE < slope < _SLOPE:
         return None
-    if found.slope < 0:
+    if slope < 0:
         return "the wrong way"
-    return "too surely" if found.slope < 1 else "too timidly"
+    return "too surely" if slope < 1 else "too timidly"
 
 
-def miscalibrated(found: Calibration) -> list[Finding]:
-    """Look at the reliability curve of a ratio that is off by no constant."""
-    excess, how = found.error - found.noise, _lean(found)
-    if found.p_value >= _CHANCE or excess < 0.025:
-        return []
-    told = f"r tells p from q {how}, and log r should be {found.slope:.2g} times what it is" if how else "see `plot()`"
-    cure = {
+def calibration_cure(slope: float, slope_error: float) -> str:
+    """Say what to do about class probabilities that are off, by `Calibration.slope` and its error.
+
+    Examples
+    --------
+    >>> calibration_cure(2.0, 0.1)
+    'Fit with a weaker penalty, or a richer ratio'
+    """
+    return {
         "the wrong way": "Turn it over: `ratio.inverse()`",
         "too surely": "Fit with a stronger penalty or more rows, or calibrate",
         "too timidly": "Fit with a weaker penalty, or a richer ratio",
         None: "Try another ratio, or calibrate",
-    }[how]
+    }[_lean(slope, slope_error)]
+
+
+def miscalibrated(found: Calibration) -> list[Finding]:
+    """Look at the reliability curve of a ratio that is off by no constant."""
+    excess, how = found.error - found.noise, _lean(found.slope, found.slope_error)
+    if found.p_value >= _CHANCE or excess < 0.025:
+        return []
+    told = f"r tells p from q {how}, and log r should be {found.slope:.2g} times what it is" if how else "see `plot()`"
     return [
         Finding(
             f"Class probabilities are off by {found.error:.3f} on average, and by chance would be by "
-            f"{found.noise:.3f}: {told}. {cure}.",
+            f"{found.noise:.3f}: {told}. {calibration_cure(found.slope, found.slope_error)}.",
             excess > 0.1,
         )
     ]
@@ -200,7 +230,7 @@ def imbalanced(found: Balance, left: Separation, curve: Calibration, ess_q: floa
 
 def _cure(curve: Calibration, columns: list[str]) -> str:
     """Say what to do about columns that weighting leaves apart."""
-    how = _lean(curve)
+    how = _lean(curve.slope, curve.slope_error)
     if how is not None:
         return f"The ratio tells p from q {how}: mend that first."
     missing = f"it misses what {' and '.join(columns)} tell{'s' * (len(columns) == 1)}"

@@ -12,8 +12,16 @@ from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.calibration import Calibration
 from flowratio.diagnostics.identities import BoundedIdentity, Identities, Identity
 from flowratio.diagnostics.overlap import Overlap
-from flowratio.diagnostics.scored import Separation
-from flowratio.diagnostics.verdict import direction, few_draws, imbalanced, miscalibrated, verdict_of, wrong_scale
+from flowratio.diagnostics.scored import Scored, Separation
+from flowratio.diagnostics.verdict import (
+    direction,
+    few_draws,
+    imbalanced,
+    miscalibrated,
+    out_of_range,
+    verdict_of,
+    wrong_scale,
+)
 
 NONE = np.zeros(100, bool)
 OVERLAP = Overlap(80.0, 80.0, 70.0, 70.0, 0.5, 0.5, 100.0, 100.0, NONE, NONE, 0.0, 0.0)
@@ -136,3 +144,16 @@ def test_balance(after: float, error: float, verdict: str) -> None:
 )
 def test_classifier_after_weighting(auc: float, z: float, verdict: str) -> None:
     assert verdict_of(imbalanced(balanced(0.0, 0.1), Separation(auc, 0.02, z), CURVE, 80.0)) == verdict
+
+
+def test_rows_beyond_every_row_of_q_are_told_whatever_the_ratio_says() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.uniform(0, 1, (400, 2)), rng.uniform(0, 1, (400, 2))
+    X_p[:, 1] += 0.25  # a quarter of p beyond q: 4 binomial errors above the bound
+    p, q = (Scored(X, np.zeros(400), np.full(400, 1 / 400)) for X in (X_p, X_q))
+    (finding,) = out_of_range(p, q, ["a", "b"])
+    assert "in b (2" in finding.words
+    assert not finding.grave
+    assert out_of_range(q, q, ["a", "b"]) == []
+    X_p[:, 1] += 0.3
+    assert out_of_range(Scored(X_p, p.log_r, p.share), q, ["a", "b"])[0].grave
