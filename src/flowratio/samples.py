@@ -335,8 +335,8 @@ def _holds_numbers(column: np.ndarray) -> bool:
 def _not_numbers(name: str, columns: Sequence[Any], dtype: str) -> ValueError:
     where = f"in columns {_listed(columns)}" if columns else "although every value reads as a number"
     return ValueError(
-        f"`{name}` has dtype {dtype} {where}: samples must be numbers. Encode categories as numbers, drop these "
-        "columns, or use `.astype(float)`."
+        f"`{name}` has dtype {dtype} {where}: samples must be numbers. Encode text and dates (`TableEncoder` "
+        "does; `TableRatio` takes them), drop these columns, or use `.astype(float)`."
     )
 
 
