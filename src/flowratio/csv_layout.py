@@ -159,6 +159,13 @@ def no_rows(name: str) -> ValueError:
     return ValueError(f"{name} has a header but no rows: a table must have at least one row.")
 
 
+def check_distinct(columns: Sequence[str], name: str) -> None:
+    """Refuse a table with two columns of the same name."""
+    twice = sorted({column for column in columns if columns.count(column) > 1})
+    if twice:
+        raise ValueError(f"{name} has more than one column {listed(twice)}: give each column a name of its own.")
+
+
 def listed(names: Sequence[str]) -> str:
     """Write names in quotes, the first few of them."""
     return ", ".join(map(repr, names[:_LISTED])) + f" and {len(names) - _LISTED} more" * (len(names) > _LISTED)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
+from typing_extensions import NotRequired
 
 from flowratio import __version__
 from flowratio.cells import READERS, cells_of, to_frame
@@ -34,6 +35,7 @@ _LOG_RATIOS = 5_000  # of each sample that are kept
 _ROWS, _COLUMNS = 1_000, 30  # of the rows that are kept with their encoded columns
 _BINS = 24
 _LEVELS = 20  # of a category that are told apart
+_FARTHEST = 1e300  # differences of values up to here are floats
 _OUTER = 0.005  # share of the rows on either side that the outermost bars of a histogram take in
 
 
@@ -56,8 +58,10 @@ class Made(TypedDict):
         Rows of each that the model was fitted to.
     proportion
         Share of p in the rows that the flow was trained on.
-    proportion
-        Share of p in the rows that the flow was trained on.
+    held_out_p, held_out_q
+        Rows of each that were held out of the fit; `gather` counts them.
+    versions
+        Of flowratio, Python and the libraries, by name; `gather` looks them up.
     """
 
     command: str
@@ -69,6 +73,9 @@ class Made(TypedDict):
     n_p: int
     n_q: int
     proportion: float
+    held_out_p: NotRequired[int]
+    held_out_q: NotRequired[int]
+    versions: NotRequired[dict[str, str]]
 
 
 def gather(ratio: TableRatio, P: Any, Q: Any, *, featurizer: Any = None, made: Made) -> dict[str, Any]:
@@ -230,22 +237,24 @@ def _moments(values: np.ndarray) -> dict[str, Any] | None:
     """Return mean, standard deviation and the five quartiles; None of no values."""
     if not len(values):
         return None
+    unit = 2.0 ** max(0, math.frexp(np.abs(values).max())[1] - 500)  # sums of squares of larger values are no floats
+    values = values / unit
     quartiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1])
-    # 7 digits: those of a day in the days since 1970, and more
-    exact = [float(f"{value:.7g}") for value in (values.mean(), *quartiles)]
-    return {"mean": exact[0], "sd": _finite(values.std()), "quartiles": exact[1:]}
+    # 12 digits: a second before midnight of a date, in days since 1970, is not the next day
+    exact = [_finite(value * unit, 12) for value in (values.mean(), *quartiles)]
+    return {"mean": exact[0], "sd": _finite(values.std() * unit), "quartiles": exact[1:]}
 
 
 def _histogram(p: np.ndarray, q: np.ndarray) -> dict[str, list[Any]] | None:
     """Return shares of the rows in bars with common edges; the outermost ones take in what is beyond."""
-    pooled = np.concatenate([p, q])
+    pooled = np.clip(np.concatenate([p, q]), -_FARTHEST, _FARTHEST)
     if not len(pooled):
         return None
     low, high = np.quantile(pooled, [_OUTER, 1 - _OUTER])
     low, high = (low, high) if high > low else (float(pooled.min()), float(pooled.max()))
     if high == low:
         low, high = low - max(1.0, abs(low)) / 2, high + max(1.0, abs(low)) / 2
-    if not np.any(pooled % 1) and high < 2**53:  # bars of whole numbers have whole widths
+    if not np.any(pooled % 1) and max(-low, high) < 2**53:  # bars of whole numbers have whole widths
         width = math.ceil((high - low + 1) / _BINS)
         edges = math.floor(low) - 0.5 + width * np.arange(math.ceil((high - math.floor(low) + 1) / width) + 1)
     else:
@@ -279,12 +288,14 @@ def _encoded(
     order = np.argsort(-size, kind="stable")[:_COLUMNS]
     A_p, A_q = X_p[:, order], X_q[:, order]
     origin = np.minimum(A_p.min(axis=0), A_q.min(axis=0))
-    scale = np.hypot(A_p.std(axis=0), A_q.std(axis=0)) / math.sqrt(2)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is no float then is left out
+        scale = np.hypot(A_p.std(axis=0), A_q.std(axis=0)) / math.sqrt(2)
+        few_p, few_q = A_p[few_p] - origin, A_q[few_q] - origin
     return {
         "columns": order.tolist(),
-        "scale": _rounded(np.where(scale > 0, scale, 1.0)),
-        "p": [_rounded(column) for column in (A_p[few_p] - origin).T],
-        "q": [_rounded(column) for column in (A_q[few_q] - origin).T],
+        "scale": _rounded(np.where((scale > 0) & np.isfinite(scale), scale, 1.0)),
+        "p": [_rounded(column) for column in few_p.T],
+        "q": [_rounded(column) for column in few_q.T],
     }
 
 
@@ -347,7 +358,8 @@ def _finite(value: float, digits: int = 4) -> float | None:
     >>> _finite(1234.5678), _finite(math.nan)
     (1235.0, None)
     """
-    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+    rounded = float(f"{value:.{digits}g}")
+    return rounded if math.isfinite(rounded) else float(value) if math.isfinite(value) else None
 
 
 def _rounded(values: Iterable[float], digits: int = 4) -> list[float | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import secrets
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_KEPT = 40  # characters of the target's name that are in the name of its temporary file
+_KEPT = 40  # characters of a file's name that are in the names of files beside it
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -38,7 +39,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise OSError(errno.EINVAL, f"Cannot write {path}: it is a folder or a device. Give the path of a file.")
-    temporary = target.with_name(f".{secrets.token_hex(4)}.{target.name[-_KEPT:]}")
+    temporary = target.with_name(f".{secrets.token_hex(4)}.{beside(target)}")
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except OSError as error:
@@ -58,10 +59,21 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
+def beside(target: Path) -> str:
+    """Return what files that belong to a file have in their names: the end of its name, and a hash of all of it.
+
+    Examples
+    --------
+    >>> beside(Path("rows.csv"))
+    '4680db90.rows.csv'
+    """
+    return f"{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}.{target.name[-_KEPT:]}"
+
+
 def remove_temporaries(path: str | os.PathLike[str]) -> None:
     """Remove what writers of a file left beside it when they were killed; no other may be at work on it."""
     target = Path(os.path.realpath(path))
-    name = re.compile(r"\.[0-9a-f]{8}\." + re.escape(target.name[-_KEPT:]))
+    name = re.compile(r"\.[0-9a-f]{8}\." + re.escape(beside(target)))
     for left in target.parent.iterdir():
         if name.fullmatch(left.name):
             left.unlink(missing_ok=True)

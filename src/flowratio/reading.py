@@ -1,4 +1,4 @@
-"""Tables in files, read whole or in batches: CSV, Parquet, NPY and NPZ in, CSV and Parquet out.
+"""Tables in files, read whole or in batches: CSV, Parquet, NPY and NPZ.
 
 Whatever the bytes of a file, it is read, or it is a ValueError or an OSError of one line that names it.
 """
@@ -11,28 +11,25 @@ import shutil
 import sys
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
-from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, cast
+from tempfile import TemporaryDirectory
+from typing import cast
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
-from polars.exceptions import PanicException, PolarsError
+from polars.exceptions import PanicException
 
-from flowratio.csv_layout import csv_layout, listed, no_rows, not_utf8, unreadable
-from flowratio.files import replacing
+from flowratio.csv_layout import check_distinct, csv_layout, listed, no_rows, not_utf8, unreadable
 from flowratio.rows import NpyRows
 from flowratio.settings import is_count
 
 BATCH_ROWS = 65_536
-TABLE_ENDINGS = (".csv", ".parquet")  # of files that are written
 _BLOCK_BYTES = 1 << 22  # of a CSV file that are parsed at a time: no row may be longer than two of them
 _KINDS = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), "CSV"),
@@ -64,9 +61,7 @@ class Table(ABC):
 
     def __init__(self, path: Path, name: str, columns: list[str]) -> None:
         self.path, self.name, self.columns = path, name, columns
-        twice = sorted({column for column in columns if columns.count(column) > 1})
-        if twice:
-            raise ValueError(f"{name} has more than one column {listed(twice)}: give each column a name of its own.")
+        check_distinct(columns, name)
         if not columns:
             raise ValueError(f"{name} has no columns: a table must have at least one.")
 
@@ -119,7 +114,10 @@ class Table(ABC):
 
 
 class _CsvTable(Table):
-    """A CSV file. Every column is text, as it stands there: quotes are taken off, blank lines are left out."""
+    """A CSV file. Every column is text, as it stands there: quotes are taken off, blank lines are left out.
+
+    In a file of one column a blank line is a gap.
+    """
 
     def __init__(self, path: Path, name: str, separator: str) -> None:
         self.layout = csv_layout(path, name, separator)
@@ -139,7 +137,12 @@ class _CsvTable(Table):
         read = list(dict.fromkeys([*names, last]))
         options = (
             pc.ReadOptions(column_names=self.columns, block_size=_BLOCK_BYTES, use_threads=False),
-            pc.ParseOptions(delimiter=self.layout.separator, newlines_in_values=True, invalid_row_handler=refuse),
+            pc.ParseOptions(
+                delimiter=self.layout.separator,
+                newlines_in_values=True,
+                ignore_empty_lines=len(self.columns) > 1,
+                invalid_row_handler=refuse,
+            ),
             # a cell with nothing in it, not even quotes, is a gap, and is written so again
             pc.ConvertOptions(
                 column_types=types,
@@ -341,85 +344,6 @@ def batches(
     """
     with open_table(path) as table:
         yield from table.frames(columns, rows)
-
-
-def check_output(path: str | os.PathLike[str], endings: Sequence[str] | None = None) -> None:
-    """Refuse a path that could not be written, before the work that leads to it.
-
-    Parameters
-    ----------
-    path
-        A file in a folder that can be written; or "-", standard output.
-    endings
-        What its name may end with, such as `TABLE_ENDINGS`; None for anything.
-    """
-    if os.fspath(path) == "-":
-        return
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"Cannot write {path}: it is a folder. Give the path of a file.")
-    if endings is not None and target.suffix.lower() not in endings:
-        raise ValueError(f"Cannot write {path}: its name must end with {' or '.join(endings)}, or be '-'.")
-    try:
-        with TemporaryFile(dir=Path(os.path.realpath(target)).parent):
-            pass
-    except OSError as error:
-        reason = f"Cannot write {path} ({error.strerror}). Make sure that its folder exists and can be written."
-        raise type(error)(reason) from error
-
-
-def write_table(frames: Iterable[pl.DataFrame], path: str | os.PathLike[str]) -> None:
-    r"""Write frames, one after the other, to a file that is whole or as it was before.
-
-    Parameters
-    ----------
-    frames
-        One or more frames with the same columns.
-    path
-        A file that ends with .csv or .parquet, or "-" for CSV on standard output.
-
-    Examples
-    --------
-    >>> frames = [pl.DataFrame({"x": [1, 2]}), pl.DataFrame({"x": [3]})]
-    >>> with TemporaryDirectory() as folder:
-    ...     write_table(frames, Path(folder) / "rows.csv")
-    ...     (Path(folder) / "rows.csv").read_text()
-    'x\n1\n2\n3\n'
-    """
-    check_output(path, TABLE_ENDINGS)
-    frames = iter(frames)
-    first = next(frames, None)
-    if first is None:
-        raise ValueError(f"There are no rows to write to {path}: give at least one frame.")
-    everything = chain([first], frames)
-    try:
-        if os.fspath(path) == "-":
-            _write_csv(everything, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-            return
-        with replacing(path) as temporary:
-            if Path(path).suffix.lower() == ".csv":
-                with open(temporary, "wb") as file:
-                    _write_csv(everything, file)
-            else:
-                _write_parquet(everything, first.schema, temporary)
-    except (pa.ArrowException, PolarsError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"Cannot write {path} ({reason}). Leave such columns out, or write another format.") from error
-
-
-def _write_parquet(frames: Iterable[pl.DataFrame], columns: pl.Schema, path: Path) -> None:
-    schema = pl.DataFrame(schema=columns).to_arrow().schema
-    # a dictionary of numbers takes time and saves no room
-    others = [name for name, dtype in columns.items() if not dtype.is_numeric()]
-    with pq.ParquetWriter(path, schema, use_dictionary=cast(bool, others or False)) as writer:
-        for frame in frames:
-            writer.write_table(frame.to_arrow().cast(schema))
-
-
-def _write_csv(frames: Iterable[pl.DataFrame], file: IO[bytes]) -> None:
-    for k, frame in enumerate(frames):
-        file.write(frame.write_csv(include_header=k == 0).encode())
 
 
 def _kind(path: Path, name: str) -> str:

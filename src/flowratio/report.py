@@ -9,17 +9,20 @@ import math
 import os
 import re
 from collections import Counter
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from flowratio.diagnostics.verdict import calibration_cure
 from flowratio.files import replacing
 
 _FEWEST_DRAWS, _SMALL_DIFFERENCE = 20.0, 0.1
 _ALIKE = 0.55  # share of pairs in which p is found, up to which two samples hardly differ
+_MOST_DAYS = 1e8  # from 1970: dates of the script of the page end there
 _DRIVERS = 3  # named in the verdict
 _TONES = {
     "good": ("good", "✓", "Good"),
@@ -206,13 +209,13 @@ def _advice(evidence: dict[str, Any]) -> list[str]:
         told.append("See whether the two files were swapped: p, the first, is the one that rows shall look like.")
     if overlap["draws_q"] <= _FEWEST_DRAWS:
         told.append("Get more rows of q where p is, or settle for less: flatten the weights with the slider below.")
-    elif (overlap["k_hat_q"] or 0) > evidence["k_hat"]["limit"]:
+    elif (overlap["k_hat_q"] or 0) > (evidence["k_hat"]["limit"] or 0):
         told.append("Smooth or truncate the largest weights: `pareto_smooth`, or the slider below.")
     if overlap["share_p_beyond_q"] > 0.01:
         told.append("Say to whom results apply: part of p has no counterpart in q, and weighting cannot make one.")
     curve = diagnosis["calibration"]
     if curve["p_value"] < 1e-3 and curve["error"] - curve["noise"] > 0.025:
-        told.append("Fit again with more rows or more time (`--budget`): the probabilities are off.")
+        told.append(f"{calibration_cure(curve['slope'], curve['slope_error'])}: the probabilities are off.")
     after = [abs(value) for value in diagnosis["balance"]["after"]]
     if diagnosis["warnings"] and max(after, default=0.0) > _SMALL_DIFFERENCE:
         told.append("Look under Balance for the columns that weighting leaves apart, and adjust for them as well.")
@@ -291,10 +294,16 @@ def _numbers(column: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _value(column: dict[str, Any], value: float | None) -> str:
-    """Write a value in its own units: days since 1970 as a date."""
+    """Write a value in its own units: days since 1970 as a date.
+
+    Examples
+    --------
+    >>> _value({"kind": "date"}, 2932896.99), _value({"kind": "date"}, -719528.0)
+    ('9999-12-31', '0000-01-01')
+    """
     if column["kind"] != "date" or value is None:
         return sig(value)
-    return (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(days=value)).date().isoformat()
+    return str(np.datetime64(math.floor(min(max(value, -_MOST_DAYS), _MOST_DAYS)), "D"))
 
 
 def _code(words: str) -> Markup:

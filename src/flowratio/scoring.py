@@ -5,7 +5,7 @@ A weight is a row's ratio over the mean of all rows,
 .. math:: w_i = r(x_i) \Big/ \frac1n \sum_j r(x_j)
 
 so that a file is read twice: once for log r, which is kept in a scratch folder beside the output, once to write it
-with both columns. A run that was killed goes on from its scratch folder.
+with both columns. A run that was killed goes on from its scratch folder, which one run at a time may use.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import hashlib
 import json
 import math
 import os
-import shutil
+import sys
 import time
 import warnings
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -32,17 +32,24 @@ import numpy as np
 import polars as pl
 
 import flowratio
-from flowratio.files import remove_temporaries
+from flowratio.csv_layout import listed
+from flowratio.files import beside, remove_temporaries
 from flowratio.progress import progress
-from flowratio.reading import BATCH_ROWS, TABLE_ENDINGS, Table, check_output, is_stream, open_table, write_table
+from flowratio.reading import BATCH_ROWS, Table, is_stream, open_table
 from flowratio.settings import is_count
 from flowratio.tables import TableRatio, UnseenWarning
+from flowratio.writing import TABLE_ENDINGS, check_output, write_table
+
+if sys.platform == "win32":
+    fcntl = None
+else:
+    import fcntl
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _ADDED = ("log_ratio", "weight")
-_MANIFEST = "manifest.json"
-_KEPT = 40  # characters of the output's name that are in the name of the scratch folder
+_LOCK = "lock"
+_FEW_DRAWS, _FEW_OF_ROWS = 2.0, 0.01  # effective rows, and their share, below which weights are those of a few rows
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,11 @@ class Scored:
             f"rows: {self.rows:,} in {self.seconds:.1f} s",
             f"effective sample size of the weights: {self.effective_sample_size:,.0f} ({share:.1%} of the rows)",
         ]
+        if self.rows > 1 and self.effective_sample_size < max(_FEW_DRAWS, _FEW_OF_ROWS * self.rows):
+            lines.append(
+                "a few rows have nearly all of the weight: look at those with the largest `log_ratio`, which may be "
+                "errors, and flatten or truncate the weights"
+            )
         if self.resumed:
             lines.append(f"resumed: {self.resumed:,} rows were scored before")
         lines += [f"unseen at fit: {n:,} rows of {name!r}" for name, n in self.unseen.items()]
@@ -103,7 +115,7 @@ def score_file(
 
     Rows leave in their order; memory holds a few batches. The output is whole or as it was before. A run that was
     killed goes on where it was if it is started again with the same model, source and output; standard input cannot be
-    resumed.
+    resumed. While a run is at work, another one to the same output is refused.
 
     Parameters
     ----------
@@ -139,7 +151,7 @@ def score_file(
     (['x', 'log_ratio', 'weight'], 1.0, 3)
     """
     start = time.perf_counter()
-    check_output(out, TABLE_ENDINGS)
+    check_output(out, TABLE_ENDINGS, standard_output=True)
     for name, value in (("batch_rows", batch_rows), ("workers", workers)):
         if not is_count(value):
             raise ValueError(f"`{name}` is {value!r}: give a whole number of 1 or more.")
@@ -150,15 +162,16 @@ def score_file(
         try:
             with progress(n_batches if scores_only else 2 * n_batches, "Scoring", verbose) as advance:
                 resumed = _score_all(model, table.frames, columns, scratch, batch_rows, workers, advance)
+                scratch.check()
                 log_mean, ess = _log_mean_and_ess(scratch.blocks(batch_rows))
                 frames = _scores(scratch.blocks(batch_rows), log_mean)
                 if not scores_only:
                     frames = _beside(_ahead(table.frames(rows=batch_rows)), frames, table.name, advance)
                 write_table(frames, out)
         except ValueError:  # bad rows stay bad: there is nothing to resume
-            shutil.rmtree(folder)
+            scratch.remove()
             raise
-        shutil.rmtree(folder)
+        scratch.remove()
     return Scored(scratch.n_rows, time.perf_counter() - start, ess, dict(scratch.unseen), resumed, scratch.note)
 
 
@@ -183,8 +196,9 @@ class _Scratch:
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
         self.folder, self.manifest = folder, manifest
         self.values, self.lines = folder / "log_ratio.f64", folder / "batches.jsonl"
+        self.told = folder / "manifest.json"
         self.n_rows, self.unseen = 0, Counter()
-        if not folder.exists():
+        if not (self.values.exists() or self.told.exists()):
             self._make()
         elif self._read_manifest() != manifest:
             self.restart()
@@ -193,7 +207,7 @@ class _Scratch:
 
     def restart(self) -> None:
         """Forget what is there: it is of another model, source or setting."""
-        shutil.rmtree(self.folder)
+        self.remove()
         self.n_rows, self.unseen = 0, Counter()
         self.note = "note: an earlier run to this output did not end, with another model or source; started anew"
         self._make()
@@ -214,15 +228,29 @@ class _Scratch:
             while len(block := np.frombuffer(file.read(8 * rows))):
                 yield block
 
+    def check(self) -> None:
+        """Refuse values that are not one of each row that was read."""
+        n_kept = self.values.stat().st_size / 8
+        if n_kept != self.n_rows:
+            raise ValueError(
+                f"{self.n_rows:,} rows were read, but {self.folder} has log r of {n_kept:,.0f}: another run wrote "
+                "there as well. Start again when no other is at work."
+            )
+
+    def remove(self) -> None:
+        """Remove what is there."""
+        for path in (self.told, self.lines, self.values):
+            path.unlink(missing_ok=True)
+
     def _make(self) -> None:
-        self.folder.mkdir()
+        self.folder.mkdir(exist_ok=True)
         self.values.touch()
         self.lines.touch()
-        (self.folder / _MANIFEST).write_text(json.dumps(self.manifest))  # last: a folder without it is not used
+        self.told.write_text(json.dumps(self.manifest))  # last: a folder without it is not used
 
     def _read_manifest(self) -> Any:
         try:
-            return json.loads((self.folder / _MANIFEST).read_bytes())
+            return json.loads(self.told.read_bytes())
         except (OSError, ValueError):
             return None
 
@@ -248,13 +276,52 @@ class _Scratch:
 @contextmanager
 def _scratch_folder(source: str | os.PathLike[str], out: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield where to keep log r: beside the output, or where it is removed if there is no way to resume."""
-    if is_stream(source) or os.fspath(out) == "-":
-        with TemporaryDirectory(prefix="flowratio-") as folder:
-            yield Path(folder) / "scratch"
-        return
-    remove_temporaries(out)  # what a run left that was killed while it wrote
+    with (
+        nullcontext() if os.fspath(out) == "-" else _locked_folder(out) as kept,
+        TemporaryDirectory(prefix="flowratio-") as lost,
+    ):
+        yield Path(lost) / "scratch" if kept is None or is_stream(source) else kept
+
+
+@contextmanager
+def _locked_folder(out: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a folder beside the output that no other run uses meanwhile; it is removed if nothing is in it then."""
     target = Path(os.path.realpath(out))
-    yield target.with_name(f".{target.name[-_KEPT:]}.flowratio-partial")
+    folder = target.with_name(f".{beside(target)}.flowratio-partial")
+    handle = _lock(folder, out)
+    try:
+        remove_temporaries(out)  # what a run left that was killed while it wrote
+        yield folder
+    finally:
+        with suppress(OSError):  # a run that has just begun has made its own lock there
+            if os.listdir(folder) in ([], [_LOCK]):
+                (folder / _LOCK).unlink(missing_ok=True)
+                folder.rmdir()
+        if handle is not None:
+            os.close(handle)
+
+
+def _lock(folder: Path, out: str | os.PathLike[str]) -> int | None:
+    """Make the folder and lock it until the handle is closed, if by a kill; None where there are no locks."""
+    while True:
+        folder.mkdir(exist_ok=True)
+        if fcntl is None:
+            return None
+        try:
+            handle = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o666)
+        except FileNotFoundError:  # a run that ended has just removed the folder
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(handle)
+            raise BlockingIOError(f"Another run writes {out}: wait for its end, or choose another path.") from error
+        except OSError:  # a file system without locks
+            return handle
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(folder / _LOCK)):
+                return handle
+        os.close(handle)  # that of a run which has ended, and has removed it
 
 
 def _manifest(
@@ -286,10 +353,9 @@ def _columns_of(model: Any, table: Table, scores_only: bool) -> list[str]:
         needed = list(getattr(model, "feature_names_in_", table.columns))
     missing = [name for name in needed if name not in table.columns]
     if missing:
-        more = f" and {len(missing) - 8} more" * (len(missing) > 8)
         raise ValueError(
-            f"{table.name} has no column {', '.join(map(repr, missing[:8]))}{more}: a file to score must have all "
-            f"{len(needed)} columns that the model was fitted to."
+            f"{table.name} has no column {listed(missing)}: a file to score must have all {len(needed)} columns that "
+            "the model was fitted to."
         )
     return needed
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import date, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -205,12 +206,42 @@ def test_candidates(samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
     assert told["table"][0]["score"] == pytest.approx(ratio.ratio_.results_.candidates[0].score, rel=1e-3)
 
 
-@pytest.mark.parametrize("values", [[2.5], [1e300, -1e300], [7.0, 7.0], [0.1, 0.1, 9.0], [1e15, 1e15 + 1]])
+LARGEST = float(np.finfo(np.float64).max)
+ODD = [
+    [2.5],
+    [1e300, -1e300],
+    [7.0, 7.0],
+    [0.1, 0.1, 9.0],
+    [1e15, 1e15 + 1],
+    [-(2.0**63), 1.0, 2.0, 3.0],
+    [-1e17, 5.0],
+    [LARGEST, -LARGEST, LARGEST],
+    [LARGEST, LARGEST],
+]
+
+
+@pytest.mark.parametrize("values", ODD)
 def test_histogram_of_odd_values(values: list[float]) -> None:
     told = module._histogram(np.array(values), np.array(values[:1]))
     assert told is not None
+    assert len(told["edges"]) <= module._BINS + 2
     assert np.all(np.diff(told["edges"]) > 0)
     assert (sum(told["p"]), sum(told["q"])) == (pytest.approx(1, abs=1e-3), 1)
+
+
+@pytest.mark.parametrize("values", ODD)
+def test_moments_of_odd_values(values: list[float]) -> None:
+    told = module._moments(np.array(values))
+    assert told is not None
+    exact = [Fraction(value) for value in values]
+    mean = sum(exact) / len(exact)
+    spread = float(sum((value - mean) ** 2 for value in exact) / len(exact) / max(map(abs, exact)) ** 2)
+    size = max(map(abs, values))
+    # means of 12 digits, deviations of 4
+    assert told["mean"] / size == pytest.approx(float(mean / Fraction(size)), rel=1e-11, abs=1e-15)
+    assert told["sd"] / size == pytest.approx(math.sqrt(spread), rel=1e-3, abs=1e-15)
+    assert told["quartiles"][::4] == pytest.approx([min(values), max(values)], rel=1e-11)
+    json.dumps(told, allow_nan=False)
 
 
 def test_column_that_is_all_gaps_in_one_sample(

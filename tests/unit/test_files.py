@@ -12,7 +12,7 @@ import pytest
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from flowratio.files import replacing
+from flowratio.files import remove_temporaries, replacing
 
 
 class TestReplacing:
@@ -128,3 +128,15 @@ class TestReplacing:
         with replacing(tmp_path / ("ä" * 120 + ".json")) as temporary:
             temporary.write_text("{}")
         assert os.listdir(tmp_path) == ["ä" * 120 + ".json"]
+
+
+def test_only_temporaries_of_the_file_are_removed(tmp_path):
+    east, west = (tmp_path / f"{side}{'_rows' * 10}.csv" for side in ("east", "west"))
+    with replacing(east) as temporary:
+        temporary.write_text("whole")
+        remove_temporaries(west)
+        assert temporary.exists()
+        left = temporary.read_bytes()
+    temporary.write_bytes(left)  # as a kill would leave it
+    remove_temporaries(east)
+    assert os.listdir(tmp_path) == [east.name]

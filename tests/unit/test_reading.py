@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from polars.testing import assert_frame_equal
 
-from flowratio.reading import TABLE_ENDINGS, batches, check_output, open_table, read_table, write_table
+from flowratio.reading import batches, open_table, read_table
 
 FRAME = pl.DataFrame(
     {
@@ -55,6 +55,33 @@ def csv_of(tmp_path: Path) -> Callable[[str | bytes], Path]:
         return path
 
     return make
+
+
+class TestOneColumn:
+    """A line is a row: one with nothing on it is a gap."""
+
+    @pytest.mark.parametrize(
+        ("content", "cells"),
+        [
+            ("x\n\n1\n2\n", [None, "1", "2"]),
+            ("x\n1\n2\n\n", ["1", "2", None]),
+            ("x\n1\n\n\n2", ["1", None, None, "2"]),
+            ("x\r\n1\r\n\r\n2\r\n", ["1", None, "2"]),
+            ('x\n1\n""\n2\n', ["1", "", "2"]),
+            ("x\n\n\n", [None, None]),
+        ],
+    )
+    def test_blank_lines_are_gaps(self, csv_of: Callable[[str | bytes], Path], content: str, cells: list[str]) -> None:
+        assert read_table(csv_of(content))["x"].to_list() == cells
+
+    def test_what_is_written_is_read(self, tmp_path: Path) -> None:
+        path = written(tmp_path / "rows.csv", FRAME[["age"]])
+        assert read_table(path)["age"].to_list() == ["31", None, "45", "28", "60"]
+        with open_table(path) as table:
+            assert [len(frame) for frame in table.frames(rows=2, skip=1)] == [2, 2]
+
+    def test_of_more_columns_they_are_nothing(self, csv_of: Callable[[str | bytes], Path]) -> None:
+        assert read_table(csv_of("x,y\n1,2\n\n3,4\n\n")).rows() == [("1", "2"), ("3", "4")]
 
 
 class TestFormats:
@@ -309,54 +336,6 @@ class TestBadFiles:
             read_table(tmp_path / "none.csv")
         with pytest.raises(IsADirectoryError, match=r"is a folder"):
             read_table(tmp_path)
-
-
-class TestWriting:
-    @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
-    def test_what_is_written_is_read(self, tmp_path: Path, name: str) -> None:
-        write_table([FRAME[:2], FRAME[2:]], tmp_path / name)
-        assert_frame_equal(read_table(tmp_path / name), FRAME if name == "rows.parquet" else as_text(FRAME))
-        assert [path.name for path in tmp_path.iterdir()] == [name]
-
-    def test_floats_come_back_to_the_last_bit(self, tmp_path: Path) -> None:
-        x = np.random.default_rng(0).standard_normal(1000) * 10.0 ** np.arange(-300, 300, 0.6)
-        write_table([pl.DataFrame({"x": x})], tmp_path / "x.csv")
-        assert np.array_equal(read_table(tmp_path / "x.csv")["x"].cast(pl.Float64), x)
-
-    @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
-    def test_a_failure_leaves_the_old_file(self, tmp_path: Path, name: str) -> None:
-        def broken() -> Iterator[pl.DataFrame]:
-            yield FRAME
-            raise RuntimeError
-
-        (tmp_path / name).write_text("old")
-        with pytest.raises(RuntimeError):
-            write_table(broken(), tmp_path / name)
-        assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "old")]
-
-    def test_standard_output(self, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-        write_table([FRAME[["age"]], FRAME[["age"]]], "-")
-        assert capfdbinary.readouterr().out == b"age\n31\n\n45\n28\n60\n31\n\n45\n28\n60\n"
-
-    def test_types_that_a_format_has_not(self, tmp_path: Path) -> None:
-        frame = pl.DataFrame({"a": [[1, 2]]})
-        with pytest.raises(ValueError, match=r"Cannot write .*Leave such columns out") as caught:
-            write_table([frame], tmp_path / "rows.csv")
-        assert "\n" not in str(caught.value)
-        write_table([frame], tmp_path / "rows.parquet")
-        assert_frame_equal(read_table(tmp_path / "rows.parquet"), frame)
-
-    def test_bad_paths_are_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(IsADirectoryError, match="it is a folder"):
-            check_output(tmp_path)
-        with pytest.raises(FileNotFoundError, match=r"^Cannot write .*Make sure that its folder exists"):
-            check_output(tmp_path / "none" / "rows.csv")
-        with pytest.raises(ValueError, match=r"must end with \.csv or \.parquet"):
-            check_output(tmp_path / "rows.xlsx", TABLE_ENDINGS)
-        with pytest.raises(ValueError, match="no rows to write"):
-            write_table([], tmp_path / "rows.csv")
-        check_output(tmp_path / "page.html")
-        assert not list(tmp_path.iterdir())
 
 
 def mutated(data: bytes, rng: np.random.Generator) -> bytes:

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from flowratio.evidence import Made, gather
-from flowratio.report import html, percent, sig, write_report
+from flowratio.report import _value, html, percent, sig, write_report
 from flowratio.tables import TableRatio
 
 IMAGE, SCRIPT = "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>"
@@ -152,7 +152,14 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
         ),
         ({"overlap": {"k_hat_q": 0.9}}, "Smooth or truncate the largest weights"),
         ({"overlap": {"share_p_beyond_q": 0.3}}, "part of p has no counterpart in q"),
-        ({"calibration": {"p_value": 1e-9, "error": 0.2, "noise": 0.01}}, "the probabilities are off"),
+        (
+            {"calibration": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 2.0, "slope_error": 0.1}},
+            "Fit with a weaker penalty, or a richer ratio: the probabilities are off",
+        ),
+        (
+            {"calibration": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 0.5, "slope_error": 0.1}},
+            "Fit with a stronger penalty or more rows, or calibrate: the probabilities are off",
+        ),
         ({"warnings": ["Weighting"], "balance": {"after": [0.4, 0.0, 0.0, 0.0, 0.0, 0.0]}}, "Look under Balance"),
     ],
 )
@@ -168,6 +175,26 @@ def test_advice_fits_the_numbers(change: dict[str, Any], words: str, evidence: d
 def test_warnings_are_told_with_code(evidence: dict[str, Any]) -> None:
     diagnosis = {**evidence["diagnosis"], "warnings": ["See `weights.flatten` & <others>."]}
     assert "See <code>weights.flatten</code> &amp; &lt;others&gt;." in html({**evidence, "diagnosis": diagnosis})
+
+
+def test_dates_that_no_calendar_has() -> None:
+    rng = np.random.default_rng(0)
+    far = [253_402_300_799_000, -62_167_219_200_000, 0]  # 9999-12-31 23:59:59, 0000-01-01 and 1970-01-01
+    P, Q = (
+        pl.DataFrame({"since": pl.Series(rng.choice(far, 400, p=shares)).cast(pl.Datetime("ms"))})
+        for shares in ([0.4, 0.3, 0.3], [0.3, 0.4, 0.3])
+    )
+    ratio = TableRatio("logistic", random_state=0).fit_samples(P[:200], Q[:200])
+    text = html(gather(ratio, P[200:], Q[200:], made=MADE))
+    assert "9999-12-31" in text
+    assert "0000-01-01" in text
+
+
+@pytest.mark.parametrize(
+    ("days", "text"), [(1e300, "275760-09-13"), (-1e300, "-271821-04-20"), (-0.5, "1969-12-31"), (0.5, "1970-01-01")]
+)
+def test_any_number_is_a_date(days: float, text: str) -> None:
+    assert _value({"kind": "date"}, days) == text
 
 
 def test_size_of_a_large_page(evidence: dict[str, Any]) -> None:

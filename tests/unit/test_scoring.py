@@ -16,12 +16,13 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from flowratio.files import replacing
+from flowratio.files import beside, replacing
 from flowratio.ratios import ClassifierRatio
-from flowratio.reading import read_table, write_table
-from flowratio.scoring import _log_mean_and_ess, score_file
+from flowratio.reading import read_table
+from flowratio.scoring import Scored, _log_mean_and_ess, _scratch_folder, score_file
 from flowratio.tables import TableRatio
 from flowratio.weights import effective_sample_size, self_normalize
+from flowratio.writing import write_table
 
 
 class Linear:
@@ -56,6 +57,10 @@ def source(rows: pl.DataFrame, tmp_path: Path) -> Path:
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+def scratch_of(out: Path) -> Path:
+    return out.with_name(f".{beside(out)}.flowratio-partial")
 
 
 class TestScores:
@@ -121,6 +126,14 @@ score_file(Linear(), "-", "-", batch_rows=10)
         rows.write_csv(tmp_path / "rows.csv")
         score_file(Linear(), tmp_path / "rows.csv", tmp_path / "out.csv", batch_rows=10)
         assert run.stdout == (tmp_path / "out.csv").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("rows", "effective", "is_said"),
+    [(1, 1.0, False), (3, 1.5, True), (3, 2.5, False), (5000, 49.0, True), (5000, 51.0, False)],
+)
+def test_weights_of_a_few_rows_are_told(rows: int, effective: float, is_said: bool) -> None:
+    assert ("a few rows have nearly all of the weight" in str(Scored(rows, 1.0, effective, {}, 0, None))) == is_said
 
 
 class TestModels:
@@ -209,7 +222,7 @@ class TestResuming:
     def test_a_damaged_scratch_folder_is_used_as_far_as_it_is_whole(
         self, source: Path, tmp_path: Path, damage: str
     ) -> None:
-        out, scratch = tmp_path / "out.parquet", tmp_path / ".out.parquet.flowratio-partial"
+        out, scratch = tmp_path / "out.parquet", scratch_of(tmp_path / "out.parquet")
         score_file(Linear(), source, tmp_path / "whole.parquet", batch_rows=10)
         with pytest.raises(RuntimeError):
             score_file(Linear(n_batches=5), source, out, batch_rows=10, workers=1)
@@ -234,6 +247,87 @@ class TestResuming:
         assert names(tmp_path) == ["left", "out.parquet", "rows.parquet"]
 
 
+class TestTwoRuns:
+    """A run that waits in the midst of its rows, or of its writing, while another one starts."""
+
+    def meanwhile(self, source: Path, out: Path, other: Callable[[], Any]) -> None:
+        class Waiting(Linear):
+            def log_ratio(self, frame: pl.DataFrame) -> np.ndarray:
+                if len(self.sizes) == 5:
+                    other()
+                return super().log_ratio(frame)
+
+        score_file(Waiting(), source, out, batch_rows=10, workers=1)
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="there is no flock")
+    @pytest.mark.parametrize("kind", ["file", "pipe"])
+    def test_the_same_output_is_refused(self, rows: pl.DataFrame, source: Path, tmp_path: Path, kind: str) -> None:
+        out, refused = tmp_path / "out.parquet", []
+
+        def other() -> None:
+            given = source
+            if kind == "pipe":
+                given = tmp_path / "pipe"
+                os.mkfifo(given)
+                threading.Thread(target=given.write_bytes, args=(rows.write_csv().encode(),)).start()
+            with pytest.raises(BlockingIOError, match=r"^Another run writes .*out\.parquet: wait for its end, or "):
+                score_file(Linear(), given, out, batch_rows=10)
+            refused.append(given)
+
+        self.meanwhile(source, out, other)
+        assert len(refused) == 1
+        assert read_table(out)["id"].to_list() == rows["id"].to_list()
+        assert {*names(tmp_path)} - {"pipe"} == {"out.parquet", "rows.parquet"}
+
+    def test_names_with_the_same_end_are_apart(self, rows: pl.DataFrame, source: Path, tmp_path: Path) -> None:
+        east, west = (tmp_path / f"{side}{'_scored' * 8}.parquet" for side in ("east", "west"))
+        self.meanwhile(source, east, lambda: score_file(Linear(2.0), source, west, batch_rows=10))
+        for a, out in ((1.0, east), (2.0, west)):
+            log_r = Linear(a).log_ratio(rows)
+            assert read_table(out)["log_ratio"].to_numpy() == pytest.approx(log_r, rel=1e-12)
+        assert names(tmp_path) == sorted([east.name, west.name, "rows.parquet"])
+
+    def test_without_locks_rows_are_counted(
+        self, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("flowratio.scoring.fcntl", None)
+        out = tmp_path / "out.parquet"
+
+        def other() -> None:
+            with open(scratch_of(out) / "log_ratio.f64", "ab") as values:
+                values.write(bytes(80))
+
+        with pytest.raises(ValueError, match=r"103 rows were read, but .* has log r of 113: another run wrote there"):
+            self.meanwhile(source, out, other)
+        assert names(tmp_path) == ["rows.parquet"]
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="there is no flock")
+    def test_the_lock_of_a_run_that_ended_meanwhile_is_no_lock(
+        self, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import fcntl
+
+        out, ended = tmp_path / "out.parquet", []
+
+        def flock(handle: int, operation: int) -> None:
+            if not ended:  # between the opening of its lock and this
+                (scratch_of(out) / "lock").unlink()
+                scratch_of(out).rmdir()
+                ended.append(handle)
+            own_flock(handle, operation)
+
+        own_flock = fcntl.flock
+        monkeypatch.setattr(fcntl, "flock", flock)
+        with (
+            _scratch_folder(source, out) as folder,
+            pytest.raises(BlockingIOError, match="Another run"),
+            _scratch_folder(source, out),
+        ):
+            pass
+        assert folder == scratch_of(out)
+        assert names(tmp_path) == ["rows.parquet"]
+
+
 CHILD = """
 import sys, time
 from flowratio.scoring import score_file
@@ -251,7 +345,7 @@ score_file(Slow(), sys.argv[2], sys.argv[3], batch_rows=2)
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_run_that_is_killed_goes_on(rows: pl.DataFrame, source: Path, tmp_path: Path) -> None:
-    out, lines = tmp_path / "out.parquet", tmp_path / ".out.parquet.flowratio-partial" / "batches.jsonl"
+    out, lines = tmp_path / "out.parquet", scratch_of(tmp_path / "out.parquet") / "batches.jsonl"
     command = [sys.executable, "-c", CHILD, str(Path(__file__).parent), str(source), str(out)]
     process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
     while process.poll() is None and not (lines.exists() and lines.read_bytes().count(b"\n") >= 5):

@@ -23,7 +23,7 @@
     if (share > 0 && share < 0.001) return "<\u00a00.1\u00a0%";
     return `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)}\u00a0%`;
   };
-  const day = (days) => new Date(days * 864e5).toISOString().slice(0, 10);
+  const day = (days) => new Date(Math.max(-1e8, Math.min(1e8, days)) * 864e5).toISOString().split("T")[0];
   const shown = (column) => (column.kind === "date" ? day : (value) => sig(value));
 
   // ---- drawing

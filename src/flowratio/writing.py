@@ -1,0 +1,106 @@
+"""Tables to files that are whole or as they were before: CSV and Parquet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, cast
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from polars.exceptions import PolarsError
+
+from flowratio.files import replacing
+
+TABLE_ENDINGS = (".csv", ".parquet")
+
+
+def check_output(path: str | os.PathLike[str], endings: Sequence[str], *, standard_output: bool = False) -> None:
+    """Refuse a path that could not be written, before the work that leads to it.
+
+    Parameters
+    ----------
+    path
+        A file in a folder that can be written.
+    endings
+        What its name may end with, such as `TABLE_ENDINGS`.
+    standard_output
+        Whether it may be "-", standard output, as well.
+    """
+    rule = f"end with {' or '.join(endings)}"
+    if os.fspath(path) == "-":
+        if standard_output:
+            return
+        raise ValueError(f"Cannot write to standard output ('-'): give the path of a file. Its name must {rule}.")
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"Cannot write {path}: it is a folder. Give the path of a file.")
+    if target.suffix.lower() not in endings:
+        other = ", or be '-'" if standard_output else ""
+        raise ValueError(f"Cannot write {path}: its name must {rule}{other}.")
+    try:
+        with TemporaryFile(dir=Path(os.path.realpath(target)).parent):
+            pass
+    except OSError as error:
+        reason = f"Cannot write {path} ({error.strerror}). Make sure that its folder exists and can be written."
+        raise type(error)(reason) from error
+
+
+def write_table(frames: Iterable[pl.DataFrame], path: str | os.PathLike[str]) -> None:
+    r"""Write frames, one after the other, to a file that is whole or as it was before.
+
+    Parameters
+    ----------
+    frames
+        One or more frames with the same columns.
+    path
+        A file that ends with .csv or .parquet, or "-" for CSV on standard output.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> frames = [pl.DataFrame({"x": [1, 2]}), pl.DataFrame({"x": [3]})]
+    >>> with TemporaryDirectory() as folder:
+    ...     write_table(frames, Path(folder) / "rows.csv")
+    ...     (Path(folder) / "rows.csv").read_text()
+    'x\n1\n2\n3\n'
+    """
+    check_output(path, TABLE_ENDINGS, standard_output=True)
+    frames = iter(frames)
+    first = next(frames, None)
+    if first is None:
+        raise ValueError(f"There are no rows to write to {path}: give at least one frame.")
+    everything = chain([first], frames)
+    try:
+        if os.fspath(path) == "-":
+            _write_csv(everything, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+            return
+        with replacing(path) as temporary:
+            if Path(path).suffix.lower() == ".csv":
+                with open(temporary, "wb") as file:
+                    _write_csv(everything, file)
+            else:
+                _write_parquet(everything, first.schema, temporary)
+    except (pa.ArrowException, PolarsError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"Cannot write {path} ({reason}). Leave such columns out, or write another format.") from error
+
+
+def _write_parquet(frames: Iterable[pl.DataFrame], columns: pl.Schema, path: Path) -> None:
+    schema = pl.DataFrame(schema=columns).to_arrow().schema
+    # a dictionary of numbers takes time and saves no room
+    others = [name for name, dtype in columns.items() if not dtype.is_numeric()]
+    with pq.ParquetWriter(path, schema, use_dictionary=cast(bool, others or False)) as writer:
+        for frame in frames:
+            writer.write_table(frame.to_arrow().cast(schema))
+
+
+def _write_csv(frames: Iterable[pl.DataFrame], file: IO[bytes]) -> None:
+    for k, frame in enumerate(frames):
+        file.write(frame.write_csv(include_header=k == 0).encode())
