@@ -16,7 +16,22 @@ from scipy.sparse import issparse
 
 ReadAs: TypeAlias = Literal["number", "integer", "boolean", "date", "category"]
 
-_GAPS = ["", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nat", "?"]  # in any case
+_GAPS = [
+    "",
+    "na",
+    "n/a",
+    "#n/a",
+    "<na>",
+    "nan",
+    "null",
+    "(null)",
+    "nil",
+    "none",
+    "nat",
+    "?",
+    "#div/0!",
+    "#value!",
+]  # any case
 _DATE = (
     r"^(?<date>\d{4}(?:-\d{2}-|/\d{2}/)\d{2})"
     r"(?:[T ](?<hours>[01]\d|2[0-3]):(?<minutes>[0-5]\d)(?::(?<seconds>[0-5]\d(?:\.\d{1,9})?))?"
@@ -209,10 +224,12 @@ def read(cells: pl.Series, read_as: ReadAs) -> pl.Series:
             f"Column {cells.name!r} has {str(cells[i])!r} in row {i} (counted from 0), which is no {noun}: all of it "
             f"was a {noun} or a gap in the rows that were fitted. Mend this value, or leave it empty."
         )
-    if read_as == "number" and values.is_infinite().any():
+    if read_as in ("number", "integer") and values.is_infinite().any():
+        infinite = values.is_infinite().fill_null(False)
         raise ValueError(
-            f"Column {cells.name!r} is infinite in {values.is_infinite().sum()} of {len(values)} rows: numbers must be "
-            "finite. Mend these values, leave them empty, or drop the column with `exclude`."
+            f"Column {cells.name!r} is infinite in {infinite.sum()} of {len(values)} rows, first in row "
+            f"{infinite.arg_max()} (counted from 0): numbers must be finite. Mend these values, leave them empty, or "
+            "drop the column with `exclude`."
         )
     return values
 

@@ -139,7 +139,10 @@ Exclude = Annotated[list[str] | None, typer.Option(callback=_names, metavar="A,B
 TableP = Annotated[str, typer.Argument(metavar="P", help="Rows of p, the numerator: CSV, Parquet, NPY, NPZ, or -.")]
 TableQ = Annotated[str, typer.Argument(metavar="Q", help="Rows of q, the denominator.")]
 Budget = Annotated[
-    float, typer.Option(callback=_check_budget, metavar="SECONDS", help="Time for the automatic choice.")
+    float,
+    typer.Option(
+        callback=_check_budget, metavar="SECONDS", help="Time for the automatic choice; the flow comes on top."
+    ),
 ]
 MethodHelp = "auto, or one ratio, such as logistic, boosting, mlp, kliep or mlp-in-z."
 
@@ -203,6 +206,9 @@ def fit(
     held_out: Annotated[
         float, typer.Option(callback=_check_held_out, help="Share of the rows that judge the ratio, 2000 at most.")
     ] = 0.2,
+    no_flow: Annotated[
+        bool, typer.Option("--no-flow", help="Train no flow for a ratio that needs none: quicker, no `sample`.")
+    ] = False,
     seed: Seed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -221,7 +227,15 @@ def fit(
     P, Q = _two_tables(p, q, columns, exclude)
     with _notes():
         model = fit_tables(
-            P, Q, ratio, held_out=held_out, seed=seed, files=(p, q), command=_command(), verbose=not quiet
+            P,
+            Q,
+            ratio,
+            held_out=held_out,
+            flow=not no_flow,
+            seed=seed,
+            files=(p, q),
+            command=_command(),
+            verbose=not quiet,
         )
         model.save(out)
     diagnosis = model.evidence["diagnosis"]
@@ -255,6 +269,12 @@ def score(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of `flowratio fit`.")],
     data: Annotated[str, typer.Argument(metavar="DATA", help="Rows: CSV, Parquet, NPY, NPZ, or - for CSV.")],
     out: Annotated[str, typer.Option("--out", "-o", help="CSV or Parquet, or - for CSV.")] = "-",
+    gamma: Annotated[
+        float, typer.Option("--flatten", metavar="GAMMA", help="Weights of r to this power, 0 to 1.")
+    ] = 1.0,
+    largest: Annotated[
+        float | None, typer.Option("--truncate", metavar="CAP", help="Largest weight, in units of the mean.")
+    ] = None,
     scores_only: Annotated[bool, typer.Option("--scores-only", help="Leave the columns of DATA out.")] = False,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Parts of the file that are scored at a time.")] = 2,
     quiet: Quiet = False,
@@ -275,6 +295,8 @@ def score(
             data,
             out,
             model_folder=model,
+            gamma=gamma,
+            largest=largest,
             scores_only=scores_only,
             workers=workers,
             verbose=not quiet,

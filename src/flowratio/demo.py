@@ -12,7 +12,7 @@ import polars as pl
 
 from flowratio.diagnostics.plots import plot_estimates, plot_latent
 from flowratio.files import replacing
-from flowratio.models import Model, fit_tables
+from flowratio.models import Model, check_model_folder, fit_tables
 from flowratio.ratios.auto import AutoRatio
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.classifier import ClassifierRatio
@@ -70,6 +70,7 @@ def run_demo(out: Path, rows: int, seed: int, command: str, verbose: bool) -> tu
     verbose
         Whether to show progress bars.
     """
+    check_model_folder(out / "model")
     rng = np.random.default_rng(seed)
     X_p, X_q = _draw(rows, rng)
     X = np.concatenate(_draw(rows, rng))  # fresh rows: no ratio has seen them

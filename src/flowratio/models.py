@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import math
 import os
+import re
 import secrets
 import shutil
+import sys
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -15,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from flowratio.applications.generation import Drawn, TargetedSampler
-from flowratio.evidence import Made, gather, read_evidence, write_evidence
+from flowratio.cells import pooled
+from flowratio.evidence import FILE, Made, gather, read_evidence, write_evidence
 from flowratio.featurizer import FlowFeaturizer
-from flowratio.persistence import load, save
+from flowratio.persistence import is_model, load, save
 from flowratio.ratios.auto import AutoRatio
 from flowratio.ratios.featurized import FeaturizedRatio
-from flowratio.tables import TableRatio
+from flowratio.tables import TableEncoder, TableRatio
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,6 +33,12 @@ if TYPE_CHECKING:
 _MOST_HELD_OUT = 2_000  # rows of a sample
 _MOST_OF_FLOW = 10_000  # rows of a sample that the flow of a ratio in x is trained on
 _FLOW = "flow"
+_OURS = re.compile(  # files of a model folder, and of writers that were killed
+    rf"(\.[0-9a-f]{{8}}\.)?(model\.json|{re.escape(FILE)}|tensors-[0-9a-f]{{16}}\.safetensors)"
+)
+_POOL = 200_000  # candidates for rows that are drawn: as many as take seconds
+_FEWEST, _MOST = 10, 100  # candidates for each row: effective ones, and all
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
 @dataclass(frozen=True)
@@ -39,45 +50,99 @@ class Model:
     ratio
         Fitted to rows of the two tables.
     featurizer
-        A flow of the encoded rows of both: that of the ratio, if it has one.
+        A flow of the encoded rows of both: that of the ratio, if it has one. None if there is no flow.
     evidence
         What rows that neither has seen say of them, as of `gather`.
     """
 
     ratio: TableRatio
-    featurizer: FlowFeaturizer
+    featurizer: FlowFeaturizer | None
     evidence: dict[str, Any]
 
     def save(self, folder: Path) -> None:
-        """Write a folder, or replace one that holds a model: whole or not at all."""
-        temporary = folder.with_name(f".{secrets.token_hex(4)}.{folder.name}")
+        """Write a folder, or replace one that holds a model and nothing else: whole or not at all."""
+        check_model_folder(folder)
+        target = Path(os.path.realpath(folder))
+        temporary = _beside(target)
         try:
             save(self.ratio, temporary)
-            save(self.featurizer, temporary / _FLOW)
+            if self.featurizer is not None:
+                save(self.featurizer, temporary / _FLOW)
             write_evidence(self.evidence, temporary)
-            _swap(temporary, folder)
+            _swap(temporary, target)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def sample(
         self, n: int, toward: Literal["p", "q"], *, seed: int = 0, verbose: bool = False
     ) -> tuple[pl.DataFrame, Drawn]:
-        """Draw new rows of p or of q, and return them as a table, with what they rest on."""
+        """Draw new rows of p or of q, and return them as a table, with what they rest on.
+
+        Candidates of the flow become rows of a table, with one level of each category, before they are weighted. There
+        are 100 for each row, but no more than 200 000 in all, unless that is fewer than 10 of the target for a row.
+
+        Parameters
+        ----------
+        n
+            Number of rows.
+        toward
+            Of which sample.
+        seed
+            Of the draw.
+        verbose
+            Whether to show a progress bar.
+        """
+        proportion = self.evidence["made"]["proportion"]
         sampler = TargetedSampler(
-            self.featurizer,
-            self.ratio.ratio_,
-            space="x",
-            proportion=self.evidence["made"]["proportion"],
+            self._flow,
+            _RatioOfCodes(self),
+            proportion=proportion,
+            n_candidates=_n_candidates(n, proportion if toward == "p" else 1 - proportion),
             random_state=seed,
             verbose=verbose,
         )
         drawn = sampler.draw(n, toward)
-        return self.ratio.encoder_.inverse_transform(drawn.X), drawn
+        table = self.decode(drawn.Z)
+        return table, drawn._replace(X=self.ratio.encoder_.transform(table))
+
+    def decode(self, Z: np.ndarray) -> pl.DataFrame:
+        """Return the rows of a table that latent codes are nearest to, of shape (n, d_z)."""
+        # as the flow left them: its own `decode` rounds the indicators of a category one by one, to none or to many
+        return self.ratio.encoder_.inverse_transform(self._flow.inverse_transform(Z))
+
+    @property
+    def _flow(self) -> FlowFeaturizer:
+        if self.featurizer is None:
+            raise ValueError("The model has no flow to draw rows from: fit it again without `--no-flow`.")
+        return self.featurizer
 
     @classmethod
     def load(cls, folder: Path) -> Model:
         """Read what `save` wrote."""
-        return cls(load_ratio(folder), load(folder / _FLOW), read_evidence(folder))
+        featurizer = load(folder / _FLOW) if (folder / _FLOW).is_dir() else None
+        return cls(load_ratio(folder), featurizer, read_evidence(folder))
+
+
+@dataclass(frozen=True)
+class _RatioOfCodes:
+    """log r of latent codes: that of the rows of a table which they stand for."""
+
+    model: Model
+
+    def log_ratio(self, Z: np.ndarray) -> np.ndarray:
+        ratio = self.model.ratio
+        return ratio.ratio_.log_ratio(ratio.encoder_.transform(self.model.decode(Z)))
+
+
+def _n_candidates(n: int, share: float) -> int:
+    """Return how many candidates there are for each of n rows of a sample that has a share of the mixture.
+
+    Examples
+    --------
+    >>> _n_candidates(1000, 0.5), _n_candidates(20_000, 0.5), _n_candidates(20_000, 0.2), _n_candidates(20_000, 0.01)
+    (100, 20, 50, 100)
+    """
+    return min(_MOST, max(_POOL // n, math.ceil(_FEWEST / share)))
 
 
 def load_ratio(folder: Path) -> TableRatio:
@@ -90,18 +155,55 @@ def load_ratio(folder: Path) -> TableRatio:
 
 
 def check_model_folder(folder: Path) -> None:
-    """Refuse a path where a model could not be written, before any time is spent."""
-    if folder.exists() and not folder.is_dir():
+    """Refuse a path where a model could not be written, before any time is spent; remove what killed fits left there.
+
+    A folder is replaced as a whole: it must be empty, or a model with nothing beside it.
+    """
+    target = Path(os.path.realpath(folder))
+    if target.exists() and not target.is_dir():
         raise OSError(errno.ENOTDIR, f"{folder} is a file, and a model is a folder. Choose another path.")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "model.json").is_file():
+    if target.is_dir() and any(target.iterdir()) and not is_model(target):
         raise OSError(errno.EEXIST, f"{folder} has files that are no model of flowratio. Choose another folder.")
+    others = _others(target) if target.is_dir() else []
+    if others:
+        raise OSError(
+            errno.EEXIST,
+            f"{folder} has {others[0]!r} beside a model, and a new model takes the place of the folder as a whole. "
+            "Move it, or choose another folder.",
+        )
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        probe = folder.with_name(f".{secrets.token_hex(4)}.{folder.name}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_temporaries(target)
+        probe = _beside(target)
         probe.mkdir()
         probe.rmdir()
     except OSError as error:
         raise OSError(error.errno, f"Cannot write {folder} ({error.strerror}). Choose another path.") from error
+
+
+def _others(folder: Path) -> list[str]:
+    """Return what is in a folder, and not of a model."""
+    found: list[str] = []
+    for path in folder.iterdir():
+        if path.name == _FLOW and path.is_dir() and not path.is_symlink():
+            found += [f"{_FLOW}/{name}" for name in _others(path)]
+        elif not (_OURS.fullmatch(path.name) and path.is_file()):
+            found.append(path.name)
+    return sorted(found)
+
+
+def _beside(folder: Path) -> Path:
+    return folder.with_name(f".{secrets.token_hex(4)}.{folder.name}")
+
+
+def _remove_temporaries(folder: Path) -> None:
+    """Remove what writers of a folder left beside it when they were killed; no other may be at work on it."""
+    name = re.compile(r"\.[0-9a-f]{8}\." + re.escape(folder.name))
+    for left in folder.parent.iterdir():
+        if not name.fullmatch(left.name) or not left.is_dir() or left.is_symlink() or _others(left):
+            continue
+        if folder.exists() or not (left / FILE).exists():  # a whole one may be the only model that there is
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def fit_tables(
@@ -110,12 +212,16 @@ def fit_tables(
     ratio: Any,
     *,
     held_out: float = 0.2,
+    flow: bool = True,
     seed: int = 0,
     files: tuple[str, str] = ("P", "Q"),
     command: str = "",
     verbose: bool = False,
 ) -> Model:
     """Fit a ratio r = p/q and a flow to rows of two tables, and judge them on the others.
+
+    What the columns hold, and their levels, are learned from all rows, so that those set aside can be read; this has no
+    look at which table a row is of, and tells the ratio nothing of them.
 
     Parameters
     ----------
@@ -125,25 +231,29 @@ def fit_tables(
         Any ratio, or its name.
     held_out
         Share of the rows of each table that is set aside to judge the ratio, at most 2000 of them.
+    flow
+        Whether to train a flow of both tables for a ratio that has none: latent pictures and new rows come of it.
     seed
         Of the rows that are set aside, of the ratio and of the flow.
     files
-        Names of the tables, for the evidence.
+        Names of the tables, for errors and for the evidence.
     command
         What was typed, for the evidence.
     verbose
         Whether to show progress bars.
     """
     started = time.perf_counter()
+    everything = pooled(P, Q, files)
     rng = np.random.default_rng([seed, 0, 12])
-    (P, P_out), (Q, Q_out) = (_split(table, held_out, rng) for table in (P, Q))
-    model = TableRatio(ratio, random_state=seed, verbose=verbose).fit_samples(P, Q)
+    (P, P_out), (Q, Q_out) = (_split(table, held_out, rng, name) for table, name in zip((P, Q), files, strict=True))
+    encoder = TableEncoder().fit(everything)
+    model = TableRatio(ratio, random_state=seed, verbose=verbose).fit_samples(P, Q, encoder=encoder)
     featurizer, proportion = _flow_of(model.ratio_), len(P) / (len(P) + len(Q))
-    if featurizer is None:
+    if featurizer is None and flow:
         some_p, some_q = (_some(table, _MOST_OF_FLOW, rng) for table in (P, Q))
-        pooled = np.concatenate([model.encoder_.transform(table) for table in (some_p, some_q)])
-        featurizer = FlowFeaturizer(random_state=seed, verbose=verbose).fit(pooled)
-        proportion = len(some_p) / len(pooled)
+        X = np.concatenate([encoder.transform(table) for table in (some_p, some_q)])
+        featurizer = FlowFeaturizer(random_state=seed, verbose=verbose).fit(X)
+        proportion = len(some_p) / len(X)
     made: Made = {
         "command": command,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -158,11 +268,11 @@ def fit_tables(
     return Model(model, featurizer, gather(model, P_out, Q_out, featurizer=featurizer, made=made))
 
 
-def _split(table: pl.DataFrame, share: float, rng: np.random.Generator) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _split(table: pl.DataFrame, share: float, rng: np.random.Generator, name: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows to fit, and those to set aside, each in their order."""
     n_out = max(2, min(_MOST_HELD_OUT, round(share * len(table))))
     if len(table) - n_out < 2:
-        raise ValueError(f"A table has {len(table)} rows: give at least 4, two to fit and two to judge the ratio.")
+        raise ValueError(f"{name} has {len(table)} rows: give at least 4, two to fit and two to judge the ratio.")
     aside = np.zeros(len(table), dtype=bool)
     aside[rng.choice(len(table), n_out, replace=False)] = True
     return table.filter(~aside), table.filter(aside)
@@ -185,11 +295,14 @@ def _flow_of(ratio: Any) -> FlowFeaturizer | None:
 
 
 def _swap(new: Path, folder: Path) -> None:
-    """Put a new folder in the place of an old one, which is removed."""
+    """Put a new folder in the place of an old one, which is then where the new one was, or gone."""
     if not folder.exists():
         os.rename(new, folder)
         return
-    old = folder.with_name(f".{secrets.token_hex(4)}.{folder.name}")
+    shutil.copymode(folder, new)
+    if _exchanged(new, folder):
+        return
+    old = _beside(folder)
     os.rename(folder, old)
     try:
         os.rename(new, folder)
@@ -197,3 +310,11 @@ def _swap(new: Path, folder: Path) -> None:
         os.rename(old, folder)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchanged(a: Path, b: Path) -> bool:
+    """Exchange two folders in one step, so that there is one at any time; return whether the system can."""
+    if sys.platform != "linux":
+        return False
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    return rename is not None and rename(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0

@@ -127,9 +127,15 @@ def _prepared(folder: Path) -> Path:
     except OSError as error:
         raise type(error)(f"Cannot make the folder {folder} ({error.strerror}). Choose another one.") from error
     path = folder / _MODEL_FILE
-    if path.is_file() and not path.read_bytes().startswith(_HEAD):
+    if path.is_file() and not is_model(folder):
         raise FileExistsError(f"{path} is no model of flowratio. Move it, or choose another folder.")
     return folder
+
+
+def is_model(folder: Path) -> bool:
+    """Return whether `save` wrote the `model.json` of a folder, as its first bytes tell."""
+    path = folder / _MODEL_FILE
+    return path.is_file() and path.read_bytes().startswith(_HEAD)
 
 
 def _document(written: Any, tensors: dict[str, str], node: Node) -> bytes:

@@ -38,6 +38,7 @@ from flowratio.progress import progress
 from flowratio.reading import BATCH_ROWS, Table, is_stream, open_table
 from flowratio.settings import is_count
 from flowratio.tables import TableRatio, UnseenWarning
+from flowratio.weights import flatten, truncate
 from flowratio.writing import TABLE_ENDINGS, check_output, write_table
 
 if sys.platform == "win32":
@@ -106,6 +107,8 @@ def score_file(
     out: str | os.PathLike[str],
     *,
     model_folder: str | os.PathLike[str] | None = None,
+    gamma: float = 1.0,
+    largest: float | None = None,
     scores_only: bool = False,
     batch_rows: int = BATCH_ROWS,
     workers: int = 2,
@@ -129,6 +132,10 @@ def score_file(
     model_folder
         The folder from which the model was loaded: a run is resumed only if it holds the same model still. Without it,
         models are told apart by their log r of the first batch.
+    gamma
+        The weight is of r^γ, as of `flatten`: below 1, more rows count, and the balance is less.
+    largest
+        Weights above this cap, in units of their mean, are lowered to it, as of `truncate`; None for no cap.
     scores_only
         Whether to leave out the columns of the source.
     batch_rows
@@ -155,6 +162,7 @@ def score_file(
     for name, value in (("batch_rows", batch_rows), ("workers", workers)):
         if not is_count(value):
             raise ValueError(f"`{name}` is {value!r}: give a whole number of 1 or more.")
+    truncate(flatten([0.0], gamma), largest)  # refused before any row is read
     with open_table(source) as table, _scratch_folder(source, out) as folder:
         columns = _columns_of(model, table, scores_only)
         scratch = _Scratch(folder, _manifest(model_folder, source, columns, batch_rows))
@@ -163,8 +171,7 @@ def score_file(
             with progress(n_batches if scores_only else 2 * n_batches, "Scoring", verbose) as advance:
                 resumed = _score_all(model, table.frames, columns, scratch, batch_rows, workers, advance)
                 scratch.check()
-                log_mean, ess = _log_mean_and_ess(scratch.blocks(batch_rows))
-                frames = _scores(scratch.blocks(batch_rows), log_mean)
+                frames, ess = _weighed(lambda: scratch.blocks(batch_rows), gamma, largest)
                 if not scores_only:
                     frames = _beside(_ahead(table.frames(rows=batch_rows)), frames, table.name, advance)
                 write_table(frames, out)
@@ -439,9 +446,21 @@ def _log_mean_and_ess(blocks: Iterable[np.ndarray]) -> tuple[float, float]:
     return largest + math.log(total / n), total**2 / squares
 
 
-def _scores(blocks: Iterable[np.ndarray], log_mean: float) -> Iterator[pl.DataFrame]:
-    for log_r in blocks:
-        yield pl.DataFrame(dict(zip(_ADDED, (log_r, np.exp(log_r - log_mean)), strict=True)))
+def _weighed(
+    blocks: Callable[[], Iterable[np.ndarray]], gamma: float, largest: float | None
+) -> tuple[Iterator[pl.DataFrame], float]:
+    """Return log r and weights, a frame for each block, and the effective sample size of the weights."""
+
+    def log_w(log_r: np.ndarray) -> np.ndarray:
+        return np.minimum(gamma * log_r, cap)
+
+    cap = math.inf
+    log_mean, ess = _log_mean_and_ess(map(log_w, blocks()))
+    if largest is not None:
+        cap = log_mean + math.log(largest)
+        log_mean, ess = _log_mean_and_ess(map(log_w, blocks()))
+    columns = ((log_r, np.exp(log_w(log_r) - log_mean)) for log_r in blocks())
+    return (pl.DataFrame(dict(zip(_ADDED, pair, strict=True))) for pair in columns), ess
 
 
 def _beside(

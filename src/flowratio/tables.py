@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from copy import copy
 from dataclasses import dataclass
@@ -23,10 +24,12 @@ from flowratio.settings import RandomState, is_count, seed_from, unchanged_on_fa
 
 _OTHER = "(other)"
 _MOST_KNOWN = 1_000  # levels of a column that are remembered, so that others are known to be new
+_FAR = 10.0  # ranges at fit beyond its ends, from where on a value is reported
+_FEW = 0.1  # share of the cells of a column of numbers that are words, up to which they look like a mistake
 
 
 class UnseenWarning(UserWarning):
-    """Rows that are scored have levels, or gaps, that no row had when the table was fitted."""
+    """Rows that are scored have levels or gaps that no row had when the table was fitted, or values far beyond all."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,13 @@ class Column:
         How many levels of a category there were.
     has_time
         Whether dates have a time of day.
+    lowest, highest
+        Range of its numbers, or dates, at fit.
 
     Examples
     --------
     >>> Column("job", "category", "category", "clerk", gaps=True, levels=("clerk", "baker", "judge"), n_levels=3).parts
-    ['job = clerk', 'job = baker', 'job = judge', 'job is missing']
+    ['job = baker', 'job = judge', 'job is missing']
     """
 
     name: str
@@ -71,6 +76,8 @@ class Column:
     rare: tuple[str, ...] = ()
     n_levels: int = 0
     has_time: bool = False
+    lowest: float = -math.inf
+    highest: float = math.inf
 
     @property
     def codes(self) -> list[str]:
@@ -81,12 +88,15 @@ class Column:
     def parts(self) -> list[str]:
         """Names of its columns in the matrix."""
         parts = [self.name] * (self.kind not in ("category", "constant"))
-        if self.kind == "category":  # of two levels, one tells both
-            parts = [f"{self.name} = {code}" for code in self.codes[len(self.codes) == 2 :]]
+        if self.kind == "category":  # the most frequent level is where the others are not
+            parts = [f"{self.name} = {code}" for code in self.codes[1:]]
         return parts + [f"{self.name} is missing"] * self.gaps
 
-    def encode(self, cells: pl.Series, out: np.ndarray) -> int:
-        """Write its columns of the matrix, zero before, of shape (n, m); return how many rows hold something new."""
+    def encode(self, cells: pl.Series, out: np.ndarray) -> tuple[int, int]:
+        """Write its columns of the matrix, zero before, of shape (n, m).
+
+        Returns how many rows hold a level or a gap that is new, and how many a value far outside the range at fit.
+        """
         gap = cells.is_null().to_numpy()
         if self.gaps:
             out[gap, -1] = 1.0
@@ -94,18 +104,16 @@ class Column:
         if self.kind == "constant":
             values = READERS[self.read_as](cells)
             same = (values == self.fill).fill_null(False).to_numpy() if self.fill is not None else gap
-            return n_gaps * (self.fill is not None) + int(np.count_nonzero(~same & ~gap))
+            return n_gaps * (self.fill is not None) + int(np.count_nonzero(~same & ~gap)), 0
         values = read(cells, self.read_as)
         if self.kind != "category":
-            out[:, 0] = values.fill_null(self.fill).to_numpy()
-            return n_gaps
+            x = out[:, 0] = values.fill_null(self.fill).to_numpy()
+            far = _FAR * (self.highest - self.lowest)
+            return n_gaps, int(np.count_nonzero((x < self.lowest - far) | (x > self.highest + far)))
         code, is_new = self._codes(values)
-        known = ~gap if self.gaps else slice(None)
-        if len(self.codes) == 2:
-            out[known, 0] = code[known]
-        else:
-            out[np.flatnonzero(~gap) if self.gaps else np.arange(len(code)), code[known]] = 1.0
-        return n_gaps + int(np.count_nonzero(is_new & ~gap))
+        told = np.flatnonzero((code > 0) & ~gap)
+        out[told, code[told] - 1] = 1.0
+        return n_gaps + int(np.count_nonzero(is_new & ~gap)), 0
 
     def _codes(self, words: pl.Series) -> tuple[np.ndarray, np.ndarray]:
         """Return the code of every row, and whether its level is new, both of shape (n,); of a gap, that of `fill`."""
@@ -132,7 +140,7 @@ class Column:
         return self._typed(values).set(pl.Series(gap), None).alias(self.name)
 
     def _levels_of(self, part: np.ndarray) -> pl.Series:
-        code = (part[:, 0] > 0.5).astype(int) if len(self.codes) == 2 else part.argmax(axis=1)
+        code = np.where(part.max(axis=1) > 0.5, 1 + part.argmax(axis=1), 0)
         return pl.Series(np.array(self.codes, dtype=object)[code], dtype=pl.String)
 
     def _typed(self, values: pl.Series) -> pl.Series:
@@ -174,28 +182,44 @@ def learn_column(series: pl.Series, max_levels: int) -> Column:
     if read_as != "category":
         has_time = read_as == "date" and bool((values != values.floor()).any())
         middle: Any = values.quantile(0.5, "lower")  # a value that is there
-        return Column(series.name, read_as, read_as, middle, gaps, has_time=has_time)
+        lowest, highest = (float(value) for value in (values.to_numpy().min(), values.to_numpy().max()))
+        return Column(series.name, read_as, read_as, middle, gaps, (), (), 0, has_time, lowest, highest)
     counted = values.value_counts(name="n", sort=False).sort(["n", series.name], descending=[True, False])
     levels = counted[series.name].to_list()
-    n = len(levels)
-    if n > max_levels and n > len(known) / 2:
-        warnings.warn(
-            f"Column {series.name!r} has {n} levels in {len(known)} rows, as free text and identifiers have: only "
-            f"{max_levels} of them are told apart. Drop it with `exclude`, or turn it into what matters of it.",
-            UserWarning,
-            stacklevel=4,
-        )
-    rare = levels[max_levels:] if n <= _MOST_KNOWN else []
+    _warn_of_levels(known, len(levels), max_levels)
+    rare = levels[max_levels:] if len(levels) <= _MOST_KNOWN else []
     return Column(
-        series.name, "category", read_as, levels[0], gaps, tuple(levels[:max_levels]), tuple(rare), n_levels=n
+        series.name, "category", read_as, levels[0], gaps, tuple(levels[:max_levels]), tuple(rare), len(levels)
     )
+
+
+def _warn_of_levels(known: pl.Series, n_levels: int, max_levels: int) -> None:
+    """Warn of categories that look like numbers or dates with a slip, or like free text."""
+    name, n = known.name, len(known)
+    words = None
+    kinds: list[tuple[ReadAs, str]] = [("number", "numbers"), ("date", "dates")]
+    for read_as, noun in kinds:
+        wrong = READERS[read_as](known).is_null()
+        if int(wrong.sum()) <= _FEW * n:
+            words = (
+                f"Column {name!r} is taken for categories, as {wrong.sum()} of its {n} values are no {noun}, such as "
+                f"{str(known.filter(wrong)[0])!r}. If it is one of {noun}, mend these values, or leave them empty."
+            )
+    if words is None and n_levels > max_levels and n_levels > n / 2:
+        words = (
+            f"Column {name!r} has {n_levels} levels in {n} rows, as free text and identifiers have: only {max_levels} "
+            "of them are told apart. Drop it with `exclude`, or turn it into what matters of it."
+        )
+    if words is not None:
+        warnings.warn(words, UserWarning, stacklevel=5)
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode a table of numbers, truth values, categories, dates and gaps as a matrix of floats, and decode it.
 
     Numbers stay as they are; truth values are 0 and 1; dates are days since 1970; of a category every frequent level
-    has a column that is 1 on its rows and 0 elsewhere, and the others share one, "(other)". Where a column has gaps,
+    has a column that is 1 on its rows and 0 elsewhere, and the others share one, "(other)"; the most frequent level has
+    none, as it is where all others are 0, and one more would say nothing. Where a column has gaps,
     another one tells them, and the median stands in their place. Nothing is drawn: no noise, the same rows give the
     same matrix, and rows that differ in what is told apart differ in it, so that it changes no ratio.
 
@@ -212,7 +236,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     columns_
         What was found, a `Column` for each column of the table.
     names_
-        Names of the m columns of the matrix, such as "age", "age is missing" and "job = clerk".
+        Names of the m columns of the matrix, such as "age", "age is missing" and "job = clerk"; no two are the same.
     groups_
         Positions in `columns_` of the columns that they are of, of shape (m,).
 
@@ -220,16 +244,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     -----
     *New levels*, when another table is encoded, count as "(other)", or as the most frequent level where there is no
     such column. Gaps in a column that had none are filled. `unseen` counts both; of columns with more than 1000 levels
-    no level is counted as new. A number or a date that cannot be read is an error.
+    no level is counted as new. A number or a date that cannot be read is an error; one that is ten times the range at
+    fit or more away from it stays as it is, and is counted.
 
     Examples
     --------
     >>> table = pl.DataFrame({"age": ["31", "NA", "54"], "job": ["clerk", "baker", "judge"], "year": ["2024"] * 3})
     >>> encoder = TableEncoder().fit(table)
     >>> encoder.names_
-    ['age', 'age is missing', 'job = baker', 'job = clerk', 'job = judge']
+    ['age', 'age is missing', 'job = clerk', 'job = judge']
     >>> encoder.transform(table).tolist()
-    [[31.0, 0.0, 0.0, 1.0, 0.0], [31.0, 1.0, 1.0, 0.0, 0.0], [54.0, 0.0, 0.0, 0.0, 1.0]]
+    [[31.0, 0.0, 1.0, 0.0], [31.0, 1.0, 0.0, 0.0], [54.0, 0.0, 0.0, 1.0]]
     >>> encoder.inverse_transform(encoder.transform(table)).rows()
     [(31, 'clerk', 2024), (None, 'baker', 2024), (54, 'judge', 2024)]
     """
@@ -258,7 +283,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(f"`X` has shape {frame.shape}: a table must have at least 2 rows and 1 column.")
         self.n_features_in_ = frame.width
         self.columns_ = [learn_column(series, self.max_levels) for series in frame.iter_columns()]
-        self.names_ = [part for column in self.columns_ for part in column.parts]
+        self.names_ = _distinct_names(self.columns_)
         self.groups_ = np.repeat(np.arange(len(self.columns_)), [len(column.parts) for column in self.columns_])
         return self
 
@@ -267,7 +292,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self.encode(X)[0]
 
     def unseen(self, X: Any) -> dict[str, int]:
-        """Count the rows, by column, with a level or a gap that was not there at fit; columns of none are left out."""
+        """Count the rows, by column, with a level or a gap that was not there at fit; columns of none are left out.
+
+        Rows with a value far outside the range at fit are counted as those of "age outside the range at fit".
+        """
         return self.encode(X)[1]
 
     def encode(self, X: Any) -> tuple[np.ndarray, dict[str, int]]:
@@ -283,16 +311,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         matrix = np.zeros((frame.height, len(self.names_)))
         unseen: dict[str, int] = {}
         for k, column in enumerate(self.columns_):
-            n_new = column.encode(cells_of(frame[column.name]), matrix[:, self._part(k)])
-            if n_new:
-                unseen[column.name] = n_new
+            n_new, n_far = column.encode(cells_of(frame[column.name]), matrix[:, self._part(k)])
+            found = {column.name: n_new, f"{column.name} outside the range at fit": n_far}
+            unseen |= {name: n for name, n in found.items() if n}
         return matrix, unseen
 
     def inverse_transform(self, X: Any) -> pl.DataFrame:
         """Decode a matrix of shape (n, m): the nearest table.
 
-        A level is the one of the largest indicator, a gap is where its indicator is above one half, and whole numbers
-        and days are rounded. What was not told apart is "(other)".
+        A level is the one of the largest indicator that is above one half, and the most frequent one if none is; a gap
+        is where its indicator is above one half, and whole numbers and days are rounded. What was not told apart is
+        "(other)".
         """
         check_is_fitted(self)
         matrix = np.asarray(X, np.float64)
@@ -302,6 +331,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"a finite matrix of {len(self.names_)} columns, as `transform` returns it."
             )
         return pl.DataFrame([column.decode(matrix[:, self._part(k)]) for k, column in enumerate(self.columns_)])
+
+    def nearest(self, X: Any) -> np.ndarray:
+        """Return the nearest rows of a matrix that are those of a table, (n, m) to (n, m)."""
+        return self.transform(self.inverse_transform(X))
 
     def _part(self, k: int) -> slice:
         return slice(*np.searchsorted(self.groups_, [k, k + 1]).tolist())
@@ -315,6 +348,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
+
+
+def _distinct_names(columns: list[Column]) -> list[str]:
+    """Return the names of all columns of the matrix; one that is taken gets a number, unless a column is called so."""
+    given = {column.name for column in columns}
+    names: dict[str, None] = {}
+    for column in columns:
+        for part in column.parts:
+            name, k = part, 1
+            while name in names or (name in given and name != column.name):
+                k += 1
+                name = f"{part} ({k})"
+            names[name] = None
+    return list(names)
 
 
 class TableRatio(RatioEstimator):
@@ -382,7 +429,15 @@ class TableRatio(RatioEstimator):
     def _sign(self) -> int:
         return getattr(vars(self).get("ratio_"), "_sign", 1)
 
-    def fit_samples(self, X_p: Any, X_q: Any, sample_weight_p: Any = None, sample_weight_q: Any = None) -> Self:
+    def fit_samples(
+        self,
+        X_p: Any,
+        X_q: Any,
+        sample_weight_p: Any = None,
+        sample_weight_q: Any = None,
+        *,
+        encoder: TableEncoder | None = None,
+    ) -> Self:
         """Fit to two tables, r = p/q.
 
         Parameters
@@ -392,6 +447,8 @@ class TableRatio(RatioEstimator):
             Columns are matched by name; both must have the same.
         sample_weight_p, sample_weight_q
             How often each row counts, of shapes (n_p,) and (n_q,); 1 if None.
+        encoder
+            A fitted encoder, such as one that has seen more rows than these; None to fit one to both samples.
         """
         P, Q = to_frame(X_p, "X_p"), to_frame(X_q, "X_q")
         for frame, name in ((P, "X_p"), (Q, "X_q")):
@@ -401,13 +458,17 @@ class TableRatio(RatioEstimator):
         if sample_weight_p is not None or sample_weight_q is not None:
             w_p = checked_weights(sample_weight_p, P.height, "sample_weight_p")
             w = np.concatenate([w_p, checked_weights(sample_weight_q, Q.height, "sample_weight_q")])
+        X, y = pooled(P, Q), np.repeat([1, 0], [P.height, Q.height])
         with unchanged_on_failure(self):
-            self._fit_checked(pooled(P, Q), np.repeat([1, 0], [P.height, Q.height]), w)
+            self._fit_encoded(TableEncoder(self.max_levels).fit(X) if encoder is None else encoder, X, y, w)
         return self
 
     def _fit_checked(self, X: Any, y: Any, sample_weight: Any) -> None:
+        self._fit_encoded(TableEncoder(self.max_levels).fit(X), X, y, sample_weight)
+
+    def _fit_encoded(self, encoder: TableEncoder, X: Any, y: Any, sample_weight: Any) -> None:
         seed_from(self.random_state)
-        self.encoder_ = TableEncoder(self.max_levels).fit(X)
+        self.encoder_ = encoder
         if not self.encoder_.names_:
             raise ValueError("Every column of `X` is constant: there is no ratio. Give at least one that varies.")
         super()._fit_checked(self.encoder_.transform(X), y, sample_weight)
@@ -435,8 +496,8 @@ class TableRatio(RatioEstimator):
         if unseen:
             found = ", ".join(f"{name!r} ({n} row{'s' * (n != 1)})" for name, n in list(unseen.items())[:8])
             warnings.warn(
-                f"`X` holds levels or gaps that were not there at fit, in {found}{' and others' * (len(unseen) > 8)}: "
-                "they count as '(other)', or as the most frequent value. What they do to the ratio is not known.",
+                f"`X` holds what was not there at fit, in {found}{' and others' * (len(unseen) > 8)}: new levels and "
+                "gaps count as '(other)', or as the most frequent value. What they do to the ratio is not known.",
                 UnseenWarning,
                 stacklevel=2,
             )

@@ -164,6 +164,23 @@ def test_divergence_and_information(files: Path, tmp_path: Path, run: Run) -> No
     assert found["nats"] == pytest.approx(np.log(2) / 2, abs=4 * found["standard_error"])
 
 
+def test_without_a_flow_there_is_a_page_and_no_sample(files: Path, tmp_path: Path, run: Run) -> None:
+    words = ["-o", tmp_path / "m", "--method", "lda", "--no-flow", "--quiet"]
+    assert run("fit", files / "p.csv", files / "q.csv", *words)[0] == 0
+    assert run("report", tmp_path / "m", "-o", tmp_path / "page.html")[0] == 0
+    code, _, err = run("sample", tmp_path / "m", "-n", 5)
+    assert (code, err.count("\n"), "--no-flow" in err) == (2, 1, True)
+
+
+def test_weights_can_be_flattened(model: Path, files: Path, tmp_path: Path, run: Run) -> None:
+    flat = ["--flatten", 0.5, "--truncate", 3, "-o", tmp_path / "s.csv", "--quiet"]
+    assert run("score", model, files / "q.csv", *flat)[0] == 0
+    weight = pl.read_csv(tmp_path / "s.csv")["weight"].to_numpy()
+    assert weight.mean() == pytest.approx(1)
+    assert weight.max() < 3.5
+    assert run("score", model, files / "q.csv", "--flatten", -1)[0] == 2
+
+
 def test_columns_can_be_chosen(files: Path, tmp_path: Path, run: Run) -> None:
     chosen = ["--columns", "age,job", "--method", "lda", "--quiet", "-o", tmp_path / "m"]
     assert run("fit", files / "p.csv", files / "q.csv", *chosen)[0] == 0

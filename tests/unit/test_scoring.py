@@ -21,7 +21,7 @@ from flowratio.ratios import ClassifierRatio
 from flowratio.reading import read_table
 from flowratio.scoring import Scored, _log_mean_and_ess, _scratch_folder, score_file
 from flowratio.tables import TableRatio
-from flowratio.weights import effective_sample_size, self_normalize
+from flowratio.weights import effective_sample_size, flatten, self_normalize, truncate
 from flowratio.writing import write_table
 
 
@@ -413,3 +413,25 @@ def test_sums_in_one_pass(shift: float, order: Callable[[np.ndarray], np.ndarray
     # log r has steps of up to 1e-12 there
     assert log_mean == pytest.approx(np.logaddexp.reduce(log_r) - np.log(1000), rel=1e-12)
     assert ess == pytest.approx(effective_sample_size(log_r), rel=1e-10)
+
+
+@pytest.mark.parametrize(("gamma", "largest"), [(0.5, None), (1.0, 2.0), (0.7, 1.5)])
+def test_weights_are_flattened_and_truncated(gamma: float, largest: float | None, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    P, Q = (pl.DataFrame({"x": rng.normal(mean, 1, 500)}) for mean in (1.5, 0.0))
+    ratio = ClassifierRatio("logistic").fit_samples(P, Q)
+    Q.write_parquet(tmp_path / "q.parquet")
+    settings = {"gamma": gamma, "largest": largest, "batch_rows": 64}
+    found = score_file(ratio, tmp_path / "q.parquet", tmp_path / "out.parquet", **settings)  # pyright: ignore[reportArgumentType]
+    log_w = flatten(ratio.log_ratio(Q), gamma)
+    log_w = log_w if largest is None else truncate(log_w, largest)
+    written = pl.read_parquet(tmp_path / "out.parquet")
+    np.testing.assert_allclose(written["weight"], self_normalize(log_w, total=500), rtol=1e-9)
+    np.testing.assert_allclose(written["log_ratio"], ratio.log_ratio(Q), rtol=1e-12)
+    assert found.effective_sample_size == pytest.approx(effective_sample_size(log_w), rel=1e-9)
+
+
+@pytest.mark.parametrize("settings", [{"gamma": -1.0}, {"largest": 0.0}])
+def test_bad_weights_are_refused_before_any_row_is_read(settings: dict[str, float], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        score_file(None, tmp_path / "none.csv", tmp_path / "out.csv", **settings)  # pyright: ignore[reportArgumentType]

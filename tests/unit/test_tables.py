@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from flowratio.cells import cells_of, pooled, read, to_frame
 from flowratio.diagnostics import diagnose
+from flowratio.lattice import Lattice
 from flowratio.persistence import load, save
 from flowratio.ratios import ClassifierRatio, InverseRatio
 from flowratio.tables import Column, TableEncoder, TableRatio, UnseenWarning
@@ -58,7 +59,8 @@ def test_every_kind_comes_back() -> None:
 def test_encoded_columns_and_their_groups() -> None:
     encoder = TableEncoder().fit(mixed())
     jobs = [name for name in encoder.names_ if name.startswith("job = ")]
-    assert sorted(jobs) == ["job = baker", "job = clerk", "job = judge", "job = nurse"]
+    most = next(column.fill for column in encoder.columns_ if column.name == "job")
+    assert {*jobs} == {"job = baker", "job = clerk", "job = judge", "job = nurse"} - {f"job = {most}"}
     assert {"age", "age is missing", "job is missing", "time is missing"} <= {*encoder.names_}
     assert sum(name.startswith("sex = ") for name in encoder.names_) == 1  # of two levels, one tells both
     assert not any(name.startswith("year") for name in encoder.names_)
@@ -78,10 +80,10 @@ def test_values_of_the_matrix() -> None:
     )
     matrix = TableEncoder().fit_transform(frame)
     expected = [
-        [30.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0],
-        [40.0, 1.0, 0.0, 0.0, 1.0, 0.0, 2.5],
-        [50.0, 0.0, 1.0, 0.0, 0.0, 1.0, 3.0],
-        [40.0, 0.0, 1.0, 1.0, 0.0, 0.0, 2.75],
+        [30.0, 0.0, 1.0, 0.0, 0.0, 1.0],
+        [40.0, 1.0, 0.0, 1.0, 0.0, 2.5],
+        [50.0, 0.0, 1.0, 0.0, 1.0, 3.0],
+        [40.0, 0.0, 1.0, 0.0, 0.0, 2.75],
     ]
     assert matrix.tolist() == expected
 
@@ -118,10 +120,10 @@ def test_order_of_columns_and_extra_ones_do_not_matter() -> None:
 def test_frequent_levels_are_told_apart_and_others_share_one() -> None:
     words = ["a"] * 5 + ["b"] * 4 + ["c"] * 3 + ["d"] * 2 + ["e"]
     encoder = TableEncoder(max_levels=2).fit(pl.DataFrame({"w": words}))
-    assert encoder.names_ == ["w = a", "w = b", "w = (other)"]
+    assert encoder.names_ == ["w = b", "w = (other)"]
     scored = pl.DataFrame({"w": ["a", "d", "e", "new", None]})
     matrix, unseen = encoder.encode(scored)
-    assert matrix.tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1], [1, 0, 0]]
+    assert matrix.tolist() == [[0, 0], [0, 1], [0, 1], [0, 1], [0, 0]]
     assert unseen == encoder.unseen(scored) == {"w": 2}  # the level "new", and a gap where there were none
     assert encoder.inverse_transform(matrix)["w"].to_list() == ["a", "(other)", "(other)", "(other)", "a"]
 
@@ -154,10 +156,59 @@ def test_one_value_and_gaps_leave_the_gaps() -> None:
 
 def test_decoding_takes_the_nearest() -> None:
     encoder = TableEncoder().fit(pl.DataFrame({"k": [1, 2, None], "w": ["a", "b", "c"], "s": ["f", "m", "f"]}))
-    back = encoder.inverse_transform([[1.6, 0.4, 0.3, 0.9, 0.5, 0.51], [-7.4, 0.6, 0.1, 0.0, 0.2, 0.49]])
-    assert back.rows() == [(2, "b", "m"), (None, "c", "f")]
-    with pytest.raises(ValueError, match="6 columns"):
+    X = [[1.6, 0.4, 0.9, 0.6, 0.51], [-7.4, 0.6, 0.6, 0.7, 0.49], [1.0, 0.0, -0.3, 0.4, 0.0]]
+    back = encoder.inverse_transform(X)
+    assert back.rows() == [(2, "b", "m"), (None, "c", "f"), (1, "a", "f")]
+    assert encoder.nearest(X).tolist() == [[2, 0, 1, 0, 1], [1, 1, 0, 1, 0], [1, 0, 0, 0, 0]]  # the gap is filled
+    with pytest.raises(ValueError, match="5 columns"):
         encoder.inverse_transform([[1.0]])
+
+
+def test_noise_within_the_cells_is_undone() -> None:
+    frame = pl.DataFrame({"w": [*"aaabbbcccddd", None, None] * 5})
+    X = TableEncoder().fit_transform(frame)
+    noisy = Lattice.learn(X).jitter(X, np.random.default_rng(0))
+    assert TableEncoder().fit(frame).inverse_transform(noisy)["w"].to_list() == frame["w"].to_list()
+
+
+def test_a_design_of_categories_has_full_rank() -> None:
+    frame = pl.DataFrame({"a": ["u", "v", "w", None] * 6, "b": [*"xxxyyz"] * 4, "c": ["l", "m", "m"] * 8})
+    X = TableEncoder().fit_transform(frame)
+    assert np.linalg.matrix_rank(np.column_stack([np.ones(len(X)), X])) == 1 + X.shape[1]
+
+
+def test_names_of_the_matrix_are_distinct() -> None:
+    frame = pl.DataFrame(
+        {
+            "inc": [1.5, None, 2.5, 2.5],
+            "inc is missing": [3, 1, 2, 2],
+            "job": ["a", "a", "b", "c"],
+            "job = b": [1.0, 0.5, 0.7, 0.7],
+            "job = b (2)": [1.0, 0.5, 0.7, None],
+        }
+    )
+    assert TableEncoder().fit(frame).names_ == [
+        *["inc", "inc is missing (2)", "inc is missing", "job = b (3)", "job = c", "job = b", "job = b (2)"],
+        "job = b (2) is missing",
+    ]
+
+
+def test_a_few_words_in_a_column_of_numbers_are_a_warning() -> None:
+    ages = [str(20 + k % 7) for k in range(58)]
+    with pytest.warns(UserWarning, match=r"'age' is taken for categories, as 2 of its 60 .* numbers, such as 'old'"):
+        TableEncoder().fit(pl.DataFrame({"age": [*ages, "old", "young"]}))
+    days = [f"2024-01-{1 + k % 28:02}" for k in range(59)]
+    with pytest.warns(UserWarning, match=r"'day' is taken for categories, as 1 of its 60 .* dates, such as 'soon'"):
+        TableEncoder().fit(pl.DataFrame({"day": [*days, "soon"]}))
+    TableEncoder().fit(pl.DataFrame({"code": [*"1234abcd"] * 5}))  # half of them: categories, without a word
+
+
+def test_values_far_outside_the_range_are_counted() -> None:
+    encoder = TableEncoder().fit(pl.DataFrame({"a": [1.0, 2.0, 3.0], "k": [0, 5, 10], "d": ["2024-01-01"] * 2 + [""]}))
+    scored = pl.DataFrame({"a": [23.0, 23.1, -19.1, 1e308], "k": [110, -100, 111, 0], "d": ["2024-01-01"] * 4})
+    matrix, unseen = encoder.encode(scored)  # ten times the range of 2, or of 10, on either side
+    assert unseen == {"a outside the range at fit": 3, "k outside the range at fit": 1}
+    assert matrix[:, 0].tolist() == scored["a"].to_list()
 
 
 def test_samples_that_differ_in_type_are_reconciled() -> None:
@@ -176,7 +227,9 @@ def test_errors_name_column_value_and_row() -> None:
         encoder.transform(pl.DataFrame({"age": ["1", "old"], "day": ["", ""]}))
     with pytest.raises(ValueError, match=r"'day' has '7.0' in row 0 .* no date"):
         encoder.transform(pl.DataFrame({"age": [1.0], "day": [7]}))
-    with pytest.raises(ValueError, match="'a' is infinite in 1 of 3 rows"):
+    with pytest.raises(ValueError, match=r"'age' is infinite in 1 of 3 rows, first in row 2"):
+        encoder.transform(pl.DataFrame({"age": ["1", "", "1e400"], "day": ["", "", ""]}))
+    with pytest.raises(ValueError, match="'a' is infinite in 1 of 3 rows, first in row 1"):
         TableEncoder().fit(pl.DataFrame({"a": [1.0, np.inf, 2.0]}))
     with pytest.raises(ValueError, match=r"'a' is of type List"):
         TableEncoder().fit(pl.DataFrame({"a": [[1], [2]]}))
@@ -201,7 +254,7 @@ def test_free_text_is_a_warning() -> None:
     frame = pl.DataFrame({"id": [f"u{k}" for k in range(100)]})
     with pytest.warns(UserWarning, match="'id' has 100 levels in 100 rows"):
         encoder = TableEncoder(max_levels=3).fit(frame)
-    assert len(encoder.names_) == 4
+    assert len(encoder.names_) == 3
 
 
 def test_reading_times_keeps_microseconds() -> None:
@@ -245,6 +298,15 @@ def test_labels_samples_and_frames_agree() -> None:
     assert np.array_equal(other.log_ratio(as_text(X)), log_r)
     assert other.score(X, y) == pytest.approx(TableRatio("logistic").fit(X, y).score(X, y), abs=0)
     assert np.array_equal(other.score_samples(X), log_r)
+
+
+def test_an_encoder_of_more_rows_is_used_as_it_is() -> None:
+    P, Q = samples(1)
+    more = pooled(P, pl.concat([Q, pl.DataFrame({"job": ["pilot"], "noise": [0.0]})]))
+    encoder = TableEncoder().fit(more)
+    ratio = TableRatio("logistic").fit_samples(P, Q, encoder=encoder)
+    assert ratio.encoder_ is encoder
+    assert ratio.log_ratio(more).shape == (201,)  # no level is new: warnings are errors
 
 
 def test_weights_count_rows() -> None:
@@ -309,7 +371,7 @@ def test_diagnosis_of_tables() -> None:
     ratio = TableRatio("logistic").fit_samples(P, Q)
     held_p, held_q = samples(4)
     found = diagnose(ratio, held_p, held_q.to_pandas(), random_state=0)
-    assert found.importance.names == ["job", "noise"]  # the three columns of the job are one
+    assert found.importance.names == ["job", "noise"]  # the two columns of the job are one
     assert found.importance.columns.tolist() == [0, 1]
     assert sorted(found.balance.names) == sorted(ratio.encoder_.names_)
     assert found.importance.share[0] > 0.95

@@ -114,7 +114,7 @@ def few_draws(found: Overlap) -> list[Finding]:
 def out_of_range(p: Scored, q: Scored, names: list[str]) -> list[Finding]:
     """Look for columns in which rows of p lie beyond every row of q: whatever the ratio is, no weight reaches them."""
     low, high = q.X.min(axis=0), q.X.max(axis=0)
-    share = 1 - p.share @ ((low <= p.X) & (p.X <= high))  # (d,)
+    share = 1 - p.share @ ((low <= p.X) & (high >= p.X))  # (d,)
     chance = 2 / (len(q.X) + 1)  # if p were q
     beyond = [j for j in np.argsort(-share, kind="stable") if share[j] > _BEYOND + 3 * chance]
     if not beyond:
