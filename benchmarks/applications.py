@@ -7,9 +7,9 @@ information  Gaussians, ρ ∈ {.1, .5, .9, .99} × d ∈ {1, 5, 20}, n = 2000, 
              scikit-learn's `mutual_info_regression` (nearest neighbours; one column against one, so that I is the sum
              over the d independent pairs: it is told which columns belong together, which we are not) and for ours,
              with "qda" and with `AutoRatio`.
-peers        The same for ρ ∈ {.5, .9}, d ∈ {5, 20} and one seed, for latentmi and torch-mist with their defaults (smile: two layers of 64, 100 epochs).
-             Both ask for NumPy 1: `pip install torch-mist latentmi pandas` in an environment of their own, and ours on
-             the path.
+peers        The same for ρ ∈ {.5, .9}, d ∈ {5, 20} and one seed, for latentmi and torch-mist with their defaults (but
+             for smile, two layers of 64 and 100 epochs). Both ask for NumPy 1: give them an environment of their own by
+             `pip install torch-mist latentmi pandas zuko`, with ours on the path.
 adaptation   See `_adaptation.py`: three tables of scikit-learn with a biased split, 10 seeds; needs `.[peers]`.
 testing      Seconds of `two_sample_test`, and beside it the permutation test of a mean difference by SciPy.
 Cost: about 40, 10, 5 and 1 minutes.

@@ -25,7 +25,16 @@ from flowratio.flows.adapters import seeded
 from flowratio.flows.base import choose_device, like
 from flowratio.lattice import Lattice
 from flowratio.rows import ArrayRows, Rows, open_rows
-from flowratio.scaling import Dequantizer, Gaussianizer, Logit, Scaler, ScalerChain, Standardizer, Whitener
+from flowratio.scaling import (
+    Dequantizer,
+    Gaussianizer,
+    Logit,
+    Scaler,
+    ScalerChain,
+    Standardizer,
+    Whitener,
+    silent_scaling,
+)
 from flowratio.settings import RandomState, check_training_settings, is_count, seed_from, unchanged_on_failure
 from flowratio.training import History, Prepare, Recipe, train
 
@@ -231,7 +240,11 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         scaler = self._new_scaler()
         self.lattice_ = self._new_lattice(known, scaler) if dequantize else None
         if self.lattice_ is not None:
+            with silent_scaling():
+                plane = Standardizer().fit_array(known)  # noise must not hide that columns are combinations of others
+            self.lattice_ = self.lattice_.ordered(plane.kept_)
             known = self.lattice_.jitter(known, np.random.default_rng([seed, 0, 4]))
+            known = plane.rebuild(known[:, plane.kept_]) if len(plane.dropped_) else known
         self.scaler_ = scaler.fit_array(known, rows.feature_names)
         d = self._n_features_out = self.scaler_.n_features_out_
         self.flow_ = self._new_flow(d, rows.n_rows, seed).to(choose_device(self.device))
@@ -345,8 +358,10 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         )
 
     def _prepare(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        X = X if self.lattice_ is None else self.lattice_.jitter(X, rng)  # drawn anew in every pass
-        return self.scaler_.forward(X, rng)[0].astype(np.float32)
+        if self.lattice_ is None:
+            return self.scaler_.forward(X, rng)[0].astype(np.float32)
+        with silent_scaling():  # combinations of other columns are left out, and have noise of their own
+            return self.scaler_.forward(self.lattice_.jitter(X, rng), rng)[0].astype(np.float32)  # anew in every pass
 
     def scaled(self, X: np.ndarray) -> np.ndarray:
         """Scale all rows in memory, block by block into float32."""

@@ -59,6 +59,11 @@ class Lattice:
                 found[j] = values.astype(np.float64)
         return cls(np.array([*found], dtype=np.int64), tuple(found.values()))
 
+    def ordered(self, first: np.ndarray) -> Self:
+        """Return the same, with some columns (k,) before the others: their noise does not depend on these."""
+        order = np.argsort(~np.isin(self.columns, first), kind="stable")
+        return type(self)(self.columns[order], tuple(self.values[k] for k in order))
+
     def jitter(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return rows, (n, d), with uniform noise in these columns: a value is anywhere in its cell.
 
