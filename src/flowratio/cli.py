@@ -35,6 +35,9 @@ app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 _UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 
+_OF_CHOICE = 0.7  # share of the budget of `fit` that the choice has: a flow, and the judgement, come after it
+
+
 class Sample(str, Enum):
     """One of the two samples."""
 
@@ -223,7 +226,7 @@ def fit(
     from flowratio.ratios.auto import named_ratio
 
     check_model_folder(out)
-    ratio = named_ratio(method, budget)
+    ratio = named_ratio(method, budget if no_flow else _OF_CHOICE * budget)
     P, Q = _two_tables(p, q, columns, exclude)
     with _notes():
         model = fit_tables(

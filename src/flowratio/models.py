@@ -25,6 +25,7 @@ from flowratio.featurizer import FlowFeaturizer
 from flowratio.persistence import is_model, load, save
 from flowratio.ratios.auto import AutoRatio
 from flowratio.ratios.featurized import FeaturizedRatio
+from flowratio.ratios.names import silent
 from flowratio.tables import TableEncoder, TableRatio
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _MOST_HELD_OUT = 2_000  # rows of a sample
 _MOST_OF_FLOW = 10_000  # rows of a sample that the flow of a ratio in x is trained on
+_FLOW_EPOCHS = 10  # of that flow: about half of what it would take to its end
 _FLOW = "flow"
 _OURS = re.compile(  # files of a model folder, and of writers that were killed
     rf"(\.[0-9a-f]{{8}}\.)?(model\.json|{re.escape(FILE)}|tensors-[0-9a-f]{{16}}\.safetensors)"
@@ -252,7 +254,8 @@ def fit_tables(
     if featurizer is None and flow:
         some_p, some_q = (_some(table, _MOST_OF_FLOW, rng) for table in (P, Q))
         X = np.concatenate([encoder.transform(table) for table in (some_p, some_q)])
-        featurizer = FlowFeaturizer(random_state=seed, verbose=verbose).fit(X)
+        with silent():  # it is cut short on purpose
+            featurizer = FlowFeaturizer(max_epochs=_FLOW_EPOCHS, random_state=seed, verbose=verbose).fit(X)
         proportion = len(some_p) / len(X)
     made: Made = {
         "command": command,

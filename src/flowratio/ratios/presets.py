@@ -159,16 +159,20 @@ class Hinges(TransformerMixin, BaseEstimator):
 
     .. math:: x_j, \quad \sqrt{(x_j - t_{jk})^2 + \delta_{jk}^2} \qquad (k = 1, \dots, K)
 
-    with the knots t at quantiles of the column, and δ half the distance to the next knot.
+    with the knots t at quantiles of the column, and δ half the distance to the next knot. Knots that are the same count
+    once, and a column of two values, on which every curve is a line, has none.
 
     Attributes
     ----------
     knots_, widths_
         Of shape (K, d).
+    told_
+        Whether each of them counts, of shape (K, d).
     """
 
     knots_: np.ndarray
     widths_: np.ndarray
+    told_: np.ndarray
 
     def fit(self, X: np.ndarray, y: Any = None) -> Self:
         """Set the knots for rows (n, d); `y` is not used."""
@@ -176,11 +180,15 @@ class Hinges(TransformerMixin, BaseEstimator):
         self.knots_ = np.quantile(X, _KNOTS, axis=0)
         gaps = np.diff(self.knots_, axis=0)
         self.widths_ = np.maximum(0.5 * np.minimum(np.vstack([gaps, gaps[-1:]]), np.vstack([gaps[:1], gaps])), 1e-3)
+        low, high = X.min(axis=0), X.max(axis=0)
+        of_two = ((low == X) | (high == X)).all(axis=0)
+        self.told_ = np.vstack([np.ones_like(gaps[:1], dtype=bool), gaps > 0]) & ~of_two
         return self
 
     def transform(self, X: np.ndarray) -> np.ndarray:
-        """Map rows to their hinges, (n, d) to (n, (K + 1) d)."""
-        return np.hstack([X, *(np.hypot(X - t, width) for t, width in zip(self.knots_, self.widths_, strict=True))])
+        """Map rows to their hinges, (n, d) to (n, d + m), if m of the K d count."""
+        parts = zip(self.knots_, self.widths_, self.told_, strict=True)
+        return np.hstack([X, *(np.hypot(X[:, of] - t[of], width[of]) for t, width, of in parts)])
 
 
 def _lda(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
