@@ -130,3 +130,14 @@ def test_additive_knows_no_products() -> None:
     assert np.std(ClassifierRatio("additive").fit_samples(X_p, X_q).log_ratio(X_q)) < 0.3
     assert np.std(ClassifierRatio("quadratic").fit_samples(X_p, X_q).log_ratio(X_q)) > 1
     assert np.std(ClassifierRatio("qda").fit_samples(X_p, X_q).log_ratio(X_q)) > 1
+
+
+def test_knots_that_are_the_same_count_once() -> None:
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=400), rng.random(400) < 0.3, np.maximum(rng.normal(size=400), 0)])
+    hinges = Hinges().fit(X)
+    # seven knots; none of a column of two values; of the last, half of which is 0, those above it and one at 0
+    assert hinges.told_.sum(axis=0).tolist() == [7, 0, 4]
+    F = hinges.transform(X)
+    assert F.shape == (400, 3 + 11)
+    assert np.linalg.matrix_rank(F) == 14
