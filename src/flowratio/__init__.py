@@ -62,7 +62,8 @@ if TYPE_CHECKING:
     from flowratio.samples import stack
     from flowratio.scaling import Dequantizer, Gaussianizer, Logit, ScalerChain, ScalingWarning, Standardizer, Whitener
     from flowratio.scoring import score_file
-    from flowratio.tables import TableEncoder, TableRatio, UnseenWarning
+    from flowratio.table_ratio import TableRatio, UnseenWarning
+    from flowratio.tables import TableEncoder
     from flowratio.training import TrainingDiverged
     from flowratio.weights import (
         effective_sample_size,
@@ -168,7 +169,8 @@ _STAGES = {
         "OverlapWarning",
         "kl_score",
     ],
-    "tables": ["TableEncoder", "TableRatio", "UnseenWarning"],
+    "tables": ["TableEncoder"],
+    "table_ratio": ["TableRatio", "UnseenWarning"],
     "weights": [
         "self_normalize",
         "flatten",

@@ -7,12 +7,14 @@ a zone, in UTC) or String, stripped of blanks. What a file keeps as text is then
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
 from scipy.sparse import issparse
+
+from flowratio.csv_layout import check_distinct, listed
 
 ReadAs: TypeAlias = Literal["number", "integer", "boolean", "date", "category"]
 
@@ -61,10 +63,10 @@ def to_frame(X: Any, name: str = "X") -> pl.DataFrame:
         return X
     pandas, pyarrow = sys.modules.get("pandas"), sys.modules.get("pyarrow")
     if pandas is not None and isinstance(X, pandas.DataFrame):
-        _check_distinct([str(column) for column in X.columns], name)
+        check_distinct([str(column) for column in X.columns], f"`{name}`")
         return pl.DataFrame([_from_pandas(X.iloc[:, j], str(column)) for j, column in enumerate(X.columns)])
     if pyarrow is not None and isinstance(X, pyarrow.Table | pyarrow.RecordBatch):
-        _check_distinct(X.schema.names, name)
+        check_distinct(X.schema.names, f"`{name}`")
         made: Any = pl.from_arrow(X)
         return made
     if issparse(X):
@@ -80,15 +82,6 @@ def to_frame(X: Any, name: str = "X") -> pl.DataFrame:
             f"variable, of numbers, text or dates. Reshape your data: one column is `{name}.reshape(-1, 1)`."
         )
     return pl.DataFrame([_from_array(column, f"x{j + 1}") for j, column in enumerate(A.T)])
-
-
-def _check_distinct(columns: Sequence[str], name: str) -> None:
-    twice = sorted({column for column in columns if columns.count(column) > 1})
-    if twice:
-        raise ValueError(
-            f"`{name}` has more than one column {', '.join(map(repr, twice))}: columns are known by their names. "
-            "Rename or drop the others."
-        )
 
 
 def _from_pandas(column: Any, name: str) -> pl.Series:
@@ -126,18 +119,14 @@ def pooled(P: pl.DataFrame, Q: pl.DataFrame, names: tuple[str, str] = ("X_p", "X
     >>> pooled(pl.DataFrame({"a": [1], "b": ["x"]}), pl.DataFrame({"b": ["y"], "a": ["2"]})).rows()
     [('1', 'x'), ('2', 'y')]
     """
-    only = [[repr(c) for c in one.columns if c not in other.columns] for one, other in ((P, Q), (Q, P))]
+    only = [[c for c in one.columns if c not in other.columns] for one, other in ((P, Q), (Q, P))]
     if only[0] or only[1]:
-        found = [f"{_listed(columns)} only in `{name}`" for columns, name in zip(only, names, strict=True) if columns]
+        found = [f"{listed(columns)} only in `{name}`" for columns, name in zip(only, names, strict=True) if columns]
         raise ValueError(
             f"The samples differ in their columns ({'; '.join(found)}): both must measure the same variables. Drop "
             "these columns with `exclude`, or rename them."
         )
     return pl.DataFrame([_joined(cells_of(P[name]), cells_of(Q[name])) for name in P.columns])
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join([*names[:8], *[f"and {len(names) - 8} more"] * (len(names) > 8)])
 
 
 def _joined(a: pl.Series, b: pl.Series) -> pl.Series:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
@@ -306,7 +306,7 @@ def score(
         )
     to = sys.stderr if out == "-" else sys.stdout  # standard output is for the rows
     if as_json:
-        print(json.dumps(scored.to_dict(), indent=1, allow_nan=False), file=to)
+        _print_json(scored.to_dict(), to)
     elif out != "-" or not quiet:
         print(scored, file=to)
 
@@ -571,8 +571,8 @@ def _print_found(found: Any, as_json: bool) -> None:
         print(found)
 
 
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1, allow_nan=False))
+def _print_json(value: Any, to: TextIO | None = None) -> None:
+    print(json.dumps(value, indent=1, allow_nan=False), file=to)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from flowratio.diagnostics import Diagnosis
-    from flowratio.tables import Column, TableEncoder, TableRatio
+    from flowratio.table_ratio import TableRatio
+    from flowratio.tables import Column, TableEncoder
 
 FILE = "evidence.json"
 _FORMAT, _VERSION = "flowratio evidence", 1

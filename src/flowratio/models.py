@@ -26,7 +26,8 @@ from flowratio.persistence import is_model, load, save
 from flowratio.ratios.auto import AutoRatio
 from flowratio.ratios.featurized import FeaturizedRatio
 from flowratio.ratios.names import silent
-from flowratio.tables import TableEncoder, TableRatio
+from flowratio.table_ratio import TableRatio
+from flowratio.tables import TableEncoder
 
 if TYPE_CHECKING:
     import polars as pl

@@ -37,7 +37,7 @@ from flowratio.files import beside, remove_temporaries
 from flowratio.progress import progress
 from flowratio.reading import BATCH_ROWS, Table, is_stream, open_table
 from flowratio.settings import is_count
-from flowratio.tables import TableRatio, UnseenWarning
+from flowratio.table_ratio import TableRatio, UnseenWarning
 from flowratio.weights import flatten, truncate
 from flowratio.writing import TABLE_ENDINGS, check_output, write_table
 

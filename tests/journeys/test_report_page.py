@@ -12,7 +12,7 @@ import pytest
 from flowratio import AutoRatio, FlowFeaturizer
 from flowratio.evidence import Made, gather
 from flowratio.report import count, sig, write_report
-from flowratio.tables import TableRatio
+from flowratio.table_ratio import TableRatio
 from flowratio.weights import effective_sample_size, flatten, truncate
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from flowratio import evidence as module
 from flowratio.evidence import FILE, Made, gather, read_evidence, write_evidence
 from flowratio.ratios import AutoRatio
-from flowratio.tables import TableRatio
+from flowratio.table_ratio import TableRatio
 from flowratio.training import History
 
 MADE: Made = {

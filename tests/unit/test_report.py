@@ -15,7 +15,7 @@ import pytest
 
 from flowratio.evidence import Made, gather
 from flowratio.report import _value, html, percent, sig, write_report
-from flowratio.tables import TableRatio
+from flowratio.table_ratio import TableRatio
 
 IMAGE, SCRIPT = "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>"
 MADE: Made = {

@@ -20,7 +20,7 @@ from flowratio.files import beside, replacing
 from flowratio.ratios import ClassifierRatio
 from flowratio.reading import read_table
 from flowratio.scoring import Scored, _log_mean_and_ess, _scratch_folder, score_file
-from flowratio.tables import TableRatio
+from flowratio.table_ratio import TableRatio
 from flowratio.weights import effective_sample_size, flatten, self_normalize, truncate
 from flowratio.writing import write_table
 

@@ -17,7 +17,8 @@ from flowratio.diagnostics import diagnose
 from flowratio.lattice import Lattice
 from flowratio.persistence import load, save
 from flowratio.ratios import ClassifierRatio, InverseRatio
-from flowratio.tables import Column, TableEncoder, TableRatio, UnseenWarning
+from flowratio.table_ratio import TableRatio, UnseenWarning
+from flowratio.tables import Column, TableEncoder
 
 
 def mixed(n: int = 60, seed: int = 0) -> pl.DataFrame:

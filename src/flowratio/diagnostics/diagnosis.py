@@ -30,7 +30,7 @@ from flowratio.diagnostics.verdict import (
 from flowratio.ratios.names import log_ratio_of
 from flowratio.samples import checked_weights, column_names, counts, mean_and_error, repeated, stack
 from flowratio.settings import RandomState, is_count, seed_from
-from flowratio.tables import TableRatio
+from flowratio.table_ratio import TableRatio
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

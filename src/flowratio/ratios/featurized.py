@@ -20,7 +20,7 @@ from typing_extensions import Self
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.flows.base import like
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
-from flowratio.ratios.names import fitted, new_ratio, seeded_like
+from flowratio.ratios.names import fitted, new_ratio, seeded_like, with_those_inside
 from flowratio.rows import ArrayRows, WeightedRows
 from flowratio.scaling import Scaler, silent_scaling
 from flowratio.settings import RandomState, seed_from
@@ -95,11 +95,7 @@ class FeaturizedRatio(RatioEstimator):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings; with `deep` also those of `ratio` and `featurizer`, as `ratio__…`."""
-        params = super().get_params(deep)
-        ratio = params["ratio"] = vars(self)["ratio"]
-        if deep and hasattr(ratio, "get_params") and not isinstance(ratio, type):
-            params |= {f"ratio__{name}": value for name, value in ratio.get_params().items()}
-        return params
+        return with_those_inside(super().get_params(deep), vars(self)["ratio"], deep)
 
     def __sklearn_clone__(self) -> Self:
         """Clone, but for a featurizer that is fitted: clones share what was fitted."""

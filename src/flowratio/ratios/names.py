@@ -93,6 +93,14 @@ def seeded_like(made: Any, seed: int, verbose: bool) -> Any:
     return made
 
 
+def with_those_inside(params: dict[str, Any], ratio: Any, deep: bool) -> dict[str, Any]:
+    """Return settings with `ratio` as it was given and, if `deep`, its own as `ratio__…`."""
+    params["ratio"] = ratio
+    if deep and hasattr(ratio, "get_params") and not isinstance(ratio, type):
+        params |= {f"ratio__{name}": value for name, value in ratio.get_params().items()}
+    return params
+
+
 def fitted(ratio: Any, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> Any:
     """Fit a ratio to rows with weights; for one that takes no weights whole ones become repeated rows."""
     if has_fit_parameter(ratio, "sample_weight"):

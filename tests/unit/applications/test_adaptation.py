@@ -43,7 +43,7 @@ from flowratio.applications import adaptation
 from flowratio.applications.adaptation import ImportanceWeighted, ResampledWarning, TargetScorer, _systematic
 from flowratio.applications.conformal import conformal_quantile
 from flowratio.ratios import OverlapWarning
-from flowratio.tables import TableRatio
+from flowratio.table_ratio import TableRatio
 from flowratio.weights import effective_sample_size, pareto_smooth
 
 N, N_TARGET = 120, 90

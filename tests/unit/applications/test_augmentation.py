@@ -16,7 +16,7 @@ from flowratio.applications.augmentation import augmentation_weights
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.ratios import AutoRatio, ClassifierRatio, FeaturizedRatio, OverlapWarning
 from flowratio.samples import stack
-from flowratio.tables import TableRatio
+from flowratio.table_ratio import TableRatio
 from flowratio.weights import effective_sample_size, self_normalize
 
 RNG = np.random.default_rng(0)
