@@ -332,12 +332,16 @@ def draw_errors(axes: Any, errors_of: Mapping[str, np.ndarray], paper: Mapping[s
         The paper's means, by the same names.
     """
     styles = {"none": (":", "D"), "x": ("--", "o"), "z": ("-", "s"), "z, our flow": ("-.", "^")}
+    aside = {name: np.array(PENALTIES) * 1.12 ** (k - 1) for k, name in enumerate(styles)}  # none hides another
     for name, values in errors_of.items():
         line, marker = styles[name]
-        bars = np.nan_to_num(standard_error(values))
-        axes.errorbar(PENALTIES, values.mean(axis=0), yerr=bars, fmt=marker + line, color="black", ms=5, label=name)
+        bars, fill = np.nan_to_num(standard_error(values)), "white" if name == "none" else "black"
+        shape: Any = {"fmt": marker + line, "color": "black", "mfc": fill, "ms": 5, "lw": 1.2, "capsize": 2}
+        axes.errorbar(aside[name], values.mean(axis=0), yerr=bars, label=name, **shape)
     for name, means in paper.items():
         line, marker = styles[name]
-        axes.plot(PENALTIES, means, marker + line, color="0.65", mfc="none", ms=5, label=f"{name}, paper")
+        axes.plot(aside[name], means, marker + line, color="0.65", mfc="none", ms=5, label=f"{name}, paper")
     axes.set_xscale("log")
+    axes.set_xticks(PENALTIES, [f"{C:g}" for C in PENALTIES])
+    axes.minorticks_off()
     axes.set_xlabel("C")

@@ -172,7 +172,7 @@ def draw(settings: TrialSettings, done: list[Done]) -> dict[str, Figure]:
             is_paper = scaling == "separate" and choice == _paper_choice(method)
             paper = {"none": PAPER["none"], **PAPER[method]} if is_paper else {}
             draw_errors(axes, {"none": unweighted(results), **ours}, paper)
-            axes.set_title(f"{method}, {choice}\nscaling={scaling}", fontsize=10)
+            axes.set_title(f"{method}, {choice}\nscaling={scaling}, {len(results)} trials", fontsize=10)
         row[0].set_ylabel("error on the target")
     handles, labels = grid[0, -1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False)

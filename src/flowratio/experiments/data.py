@@ -31,7 +31,7 @@ class DataFile:
     sha256
         Of its bytes, in hexadecimal digits.
     url
-        Of its public home.
+        Of its public home; empty if it has none, and must be put in place by hand.
     """
 
     sha256: str
@@ -39,7 +39,26 @@ class DataFile:
 
 
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
+_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 FILES: dict[str, DataFile] = {
+    "mnist/train-images-idx3-ubyte.gz": DataFile(
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        f"{_MNIST}/train-images-idx3-ubyte.gz",
+    ),
+    "mnist/train-labels-idx1-ubyte.gz": DataFile(
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        f"{_MNIST}/train-labels-idx1-ubyte.gz",
+    ),
+    "mnist/t10k-images-idx3-ubyte.gz": DataFile(
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        f"{_MNIST}/t10k-images-idx3-ubyte.gz",
+    ),
+    "mnist/t10k-labels-idx1-ubyte.gz": DataFile(
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        f"{_MNIST}/t10k-labels-idx1-ubyte.gz",
+    ),
+    # made from the drawings of https://github.com/brendenlake/omniglot, scaled down to 28 x 28: no public home
+    "omniglot/omniglot28.npz": DataFile("3aae39cf6274219b7d659c8bf093c0f6d0cffe99ad5ee5c0b3322ad87b5c504c", ""),
     "uci/breast-cancer-wisconsin.data": DataFile(
         "402c585309c399237740f635ef9919dc512cca12cbeb20de5e563a4593f22b64",
         f"{_UCI}/breast-cancer-wisconsin/breast-cancer-wisconsin.data",
@@ -108,6 +127,11 @@ def cache() -> Path:
 
 
 def _downloaded(name: str, file: DataFile, path: Path) -> Path:
+    if not file.url:
+        raise OSError(
+            f"{name} is not on this machine, and has no public home from which it could be fetched: put the file of "
+            f"SHA-256 {file.sha256} at {path}, or at {name} below a folder and set {VARIABLE} to that folder."
+        )
     try:
         with urlopen(Request(file.url, headers={"User-Agent": "flowratio"}), timeout=_SECONDS) as answer:
             content = answer.read()
@@ -118,7 +142,13 @@ def _downloaded(name: str, file: DataFile, path: Path) -> Path:
             f"or put the file at {name} below a folder and set {VARIABLE} to that folder."
         ) from error
     _check(content, file, f"What {file.url} sent has", f"Try again, or put the right file at {path}")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(
+            f"{path.parent} cannot be made ({error.strerror}): put what {file.url} sends at {name} below another "
+            f"folder and set {VARIABLE} to that folder."
+        ) from error
     with replacing(path) as temporary:
         temporary.write_bytes(content)
     return path

@@ -200,6 +200,7 @@ def draw(settings: TrialSettings, done: list[Done]) -> dict[str, Figure]:
     axes.axvline(exact_error(), color="black", linestyle="--", label="exact ratio, large n")
     axes.set_yticks(range(len(rows)), [f"{method}\n{choice}" for method, choice in rows])
     axes.invert_yaxis()
-    axes.set_xlabel("error on the target")
+    title = f"Error by method and choice, mean of {len(results)} runs"
+    axes.set(xlabel="error on the target (bars: standard errors)", title=title)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return {"": figure}

@@ -169,7 +169,7 @@ def draw(settings: TrialSettings, done: list[Done]) -> dict[str, Figure]:
         results = [one.result for one in done if one.task["table"] == table]
         ours = {space: chosen(results, space, "KLIEP", HONEST) for space in settings.spaces}
         draw_errors(axes, {"none": unweighted(results), **ours}, PAPER[table])
-        axes.set_title(table)
+        axes.set_title(f"{table}, {len(results)} trial{'s' * (len(results) > 1)}")
     row[0].set_ylabel("error on the target")
     handles, labels = row[-1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False)

@@ -67,6 +67,13 @@ def test_without_a_network_one_line_says_what_to_do(cache: Path) -> None:
     assert "https://data.example/table.csv" in str(caught.value)
 
 
+def test_a_cache_that_cannot_be_made_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "urlopen", _answer(CONTENT))
+    cache.write_bytes(b"")
+    with pytest.raises(OSError, match=r"cache/some cannot be made.*FLOWRATIO_DATA"):
+        find("some/table.csv", KNOWN)
+
+
 def test_the_variable_names_the_first_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(data.VARIABLE, str(tmp_path))
     assert data.folders()[0] == tmp_path
@@ -90,5 +97,17 @@ def test_an_unknown_name_is_refused() -> None:
 def test_every_file_has_a_checksum_and_a_home() -> None:
     for name, file in FILES.items():
         assert len(bytes.fromhex(file.sha256)) == 32
-        assert file.url.startswith("https://archive.ics.uci.edu/")
-        assert file.url.endswith(Path(name).name)
+        if name != "omniglot/omniglot28.npz":  # was made from the public drawings
+            assert file.url.startswith(("https://archive.ics.uci.edu/", "https://ossci-datasets.s3.amazonaws.com/"))
+            assert file.url.endswith(Path(name).name)
+
+
+def test_a_file_without_a_home_must_be_put_in_place(cache: Path) -> None:
+    known = {"some/table.csv": DataFile(sha256(CONTENT).hexdigest(), "")}
+    with pytest.raises(OSError, match=f"no public home.*{sha256(CONTENT).hexdigest()}.*FLOWRATIO_DATA") as caught:
+        find("some/table.csv", known)
+    assert "\n" not in str(caught.value)
+    assert str(cache / "some/table.csv") in str(caught.value)
+    (cache / "some").mkdir(parents=True)
+    (cache / "some/table.csv").write_bytes(CONTENT)
+    assert find("some/table.csv", known) == cache / "some/table.csv"

@@ -1,0 +1,50 @@
+"""Put the tables and verdicts of results/NAME-laptop.json on the page docs/reproduction.md, between its marks.
+
+A mark is `<!-- NAME WHAT -->`, and what it stands for ends at `<!-- end -->`. WHAT is the number of a table, `claims`,
+or `made` for the command, the commit and the time. Command: python docs/reproduction_tables.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from flowratio.experiments.running import Claim, Table
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "reproduction.md"
+MARK = re.compile(r"^<!-- ([\w-]+) (\w+) -->\n.*?^<!-- end -->$", re.DOTALL | re.MULTILINE)
+
+
+def filled(text: str) -> str:
+    """Return the page with what the results say between its marks."""
+    return MARK.sub(lambda found: f"<!-- {found[1]} {found[2]} -->\n{part(found[1], found[2])}\n<!-- end -->", text)
+
+
+def part(name: str, what: str) -> str:
+    """Return a table, the verdicts, or how they were made, in Markdown."""
+    results = json.loads((ROOT / "results" / f"{name}-laptop.json").read_text(encoding="utf-8"))
+    if what == "made":
+        return made(results)
+    if what == "claims":
+        verdicts = {True: "yes", False: "**no**", None: "open"}
+        claims = [Claim(**one) for one in results["claims"]]
+        lines = [[verdicts[one.holds], one.words, one.measured] for one in claims]
+        return Table("", ["holds", "claim", "measured"], lines).markdown()
+    table = Table(**results["tables"][int(what)])
+    return f"*{table.title}*\n\n{table.markdown()}"
+
+
+def made(results: dict[str, Any]) -> str:
+    """Return the command, the commit and the time of all runs together."""
+    minutes = sum(run["seconds"] for run in results["runs"]) / 60
+    return (
+        f"`{results['command']}`, commit {results['commit']}: {len(results['runs'])} runs, {minutes:.1f} minutes of one "
+        "core in all."
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from flowratio.experiments import running
+from flowratio.experiments.running import Claim, Done, Report, Table, reproduce
+
+
+@dataclass(frozen=True)
+class Settings:
+    size: int
+    seeds: int
+
+
+class Squares(ModuleType):
+    """An experiment that squares its seeds, and counts what it runs."""
+
+    TITLE = "Squares"
+
+    def __init__(self) -> None:
+        super().__init__("flowratio.experiments.squares")
+        self.PRESETS = {"quick": Settings(3, 2)}
+        self.ran: list[int] = []
+        self.breaks_at = -1
+
+    def tasks(self, settings: Settings) -> list[dict[str, Any]]:
+        return [{"seed": seed} for seed in range(settings.seeds)]
+
+    def run(self, settings: Settings, task: dict[str, Any]) -> dict[str, Any]:
+        if task["seed"] == self.breaks_at:
+            raise KeyboardInterrupt
+        self.ran.append(task["seed"])
+        return {"square": task["seed"] ** 2}
+
+    def report(self, settings: Settings, done: list[Done]) -> Report:
+        lines = [[str(one.task["seed"]), str(one.result["square"])] for one in done]
+        return Report([Table("Squares", ["seed", "square"], lines)], [Claim("they grow", True, "0, 1")])
+
+    def draw(self, settings: Settings, done: list[Done]) -> dict[str, Figure]:
+        return {"": Figure(figsize=(1, 1)), "again": Figure(figsize=(1, 1))}
+
+
+@pytest.fixture
+def squares(monkeypatch: pytest.MonkeyPatch) -> Squares:
+    found = Squares()
+    monkeypatch.setitem(sys.modules, found.__name__, found)
+    monkeypatch.setattr(running, "commit", lambda: "aaaa")
+    return found
+
+
+def run(folder: Path, seeds: int | None = None, restart: bool = False) -> tuple[Report, list[Path]]:
+    return reproduce("squares", "quick", folder, seeds=seeds, restart=restart, verbose=False)
+
+
+def test_one_file_has_settings_versions_commit_and_every_number(squares: Squares, tmp_path: Path) -> None:
+    report, paths = run(tmp_path / "new")
+    assert [path.name for path in paths] == ["squares-quick.json", "squares-quick.png", "squares-quick-again.png"]
+    kept = json.loads(paths[0].read_text())
+    assert kept["settings"] == {"size": 3, "seeds": 2}
+    assert kept["commit"] == "aaaa"
+    assert {"python", "numpy", "torch"} <= kept["versions"].keys()
+    assert [one["result"] for one in kept["runs"]] == [{"square": 0}, {"square": 1}]
+    assert kept["tables"][0]["lines"] == [["0", "0"], ["1", "1"]]
+    assert str(report).splitlines()[-1] == "yes: they grow (0, 1)"
+
+
+def test_what_was_run_is_not_run_again(squares: Squares, tmp_path: Path) -> None:
+    squares.breaks_at = 1
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path)
+    squares.breaks_at = -1
+    run(tmp_path)
+    run(tmp_path, seeds=3)  # more of the same
+    assert squares.ran == [0, 1, 2]
+    run(tmp_path, restart=True)
+    assert squares.ran == [0, 1, 2, 0, 1]
+
+
+def test_results_of_another_commit_are_not_gone_on_with(
+    squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = run(tmp_path)[1][0].read_text()
+    monkeypatch.setattr(running, "commit", lambda: "bbbb")
+    with pytest.raises(ValueError, match=r"results of commit aaaa, and this is bbbb\. Give --restart"):
+        run(tmp_path)
+    assert (tmp_path / "squares-quick.json").read_text() == before
+    run(tmp_path, restart=True)
+    assert json.loads((tmp_path / "squares-quick.json").read_text())["commit"] == "bbbb"
+
+
+def test_results_of_other_settings_are_not_gone_on_with(squares: Squares, tmp_path: Path) -> None:
+    run(tmp_path)
+    squares.PRESETS = {"quick": Settings(4, 2)}
+    with pytest.raises(ValueError, match=r"results of other settings\. Give --restart"):
+        run(tmp_path)
+
+
+def _without(name: str) -> Callable[[dict[str, Any]], Any]:
+    return lambda kept: {key: value for key, value in kept.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_without("runs"), _without("commit"), lambda kept: [kept], lambda kept: {**kept, "settings": []}],
+    ids=["no runs", "no commit", "a list", "no settings"],
+)
+def test_a_file_that_is_no_result_is_named(squares: Squares, tmp_path: Path, change: Callable[..., Any]) -> None:
+    path = run(tmp_path)[1][0]
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(ValueError, match=r"squares-quick\.json is no result of this experiment.*Give --restart"):
+        run(tmp_path)
+
+
+def test_a_file_that_is_no_json_is_named(squares: Squares, tmp_path: Path) -> None:
+    (tmp_path / "squares-quick.json").write_bytes(b'\xff{"cut')
+    with pytest.raises(ValueError, match=r"squares-quick\.json is no result of this experiment.*Give --restart"):
+        run(tmp_path)
+
+
+def test_a_folder_in_the_place_of_the_file_is_named(squares: Squares, tmp_path: Path) -> None:
+    (tmp_path / "squares-quick.json").mkdir()
+    with pytest.raises(OSError, match=r"squares-quick\.json cannot be read .*: give another --out"):
+        run(tmp_path)
+
+
+def test_a_table_for_a_page() -> None:
+    table = Table("Errors", ["space", "error"], [["x", "0.1"], ["in z", "0.02"]])
+    assert str(table) == "Errors\nspace  error\nx      0.1\nin z   0.02"
+    assert table.markdown() == "| space | error |\n| --- | --- |\n| x | 0.1 |\n| in z | 0.02 |"
