@@ -8,39 +8,41 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
 from scipy.sparse import issparse
 
 from flowratio.csv_layout import check_distinct, listed
-
-ReadAs: TypeAlias = Literal["number", "integer", "boolean", "date", "category"]
-
-_GAPS = [
-    "",
-    "na",
-    "n/a",
-    "#n/a",
-    "<na>",
-    "nan",
-    "null",
-    "(null)",
-    "nil",
-    "none",
-    "nat",
-    "?",
-    "#div/0!",
-    "#value!",
-]  # any case
-_DATE = (
-    r"^(?<date>\d{4}(?:-\d{2}-|/\d{2}/)\d{2})"
-    r"(?:[T ](?<hours>[01]\d|2[0-3]):(?<minutes>[0-5]\d)(?::(?<seconds>[0-5]\d(?:\.\d{1,9})?))?"
-    r"(?:Z|(?<sign>[+-])(?<zone_hours>\d{2}):?(?<zone_minutes>[0-5]\d))?)?$"
+from flowratio.formats import (
+    DATE_FORMATS,
+    NUMBER_FORMATS,
+    date_format,
+    days,
+    found,
+    number_format,
+    numbers,
+    plain_numbers,
 )
+
+# "number", "integer", "boolean", "date" or "category", and a format, as in "number 1.234,5 €" or "date %d.%m.%Y"
+ReadAs: TypeAlias = str
+
+# in any case
+_GAPS = {
+    *("", "?", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "(null)", "nil", "none"),
+    *("#div/0!", "#value!", "#num!", "#ref!", "#name?", "#null!"),
+}
+# gaps in a column whose other cells are numbers, dates or truth values; else they are levels
+_SOFT_GAPS = {
+    *("-", "--", "---", "–", "—", ".", "..", "...", "n.a.", "n.a", "n.d.", "missing", "unknown", "unk", "undefined"),
+    *("unspecified", "not available", "not applicable", "not known", "no data", "no value"),
+}
 _WHOLE = float(2**53)  # beyond, every float is whole
-_DAY = 86_400.0  # seconds
+_UNITS = {"ms": 1e3, "us": 1e6, "ns": 1e9}  # in a second
+_LETTERS = {ord("%"): None, ord("d"): "DD", ord("m"): "MM", ord("Y"): "YYYY"}
 _NOUNS = {"number": "number", "integer": "number", "boolean": "truth value", "date": "date", "category": "word"}
 
 
@@ -76,7 +78,7 @@ def to_frame(X: Any, name: str = "X") -> pl.DataFrame:
         raise TypeError(
             f"`{name}` is a {type(X).__name__}: give a data frame of polars or pandas, a pyarrow table, or a 2-D array."
         )
-    if A.ndim != 2 or A.dtype.kind not in "biufUMO":
+    if A.ndim != 2 or A.dtype.kind not in "biufUMmO":
         raise ValueError(
             f"`{name}` is a {A.ndim}-D array of type {A.dtype}: a table has one row per draw and one column per "
             f"variable, of numbers, text or dates. Reshape your data: one column is `{name}.reshape(-1, 1)`."
@@ -92,9 +94,11 @@ def _from_pandas(column: Any, name: str) -> pl.Series:
 
 
 def _from_array(column: np.ndarray, name: str) -> pl.Series:
-    return (
-        _as_words(column.tolist(), name) if column.dtype.kind == "O" else pl.Series(name, np.ascontiguousarray(column))
-    )
+    if column.dtype.kind == "O":
+        return _as_words(column.tolist(), name)
+    if column.dtype.kind in "mM" and np.datetime_data(column.dtype)[0] not in ("ms", "us", "ns"):
+        column = column.astype(f"{column.dtype.kind}8[us]")  # polars has no other units
+    return pl.Series(name, np.ascontiguousarray(column))
 
 
 def _as_words(values: list[Any], name: str) -> pl.Series:
@@ -126,10 +130,12 @@ def pooled(P: pl.DataFrame, Q: pl.DataFrame, names: tuple[str, str] = ("X_p", "X
             f"The samples differ in their columns ({'; '.join(found)}): both must measure the same variables. Drop "
             "these columns with `exclude`, or rename them."
         )
-    return pl.DataFrame([_joined(cells_of(P[name]), cells_of(Q[name])) for name in P.columns])
+    return pl.DataFrame([_joined(P[name], Q[name]) for name in P.columns])
 
 
 def _joined(a: pl.Series, b: pl.Series) -> pl.Series:
+    if a.dtype != b.dtype or not (a.dtype.is_numeric() or a.dtype.is_temporal()):
+        a, b = cells_of(a), cells_of(b)
     if a.dtype != b.dtype:
         if a.null_count() == len(a):
             a = a.cast(b.dtype, strict=False)
@@ -153,48 +159,111 @@ def cells_of(column: pl.Series) -> pl.Series:
     dtype = column.dtype
     cells = pl.col(column.name)
     if dtype.is_numeric():
-        return _found(column, cells.cast(pl.Float64).fill_nan(None))
+        return found(column, cells.cast(pl.Float64).fill_nan(None))
     if dtype == pl.Boolean:
         return column
+    if isinstance(dtype, pl.Duration):
+        return found(column, cells.cast(pl.Int64).cast(pl.Float64) / _UNITS[dtype.time_unit])
+    if dtype == pl.Time:
+        return found(column, cells.cast(pl.Int64).cast(pl.Float64) / 1e9)
     if dtype == pl.Date or dtype == pl.Datetime:
-        return _found(column, cells.dt.epoch("us").cast(pl.Datetime("us")))
+        return found(column, cells.dt.epoch("us").cast(pl.Datetime("us")))
     if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null):
         text = cells.cast(pl.String).str.strip_chars()
-        return _found(column, pl.when(~text.str.to_lowercase().is_in(_GAPS)).then(text))
+        return found(column, pl.when(~text.str.to_lowercase().is_in(_GAPS)).then(text))
     raise ValueError(
-        f"Column {column.name!r} is of type {dtype}: numbers, truth values, text and dates can be encoded. Turn it "
-        "into one of these, or drop it with `exclude`."
+        f"Column {column.name!r} is of type {dtype}: numbers, truth values, text, dates and times can be encoded. Turn "
+        "it into one of these, or drop it with `exclude`."
     )
 
 
-def _found(column: pl.Series, expression: pl.Expr) -> pl.Series:
-    """Return an expression of a column, worked out in one go, and what occurs twice in it once."""
-    return column.to_frame().lazy().select(expression.alias(column.name)).collect().to_series()
-
-
 def recognised(cells: pl.Series) -> ReadAs:
-    """Return what all cells of a column can be read as.
+    """Return what all cells of a column can be read as, and in which format if it is not the one of programs.
+
+    Words for gaps, such as "-" and "unknown", do not matter if there is anything else.
 
     Examples
     --------
     >>> columns = (["3.5", "1e-3"], ["2", "-1"], ["True", "false"], ["2024-01-31", "2024/02/01"], ["31.1.24", "2"])
     >>> [recognised(pl.Series(column)) for column in columns]
     ['number', 'integer', 'boolean', 'date', 'category']
+    >>> [recognised(pl.Series(column)) for column in (["3,5", "-"], ["31.1.2024", "unknown"], ["-", "a"])]
+    ['number 1234,5', 'date %d.%m.%Y', 'category']
     """
     known = cells.drop_nulls()
     if known.dtype == pl.Boolean or known.dtype == pl.Datetime:
         return "boolean" if known.dtype == pl.Boolean else "date"
-    if known.dtype == pl.String:
-        if known.is_empty():
-            return "category"
-        if known.str.to_lowercase().is_in(["true", "false"]).all():
-            return "boolean"
-        if not _numbers(known).null_count():
-            known = _numbers(known)
-        else:
-            return "category" if _days(known).null_count() else "date"
-    values = known.to_numpy()
-    return "integer" if ((values == np.round(values)) & (np.abs(values) < _WHOLE)).all() else "number"
+    if known.dtype != pl.String:
+        return _number_or_integer(known)
+    read_as = _recognised_text(known)
+    if read_as == "category":
+        others = known.filter(~is_soft_gap(known))
+        return read_as if len(others) == len(known) else _recognised_text(others)
+    return read_as
+
+
+def _recognised_text(known: pl.Series) -> ReadAs:
+    if known.is_empty():
+        return "category"
+    if known.str.to_lowercase().is_in(["true", "false"]).all():
+        return "boolean"
+    values = plain_numbers(known)
+    if not values.null_count():
+        return _number_or_integer(values)
+    if not days(known).null_count():
+        return "date"
+    form = number_format(known)
+    if form is not None:
+        return f"{_number_or_integer(numbers(known, form))} {form}"
+    form = date_format(known)
+    return "category" if form is None else f"date {form}"
+
+
+def _number_or_integer(values: pl.Series) -> ReadAs:
+    x = values.to_numpy()
+    return "integer" if ((x == np.round(x)) & (np.abs(x) < _WHOLE)).all() else "number"
+
+
+def is_soft_gap(cells: pl.Series) -> pl.Series:
+    """Return whether cells of text are words for a gap that could be levels as well."""
+    return cells.str.to_lowercase().is_in(_SOFT_GAPS)
+
+
+class CellError(ValueError):
+    """A cell that cannot be read.
+
+    Parameters
+    ----------
+    before, after
+        What is said, before and after the words for where the cell is.
+    row
+        Where it is, counted from 0.
+
+    Examples
+    --------
+    >>> error = CellError("Column 'age' has 'old' in ", 5, ", which is no number.")
+    >>> str(error)
+    "Column 'age' has 'old' in row 5 (counted from 0), which is no number."
+    >>> str(error.at("line 7 of rows.csv"))
+    "Column 'age' has 'old' in line 7 of rows.csv, which is no number."
+    """
+
+    def __init__(self, before: str, row: int, after: str) -> None:
+        super().__init__(f"{before}row {row} (counted from 0){after}")
+        self.before, self.row, self.after = before, row, after
+
+    def at(self, place: str) -> ValueError:
+        """Return the same with the words for a place in a file."""
+        return ValueError(f"{self.before}{place}{self.after}")
+
+
+def parsed(cells: pl.Series, read_as: ReadAs) -> tuple[pl.Series, pl.Series]:
+    """Return cells as `read` does, and whether they are not what they are read as; words for a gap are gaps."""
+    values = READERS[read_as](cells)
+    wrong = values.is_null() & cells.is_not_null()
+    if wrong.any() and cells.dtype == pl.String:
+        wrong = wrong & ~is_soft_gap(cells).fill_null(False)
+    return values, wrong
 
 
 def read(cells: pl.Series, read_as: ReadAs) -> pl.Series:
@@ -202,31 +271,27 @@ def read(cells: pl.Series, read_as: ReadAs) -> pl.Series:
 
     Examples
     --------
-    >>> read(pl.Series(["1970-01-02", None, "1970-01-03T12:00"]), "date").to_list()
-    [1.0, None, 2.5]
+    >>> read(pl.Series(["1970-01-02", None, "1970-01-03T12:00", "unknown"]), "date").to_list()
+    [1.0, None, 2.5, None]
     """
-    values = READERS[read_as](cells)
-    wrong = values.is_null() & cells.is_not_null()
+    values, wrong = parsed(cells, read_as)
+    kind, _, form = read_as.partition(" ")
     if wrong.any():
-        i, noun = int(wrong.arg_max() or 0), _NOUNS[read_as]
-        raise ValueError(
-            f"Column {cells.name!r} has {str(cells[i])!r} in row {i} (counted from 0), which is no {noun}: all of it "
-            f"was a {noun} or a gap in the rows that were fitted. Mend this value, or leave it empty."
+        i, noun = int(wrong.arg_max() or 0), _NOUNS[kind]
+        form = f" as in {form}" if kind != "date" else f" as {form.translate(_LETTERS)}"
+        raise CellError(
+            f"Column {cells.name!r} has {str(cells[i])!r} in ",
+            i,
+            f", which is no {noun}{form if ' ' in read_as else ''}: all of it was a {noun} or a gap in the rows that "
+            "were fitted. Mend this value, or leave it empty.",
         )
-    if read_as in ("number", "integer") and values.is_infinite().any():
-        infinite = values.is_infinite().fill_null(False)
-        raise ValueError(
-            f"Column {cells.name!r} is infinite in {infinite.sum()} of {len(values)} rows, first in row "
-            f"{infinite.arg_max()} (counted from 0): numbers must be finite. Mend these values, leave them empty, or "
-            "drop the column with `exclude`."
+    if kind in ("number", "integer") and values.is_infinite().any():
+        raise CellError(
+            f"Column {cells.name!r} is infinite in ",
+            int(values.is_infinite().fill_null(False).arg_max() or 0),
+            ": numbers must be finite. Mend this value, leave it empty, or drop the column with `exclude`.",
         )
     return values
-
-
-def _numbers(cells: pl.Series) -> pl.Series:
-    if cells.dtype == pl.Datetime:
-        return _none(cells)
-    return _found(cells, pl.col(cells.name).cast(pl.Float64, strict=False).fill_nan(None))
 
 
 def _truths(cells: pl.Series) -> pl.Series:
@@ -234,30 +299,8 @@ def _truths(cells: pl.Series) -> pl.Series:
         text = cells.str.to_lowercase()
         known = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
         return text.replace_strict(known, default=None, return_dtype=pl.Float64)
-    values = _numbers(cells)
+    values = plain_numbers(cells)
     return values.set(~values.is_in([0.0, 1.0]), None)
-
-
-def _days(cells: pl.Series) -> pl.Series:
-    if cells.dtype == pl.Datetime:
-        return _in_days(cells.dt.epoch("us").cast(pl.Float64))
-    if cells.dtype != pl.String:
-        return _none(cells)
-    found = pl.col(cells.name).str.extract_groups(_DATE)
-    hours, minutes, seconds, zone_hours, zone_minutes = (
-        found.struct.field(name).cast(pl.Float64).fill_null(0.0)
-        for name in ("hours", "minutes", "seconds", "zone_hours", "zone_minutes")
-    )
-    date = found.struct.field("date").str.replace_all("/", "-", literal=True).str.to_date("%Y-%m-%d", strict=False)
-    ahead = pl.when(found.struct.field("sign") == "+").then(1.0).otherwise(-1.0)
-    seconds = 3600 * (hours - ahead * zone_hours) + 60 * (minutes - ahead * zone_minutes) + seconds
-    return _in_days(_found(cells, date.cast(pl.Int32).cast(pl.Float64) * (1e6 * _DAY) + (1e6 * seconds).round()))
-
-
-def _in_days(microseconds: pl.Series) -> pl.Series:
-    # NumPy rounds the quotient correctly, to a third of a microsecond; a product with 1 / _DAY would not
-    days = pl.Series(microseconds.name, microseconds.fill_null(0.0).to_numpy() / (1e6 * _DAY))
-    return days.set(microseconds.is_null(), None)
 
 
 def _words(cells: pl.Series) -> pl.Series:
@@ -265,14 +308,12 @@ def _words(cells: pl.Series) -> pl.Series:
     return text.str.strip_suffix(".0") if cells.dtype == pl.Float64 else text
 
 
-def _none(cells: pl.Series) -> pl.Series:
-    return pl.Series(cells.name, [None], pl.Float64).extend_constant(None, max(0, len(cells) - 1)).head(len(cells))
-
-
 READERS: dict[ReadAs, Callable[[pl.Series], pl.Series]] = {
-    "number": _numbers,
-    "integer": _numbers,
+    "number": plain_numbers,
+    "integer": plain_numbers,
     "boolean": _truths,
-    "date": _days,
+    "date": days,
     "category": _words,
+    **{f"{kind} {form}": partial(numbers, form=form) for kind in ("number", "integer") for form in NUMBER_FORMATS},
+    **{f"date {form}": partial(days, form=form) for form in DATE_FORMATS},
 }

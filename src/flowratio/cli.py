@@ -6,34 +6,43 @@ scikit-learn are imported by the command that needs them, so that help comes at 
 
 from __future__ import annotations
 
-import csv
-import json
-import os
 import shlex
 import sys
-import tempfile
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from flowratio import __version__
+from flowratio.console import command_line, leave, notes, print_found, print_json, print_table
+from flowratio.experiments import NAMES, PRESETS
+from flowratio.options import (
+    AsJson,
+    Budget,
+    Columns,
+    Exclude,
+    MethodHelp,
+    Quiet,
+    Seed,
+    TableP,
+    TableQ,
+    check_cap,
+    check_choice,
+    check_folder,
+    check_held_out,
+    check_power,
+    check_standard_input,
+)
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
 
     from flowratio.tables import TableEncoder
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-
-# the base of all that the parser refuses, which typer has kept in several places
-_UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
-
 
 _OF_CHOICE = 0.7  # share of the budget of `fit` that the choice has: a flow, and the judgement, come after it
 
@@ -47,107 +56,13 @@ class Sample(str, Enum):
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    # at the size of most tables threads wait for each other longer than they compute
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    code = 2
-    try:
-        code = app(prog_name="flowratio", standalone_mode=False) or 0
-    except (KeyboardInterrupt, typer.Abort):
-        code = 130
-    except BrokenPipeError:  # whoever reads has enough
-        code = 0
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except _UsageError as error:
-        _say(_refusal(error))
-    except OSError as error:
-        # words of our own stand alone in `strerror`
-        _say(error.strerror if error.strerror and not error.filename else str(error))
-    except Exception as error:
-        if os.environ.get("FLOWRATIO_TRACEBACK"):
-            raise
-        known = isinstance(error, ValueError) or type(error).__name__ == "TrainingDiverged"  # its module loads torch
-        words = "This should not happen: please report it, with what FLOWRATIO_TRACEBACK=1 shows."
-        _say(str(error) if known else f"{type(error).__name__}: {error}. {words}")
-    if code == 130:
-        resumed = sys.argv[1:2] in (["score"], ["reproduce"])
-        again = "goes on where it was" if resumed else "starts it again"
-        _say(f"interrupted: every file is as it was before, or complete. The same line {again}.")
-    sys.exit(code)
-
-
-def _say(words: str) -> None:
-    print(f"flowratio: {' '.join(words.split())}", file=sys.stderr)
-
-
-def _refusal(error: Any) -> str:
-    """Return what was typed, what the parser has against it, and where the rules are."""
-    command = error.ctx.command_path if error.ctx else "flowratio"
-    words = error.format_message()
-    return f"{shlex.join(sys.argv[1:])}: {words}{'' if words[-1:] in '.?' else '.'} See {command} --help."
-
-
-@contextmanager
-def _notes() -> Iterator[None]:
-    """Say each warning in one line, once, also if what warns fails."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield
-        finally:
-            for words in dict.fromkeys(str(warning.message) for warning in caught):
-                _say(f"note: {words}")
+    leave(lambda: app(prog_name="flowratio", standalone_mode=False))
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"flowratio {__version__}")
         raise typer.Exit
-
-
-def _check_seed(seed: int) -> int:
-    if not 0 <= seed < 2**63:
-        raise typer.BadParameter("a seed is a whole number from 0 to 2**63 - 1")
-    return seed
-
-
-def _check_budget(budget: float) -> float:
-    if not 0 < budget < float("inf"):
-        raise typer.BadParameter("give seconds above 0, such as 60")
-    return budget
-
-
-def _check_held_out(share: float) -> float:
-    if not 0 < share < 1:
-        raise typer.BadParameter("give a share between 0 and 1, such as 0.2")
-    return share
-
-
-def _names(given: Sequence[str] | None) -> list[str] | None:
-    """Split names at commas; one with a comma stands in double quotes."""
-    if not given:
-        return None
-    found = [name for line in csv.reader(given, skipinitialspace=True) for name in line if name]
-    if not found:
-        raise typer.BadParameter("no column is named: give names with commas between them, such as age,income")
-    return found
-
-
-Seed = Annotated[int, typer.Option(callback=_check_seed, help="Whole number: the same gives the same result.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Columns = Annotated[
-    list[str] | None, typer.Option(callback=_names, metavar="A,B", help="Use these columns, and no others.")
-]
-Exclude = Annotated[list[str] | None, typer.Option(callback=_names, metavar="A,B", help="Leave these columns out.")]
-TableP = Annotated[str, typer.Argument(metavar="P", help="Rows of p, the numerator: CSV, Parquet, NPY, NPZ, or -.")]
-TableQ = Annotated[str, typer.Argument(metavar="Q", help="Rows of q, the denominator.")]
-Budget = Annotated[
-    float,
-    typer.Option(
-        callback=_check_budget, metavar="SECONDS", help="Time for the automatic choice; the flow comes on top."
-    ),
-]
-MethodHelp = "auto, or one ratio, such as logistic, boosting, mlp, kliep or mlp-in-z."
 
 
 @app.callback(invoke_without_command=True)
@@ -180,14 +95,14 @@ def demo(
 
     Example: flowratio demo --out my-demo --seed 1
     """
-    _check_folder(out)
+    check_folder(out)
     from flowratio.demo import NEAR, run_demo
     from flowratio.ratios.names import silent
 
     print(f"p = N((0, 0), I), the numerator, and q = N((3, 3), I), the denominator: {rows} rows of each.", flush=True)
     with silent():  # p and q hardly overlap, as the page says
-        estimates, model = run_demo(out, rows, seed, _command(), not quiet)
-    _print_table(
+        estimates, model = run_demo(out, rows, seed, command_line(), not quiet)
+    print_table(
         ("ratio", "mean squared error of log r", f"where |log r| < {NEAR:g}", "seconds"),
         [(one.name, f"{one.error:.3g}", f"{one.error_near:.3g}", f"{one.seconds:.1f}") for one in estimates],
     )
@@ -207,7 +122,7 @@ def fit(
     columns: Columns = None,
     exclude: Exclude = None,
     held_out: Annotated[
-        float, typer.Option(callback=_check_held_out, help="Share of the rows that judge the ratio, 2000 at most.")
+        float, typer.Option(callback=check_held_out, help="Share of the rows that judge the ratio, 2000 at most.")
     ] = 0.2,
     no_flow: Annotated[
         bool, typer.Option("--no-flow", help="Train no flow for a ratio that needs none: quicker, no `sample`.")
@@ -228,7 +143,7 @@ def fit(
     check_model_folder(out)
     ratio = named_ratio(method, budget if no_flow else _OF_CHOICE * budget)
     P, Q = _two_tables(p, q, columns, exclude)
-    with _notes():
+    with notes():
         model = fit_tables(
             P,
             Q,
@@ -237,14 +152,14 @@ def fit(
             flow=not no_flow,
             seed=seed,
             files=(p, q),
-            command=_command(),
+            command=command_line(),
             verbose=not quiet,
         )
         model.save(out)
     diagnosis = model.evidence["diagnosis"]
     if as_json:
         kept = {name: model.evidence[name] for name in ("made", "diagnosis", "candidates")}
-        _print_json({"model": str(out), **kept})
+        print_json({"model": str(out), **kept})
         return
     made = model.evidence["made"]
     print(
@@ -273,10 +188,14 @@ def score(
     data: Annotated[str, typer.Argument(metavar="DATA", help="Rows: CSV, Parquet, NPY, NPZ, or - for CSV.")],
     out: Annotated[str, typer.Option("--out", "-o", help="CSV or Parquet, or - for CSV.")] = "-",
     gamma: Annotated[
-        float, typer.Option("--flatten", metavar="GAMMA", help="Weights of r to this power, 0 to 1.")
+        float,
+        typer.Option(
+            "--flatten", callback=check_power, metavar="GAMMA", help="Weights of r to this power, such as 0.5."
+        ),
     ] = 1.0,
     largest: Annotated[
-        float | None, typer.Option("--truncate", metavar="CAP", help="Largest weight, in units of the mean.")
+        float | None,
+        typer.Option("--truncate", callback=check_cap, metavar="CAP", help="Largest weight, in units of the mean."),
     ] = None,
     scores_only: Annotated[bool, typer.Option("--scores-only", help="Leave the columns of DATA out.")] = False,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Parts of the file that are scored at a time.")] = 2,
@@ -292,7 +211,7 @@ def score(
     from flowratio.models import load_ratio
     from flowratio.scoring import score_file
 
-    with _notes():
+    with notes():
         scored = score_file(
             load_ratio(model),
             data,
@@ -306,7 +225,7 @@ def score(
         )
     to = sys.stderr if out == "-" else sys.stdout  # standard output is for the rows
     if as_json:
-        _print_json(scored.to_dict(), to)
+        print_json(scored.to_dict(), to)
     elif out != "-" or not quiet:
         print(scored, file=to)
 
@@ -336,8 +255,8 @@ def report(
         evidence = read_evidence(model)
     else:
         loaded, (P, Q) = Model.load(model), _two_tables(p, q, None, None)
-        made = {**loaded.evidence["made"], "command": _command(), "file_p": p, "file_q": q}
-        with _notes():
+        made = {**loaded.evidence["made"], "command": command_line(), "file_p": p, "file_q": q}
+        with notes():
             evidence = gather(loaded.ratio, P, Q, featurizer=loaded.featurizer, made=cast("Any", made))
     write_report(evidence, out)
     print(f"page: {out}")
@@ -359,19 +278,23 @@ def compare(
 
     Example: flowratio test new.csv old.csv --exclude id
     """
+    if method == "auto":
+        raise typer.BadParameter("it would choose anew for each permutation: name one ratio", param_hint="--method")
     from flowratio.applications.testing import two_sample_test
+    from flowratio.ratios.auto import named_ratio
 
+    ratio = None if method is None else named_ratio(method)
     X_p, X_q, groups = _two_matrices(p, q, columns, exclude)
-    with _notes():
+    with notes():
         found = two_sample_test(
-            X_p, X_q, method, n_permutations=permutations, groups=groups, random_state=seed, verbose=not quiet
+            X_p, X_q, ratio, n_permutations=permutations, groups=groups, random_state=seed, verbose=not quiet
         )
     drivers = [
         {"column": name, "effect": float(effect), "share": float(share)}
         for name, effect, share in zip(found.drivers.names, found.drivers.effect, found.drivers.share, strict=True)
     ]
     if as_json:
-        _print_json({"p_value": found.p_value, "statistic": found.statistic, "drivers": drivers})
+        print_json({"p_value": found.p_value, "statistic": found.statistic, "drivers": drivers})
     else:
         print(found)
 
@@ -397,12 +320,12 @@ def divergence(
     from flowratio.applications.divergences import divergence as measure
     from flowratio.ratios.auto import named_ratio
 
-    _check_choice(kind, [*KINDS], "--kind")
+    check_choice(kind, [*KINDS], "--kind")
     ratio = named_ratio(method, budget)
     X_p, X_q, _ = _two_matrices(p, q, columns, exclude)
-    with _notes():
+    with notes():
         found = measure(X_p, X_q, cast("Any", kind), ratio=ratio, random_state=seed, verbose=not quiet)
-    _print_found(found, as_json)
+    print_found(found, as_json)
 
 
 @app.command()
@@ -420,17 +343,17 @@ def mi(
 
     Example: flowratio mi pixels.npy labels.csv --method boosting
     """
+    check_standard_input(x, y, given)
     from flowratio.applications.information import mutual_information
     from flowratio.ratios.auto import named_ratio
     from flowratio.reading import read_table
-    from flowratio.tables import TableEncoder
 
     ratio = named_ratio(method, budget)
-    tables = [read_table(path) for path in (x, y, given) if path is not None]
-    with _notes():
-        matrices = [TableEncoder().fit(table).transform(table) for table in tables]
+    tables = [(path, read_table(path)) for path in (x, y, given) if path is not None]
+    with notes():
+        matrices = [_matrix(path, table) for path, table in tables]
         found = mutual_information(*matrices, ratio=ratio, random_state=seed, verbose=not quiet)
-    _print_found(found, as_json)
+    print_found(found, as_json)
 
 
 @app.command()
@@ -450,7 +373,7 @@ def sample(
     from flowratio.writing import TABLE_ENDINGS, check_output, write_table
 
     check_output(out, TABLE_ENDINGS, standard_output=True)
-    with _notes():
+    with notes():
         table, drawn = Model.load(model).sample(n, toward.value, seed=seed, verbose=not quiet)
     write_table(iter([table]), out)
     if out != "-":
@@ -462,7 +385,7 @@ def sample(
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An experiment, or `all`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}, or all.")],
     preset: Annotated[str, typer.Option(help="quick, laptop or paper: how much of it.")] = "quick",
     seeds: Annotated[int | None, typer.Option(min=1, help="How often everything is repeated.")] = None,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 2,
@@ -472,16 +395,13 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper, and print its table beside the paper's numbers, with a verdict on each claim.
 
-    Each result is written when it is there: if it is killed, the same line goes on where it was. The experiments are
-    motivating, mixtures, breast-cancer and transfusion-wine.
+    Each result is written when it is there: if it is killed, the same line goes on where it was.
 
     Example: flowratio reproduce mixtures --preset quick
     """
-    from flowratio.experiments import NAMES, PRESETS
-
-    _check_choice(name, (*NAMES, "all"), "NAME")
-    _check_choice(preset, PRESETS, "--preset")
-    _check_folder(out)
+    check_choice(name, (*NAMES, "all"), "NAME")
+    check_choice(preset, PRESETS, "--preset")
+    check_folder(out)
     from flowratio.experiments.running import reproduce as run
 
     for one in NAMES if name == "all" else (name,):
@@ -489,33 +409,15 @@ def reproduce(
         print(f"{found}\n{' '.join(map(str, paths))}", flush=True)
 
 
-def _check_choice(given: str, choices: Sequence[str], hint: str) -> None:
-    if given not in choices:
-        near = get_close_matches(given, choices, 1)
-        words = f" Did you mean {near[0]}?" if near else ""
-        raise typer.BadParameter(f"{given!r} is none of {', '.join(choices)}.{words}", param_hint=hint)
-
-
-def _check_folder(out: Path) -> None:
-    """Make the folder and a file in it, before time is spent on what could not be written."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=out).close()
-    except OSError as error:
-        rule = "it must be a folder that can be written, or the path of a new one"
-        raise typer.BadParameter(f"{out} does not serve ({error.strerror}): {rule}", param_hint="--out") from error
-
-
 def _two_tables(
     p: str, q: str, columns: list[str] | None, exclude: list[str] | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    if p == q == "-":
-        raise typer.BadParameter("only one of the two files can be standard input")
+    check_standard_input(p, q)
     from flowratio.reading import read_table
 
     P, Q = read_table(p, columns), read_table(q, columns)
     for name in exclude or ():
-        if name not in P.columns and name not in Q.columns:
+        if columns is None and name not in P.columns and name not in Q.columns:
             near = get_close_matches(name, {*P.columns, *Q.columns}, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"`--exclude` names {name!r}, which is no column of {p} or {q}.{hint}")
@@ -532,17 +434,25 @@ def _two_matrices(
     import polars as pl
 
     from flowratio.cells import pooled
+    from flowratio.models import places_named
     from flowratio.tables import TableEncoder
 
     P, Q = _two_tables(p, q, columns, exclude)
-    with _notes():
+    with notes(), places_named((p, q), len(P)):
         encoder = TableEncoder().fit(pooled(P, Q, (p, q)))
+        if not encoder.names_:
+            raise ValueError("Every column is constant: there is nothing to compare. Give at least one that varies.")
         X_p, X_q = (pl.DataFrame(encoder.transform(table), schema=encoder.names_) for table in (P, Q))
     return X_p, X_q, [encoder.columns_[k].name for k in encoder.groups_]
 
 
-def _command() -> str:
-    return shlex.join(["flowratio", *sys.argv[1:]])
+def _matrix(path: str, table: pl.DataFrame) -> np.ndarray:
+    """Return the rows of a file as numbers, (n, m)."""
+    from flowratio.models import places_named
+    from flowratio.tables import TableEncoder
+
+    with places_named((path, path), len(table)):
+        return TableEncoder().fit(table).transform(table)
 
 
 def _described(encoder: TableEncoder) -> str:
@@ -552,27 +462,6 @@ def _described(encoder: TableEncoder) -> str:
         kinds.setdefault(column.kind, []).append(column.name)
     lines = [f"  {kind}: {', '.join(names)}{' (left out)' * (kind == 'constant')}" for kind, names in kinds.items()]
     return "\n".join([f"Columns, {len(encoder.names_)} as numbers:", *lines])
-
-
-def _print_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*head)
-    for line in lines:
-        table.add_row(*line)
-    Console().print(table)
-
-
-def _print_found(found: Any, as_json: bool) -> None:
-    if as_json:
-        _print_json(found.to_dict())
-    else:
-        print(found)
-
-
-def _print_json(value: Any, to: TextIO | None = None) -> None:
-    print(json.dumps(value, indent=1, allow_nan=False), file=to)
 
 
 if __name__ == "__main__":

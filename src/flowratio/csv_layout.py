@@ -78,6 +78,32 @@ def csv_layout(path: Path, name: str, usual: str = ",") -> CsvLayout:
     return CsvLayout(separator, header, offset, max(1, (len(lines) - n_lines) * size // len(head)))
 
 
+def line_of(path: Path, layout: CsvLayout, row: int) -> int | None:
+    r"""Return the line of a CSV file on which a row, counted from 0, begins; the header is line 1. None if it has none.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "rows.csv"
+    ...     _ = path.write_text('a,b\n1,"x\ny"\n\n3,z\n')
+    ...     [line_of(path, csv_layout(path, "rows.csv"), row) for row in range(3)]
+    [2, 5, None]
+    """
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        records = csv.reader(file, delimiter=layout.separator)
+        blank_counts, n_seen, start = len(layout.columns) == 1, -2, 0  # the header comes first
+        try:
+            for record in records:
+                n_seen += bool(record) or (blank_counts and n_seen > -2)
+                if n_seen == row and (record or blank_counts):
+                    return start + 1
+                start = records.line_num
+        except csv.Error:  # a value that is too long
+            pass
+    return None
+
+
 def _decoded(head: bytes, path: Path, name: str) -> str:
     """Return the beginning of a text file as text; a character that is cut in two at its end is left out."""
     decoder = codecs.getincrementaldecoder("utf-8")()

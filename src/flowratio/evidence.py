@@ -19,7 +19,7 @@ import numpy as np
 from typing_extensions import NotRequired
 
 from flowratio import __version__
-from flowratio.cells import READERS, cells_of, to_frame
+from flowratio.cells import READERS, cells_of
 from flowratio.files import replacing
 from flowratio.weights import largest_k_hat
 
@@ -195,7 +195,7 @@ def _k_hats(found: Diagnosis) -> dict[str, Any]:
 
 def _columns(encoder: TableEncoder, P: Any, Q: Any, found: Diagnosis) -> list[dict[str, Any]]:
     """Describe the source columns, the one that moves log r most first; constants come last."""
-    P, Q, told = to_frame(P), to_frame(Q), found.importance
+    P, Q, told = encoder.parse(P), encoder.parse(Q), found.importance
     moves = dict(
         zip(told.columns.tolist(), zip(told.effect, told.standard_error, told.share, strict=True), strict=True)
     )

@@ -11,6 +11,8 @@ import secrets
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,13 +21,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from flowratio.applications.generation import Drawn, TargetedSampler
-from flowratio.cells import pooled
+from flowratio.cells import CellError, pooled
 from flowratio.evidence import FILE, Made, gather, read_evidence, write_evidence
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.persistence import is_model, load, save
 from flowratio.ratios.auto import AutoRatio
 from flowratio.ratios.featurized import FeaturizedRatio
 from flowratio.ratios.names import silent
+from flowratio.reading import place_in
 from flowratio.table_ratio import TableRatio
 from flowratio.tables import TableEncoder
 
@@ -83,6 +86,7 @@ class Model:
 
         Candidates of the flow become rows of a table, with one level of each category, before they are weighted. There
         are 100 for each row, but no more than 200 000 in all, unless that is fewer than 10 of the target for a row.
+        Columns have the types, the decimals and the formats of the tables that were fitted.
 
         Parameters
         ----------
@@ -105,8 +109,9 @@ class Model:
             verbose=verbose,
         )
         drawn = sampler.draw(n, toward)
-        table = self.decode(drawn.Z)
-        return table, drawn._replace(X=self.ratio.encoder_.transform(table))
+        encoder = self.ratio.encoder_
+        table = encoder.restore(self.decode(drawn.Z), seed)
+        return table, drawn._replace(X=encoder.transform(table))
 
     def decode(self, Z: np.ndarray) -> pl.DataFrame:
         """Return the rows of a table that latent codes are nearest to, of shape (n, d_z)."""
@@ -248,8 +253,10 @@ def fit_tables(
     started = time.perf_counter()
     everything = pooled(P, Q, files)
     rng = np.random.default_rng([seed, 0, 12])
+    with places_named(files, len(P)):
+        encoder = TableEncoder().fit(everything)
+    P, Q = encoder.parse(P), encoder.parse(Q)  # read once; what comes sees numbers, dates, words and gaps
     (P, P_out), (Q, Q_out) = (_split(table, held_out, rng, name) for table, name in zip((P, Q), files, strict=True))
-    encoder = TableEncoder().fit(everything)
     model = TableRatio(ratio, random_state=seed, verbose=verbose).fit_samples(P, Q, encoder=encoder)
     featurizer, proportion = _flow_of(model.ratio_), len(P) / (len(P) + len(Q))
     if featurizer is None and flow:
@@ -270,6 +277,16 @@ def fit_tables(
         "proportion": proportion,
     }
     return Model(model, featurizer, gather(model, P_out, Q_out, featurizer=featurizer, made=made))
+
+
+@contextmanager
+def places_named(files: tuple[str, str], n_p: int) -> Iterator[None]:
+    """Say of a cell that cannot be read in which of two files it is, the rows of the first before the others."""
+    try:
+        yield
+    except CellError as error:
+        in_q = error.row >= n_p
+        raise error.at(place_in(files[in_q], error.row - n_p * in_q)) from error
 
 
 def _split(table: pl.DataFrame, share: float, rng: np.random.Generator, name: str) -> tuple[pl.DataFrame, pl.DataFrame]:

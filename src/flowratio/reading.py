@@ -6,17 +6,19 @@ Whatever the bytes of a file, it is read, or it is a ValueError or an OSError of
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import shutil
 import sys
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import polars as pl
@@ -25,7 +27,7 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 from polars.exceptions import PanicException
 
-from flowratio.csv_layout import check_distinct, csv_layout, listed, no_rows, not_utf8, unreadable
+from flowratio.csv_layout import check_distinct, csv_layout, line_of, listed, no_rows, not_utf8, unreadable
 from flowratio.rows import NpyRows
 from flowratio.settings import is_count
 
@@ -54,10 +56,13 @@ class Table(ABC):
         Those of them that pandas wrote to number the rows: they say nothing about them.
     n_rows
         Number of rows; of a CSV file an estimate from its size.
+    metadata
+        What a Parquet file says of itself, by key, such as how pandas reads it.
     """
 
     index: Sequence[str] = ()
     n_rows: int
+    metadata: Mapping[bytes, bytes] = {}
 
     def __init__(self, path: Path, name: str, columns: list[str]) -> None:
         self.path, self.name, self.columns = path, name, columns
@@ -107,6 +112,10 @@ class Table(ABC):
             yield pl.concat(held)
         if n_seen == 0:
             raise no_rows(self.name)
+
+    def place(self, row: int) -> str:
+        """Return the words for a row, counted from 0: that of a table is counted from 1; of CSV, the line is told."""
+        return f"row {row + 1} of {self.name}"
 
     @abstractmethod
     def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
@@ -165,6 +174,10 @@ class _CsvTable(Table):
         if len(end.splitlines()) > 1 and not self._ends_with_quote():
             raise self._unclosed()
 
+    def place(self, row: int) -> str:
+        line = line_of(self.path, self.layout, row)
+        return super().place(row) if line is None else f"line {line} of {self.name}"
+
     def _ends_with_quote(self) -> bool:
         with open(self.path, "rb") as file:
             file.seek(max(self.layout.offset, self.path.stat().st_size - 4096))
@@ -176,9 +189,11 @@ class _CsvTable(Table):
     def _error(self, bad: list[pc.InvalidRow], error: Exception) -> ValueError:
         if bad:
             row = bad[0]
+            line = line_of(self.path, self.layout, (row.number or 1) - 1)
+            where = f"row {row.number} below the header" if line is None else f"line {line}"
             return ValueError(
-                f"{self.name} has {row.actual_columns} values in row {row.number} below the header, which has "
-                f"{row.expected_columns} names: every row must have as many. Look for a stray separator or quote."
+                f"{self.name} has {row.actual_columns} values in {where}, and its header has {row.expected_columns} "
+                "names: every row must have as many. Look for a stray separator or quote."
             )
         if "Empty CSV" in str(error):
             return no_rows(self.name)
@@ -192,12 +207,13 @@ class _ParquetTable(Table):
 
     def __init__(self, path: Path, name: str) -> None:
         with _errors_named(name, "Parquet"), pq.ParquetFile(path) as file:
-            schema, self.metadata = file.schema_arrow, file.metadata
+            schema, self.footer = file.schema_arrow, file.metadata
             index = (schema.pandas_metadata or {}).get("index_columns", [])
-            groups = range(self.metadata.num_row_groups)
-            sizes = [self.metadata.row_group(k).num_rows for k in groups]
+            groups = range(self.footer.num_row_groups)
+            sizes = [self.footer.row_group(k).num_rows for k in groups]
         super().__init__(path, name, schema.names)
         self.index = [column for column in schema.names if column in index]
+        self.metadata = schema.metadata or {}
         self.starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self.n_rows = int(self.starts[-1])
         if self.n_rows == 0:
@@ -207,7 +223,7 @@ class _ParquetTable(Table):
         first = int(np.searchsorted(self.starts[1:], skip, side="right"))
         skip -= int(self.starts[first])
         # a buffered reader holds a few pages of each column of the row group, not all of it
-        source = pq.ParquetFile(self.path, metadata=self.metadata, buffer_size=2**18, pre_buffer=False)
+        source = pq.ParquetFile(self.path, metadata=self.footer, buffer_size=2**18, pre_buffer=False)
         with _errors_named(self.name, "Parquet"), source as file:
             groups = list(range(first, len(self.starts) - 1))
             for batch in file.iter_batches(rows, row_groups=groups, columns=names):
@@ -217,29 +233,82 @@ class _ParquetTable(Table):
                 yield _frame(batch.slice(skipped).select(names))
 
 
-class _NpyTable(Table):
-    """A matrix in a `.npy` file, memory-mapped; its columns are x1, x2, ..."""
+class _ArrayTable(Table):
+    """Arrays in `.npy` files, memory-mapped: one matrix with columns x1, x2, ..., or vectors, each of them a column.
 
-    def __init__(self, path: Path, name: str) -> None:
-        try:
-            self.layout = NpyRows(path).layout
-        except ValueError as error:
-            raise ValueError(" ".join(str(error).replace(str(path), name).split())) from error
-        except Exception as error:  # whatever a header makes that is no literal of Python
-            raise unreadable(name, "NPY", error) from error
-        dtype, _, (self.n_rows, d), _ = self.layout
-        super().__init__(path, name, [f"x{j}" for j in range(1, d + 1)])
-        kept = {("f", 2): np.float32, ("f", 16): np.float64}  # types that polars has not
-        self.dtype = np.dtype(kept.get((dtype.kind, dtype.itemsize), dtype.newbyteorder("=")))
+    Parameters
+    ----------
+    paths
+        The files, by the name of the array.
+    name
+        What errors call the table.
+    """
+
+    def __init__(self, paths: list[tuple[str, Path]], name: str) -> None:
+        self.arrays = [_Array.open(path, name) for _, path in paths]
+        shapes: list[tuple[int, ...]] = [array.shape for array in self.arrays]
+        if len(shapes) > 1 and (len({*shapes}) > 1 or len(shapes[0]) > 1):
+            found = ", ".join(f"{key!r} of shape {shape}" for (key, _), shape in zip(paths[:8], shapes, strict=False))
+            raise ValueError(
+                f"{name} has the arrays {found}: it must have one, or one named 'X', or vectors of the same length, "
+                "which are its columns. Save these alone."
+            )
+        columns = [key for key, _ in paths]
+        if len(shapes[0]) > 1 or columns in (["X"], ["arr_0"]):
+            columns = [f"x{j}" for j in range(1, self.arrays[0].n_columns + 1)]
+        super().__init__(paths[0][1], name, columns)
+        self.n_rows = self.arrays[0].shape[0]
 
     def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
-        positions = [self.columns.index(name) for name in names]
-        dtype, offset, shape, order = self.layout
         for start in range(skip, self.n_rows, rows):
-            # mapped anew for each read: pages that a map has touched count as resident until it is closed
-            block = np.memmap(self.path, dtype, "r", offset, shape, order)[start : start + rows]
-            values = [np.array(block[:, j], self.dtype) for j in positions]
+            blocks = [array.block(start, rows) for array in self.arrays]
+            columns = [(block, j) for block in blocks for j in range(block.shape[1])]
+            chosen = [columns[self.columns.index(name)] for name in names]
+            values = [np.array(block[:, j], _type_of_polars(block.dtype)) for block, j in chosen]
             yield pl.DataFrame(dict(zip(names, values, strict=True)))
+
+
+@dataclass(frozen=True)
+class _Array:
+    """A matrix or a vector of numbers in a `.npy` file."""
+
+    path: Path
+    dtype: np.dtype[Any]
+    offset: int
+    shape: tuple[int, ...]
+    order: Literal["C", "F"]
+
+    @classmethod
+    def open(cls, path: Path, name: str) -> _Array:
+        try:
+            mapped = np.lib.format.open_memmap(path, mode="r")
+            is_vector = mapped.ndim == 1 and len(mapped) > 0 and mapped.dtype.kind in "biuf"
+            if is_vector:
+                return cls(path, mapped.dtype, mapped.offset, mapped.shape, "C")
+        except Exception:  # whatever a header makes that is no literal of Python; the next says what is wrong
+            pass
+        try:
+            dtype, offset, shape, order = NpyRows(path).layout
+        except ValueError as error:
+            raise ValueError(" ".join(str(error).replace(str(path), name).split())) from error
+        except Exception as error:
+            raise unreadable(name, "NPY", error) from error
+        return cls(path, dtype, offset, shape, "F" if order == "F" else "C")
+
+    @property
+    def n_columns(self) -> int:
+        return math.prod(self.shape[1:])
+
+    def block(self, start: int, rows: int) -> np.ndarray:
+        """Return some rows, of shape (n, d); of a vector d is 1."""
+        # mapped anew for each read: pages that a map has touched count as resident until it is closed
+        mapped = np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self.order)
+        return mapped[start : start + rows].reshape(-1, self.n_columns)
+
+
+def _type_of_polars(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    kept = {("f", 2): np.float32, ("f", 16): np.float64}  # types that polars has not
+    return np.dtype(kept.get((dtype.kind, dtype.itemsize), dtype.newbyteorder("=")))
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
@@ -287,11 +356,8 @@ def open_table(path: str | os.PathLike[str]) -> Iterator[Table]:
             separator = "\t" if path.stem.lower().endswith((".tsv", ".tab")) else ","
             path = unpacked
             kind = _kind(path, name)
-        if kind == "NPZ":
-            _unpack_array(path, name, unpacked.with_suffix(".npy"))
-            path = unpacked.with_suffix(".npy")
         if kind in ("NPY", "NPZ"):
-            yield _NpyTable(path, name)
+            yield _ArrayTable([("X", path)] if kind == "NPY" else _unpacked(path, name, Path(folder)), name)
         else:
             yield _ParquetTable(path, name) if kind == "Parquet" else _CsvTable(path, name, separator)
 
@@ -300,6 +366,8 @@ def read_table(
     path: str | os.PathLike[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None
 ) -> pl.DataFrame:
     r"""Read a table from a file: text columns from CSV, typed ones from Parquet, x1, x2, ... from NPY and NPZ.
+
+    An NPZ archive may hold vectors of the same length as well: its columns, by their names.
 
     Parameters
     ----------
@@ -326,6 +394,14 @@ def read_table(
         if not kept:
             raise ValueError(f"No column of {table.name} is left: `columns` and `exclude` must leave at least one.")
         return pl.concat(table.frames(kept), rechunk=True)
+
+
+def place_in(path: str | os.PathLike[str], row: int) -> str:
+    """Return the words for a row of a file, counted from 0, as `Table.place` does."""
+    if is_stream(path) or not Path(path).is_file():
+        return f"row {row + 1} of {'standard input' if os.fspath(path) == '-' else path}"
+    with open_table(path) as table:
+        return table.place(row)
 
 
 def batches(
@@ -363,18 +439,18 @@ def _kind(path: Path, name: str) -> str:
     return _KINDS.get(path.suffix.lower(), by_content)
 
 
-def _unpack_array(path: Path, name: str, target: Path) -> None:
+def _unpacked(path: Path, name: str, folder: Path) -> list[tuple[str, Path]]:
+    """Unpack the arrays of an archive, or the one named X alone; return their names and files."""
     with _errors_named(name, "NPZ"), zipfile.ZipFile(path) as archive:
         arrays = [member for member in archive.namelist() if member.endswith(".npy")]
-        chosen = "X.npy" if "X.npy" in arrays else arrays[0] if len(arrays) == 1 else None
-        if chosen:
-            with archive.open(chosen) as packed, open(target, "wb") as file:
+        chosen = ["X.npy"] if "X.npy" in arrays else arrays
+        files = [folder / f"{k}.npy" for k in range(len(chosen))]
+        for member, target in zip(chosen, files, strict=True):
+            with archive.open(member) as packed, open(target, "wb") as file:
                 shutil.copyfileobj(packed, file)
-            return
     if not arrays:
         raise ValueError(f"{name} is an archive without arrays: write it with np.savez(path, X=...), or as CSV.")
-    found = listed([member.removesuffix(".npy") for member in arrays])
-    raise ValueError(f"{name} has the arrays {found}: it must have one, or one named 'X'. Save that alone.")
+    return [(member.removesuffix(".npy"), target) for member, target in zip(chosen, files, strict=True)]
 
 
 def _frame(batch: pa.RecordBatch) -> pl.DataFrame:

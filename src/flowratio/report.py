@@ -210,7 +210,7 @@ def _advice(evidence: dict[str, Any]) -> list[str]:
     if overlap["draws_q"] <= _FEWEST_DRAWS:
         told.append("Get more rows of q where p is, or settle for less: flatten the weights with the slider below.")
     elif (overlap["k_hat_q"] or 0) > (evidence["k_hat"]["limit"] or 0):
-        told.append("Smooth or truncate the largest weights: `pareto_smooth`, or the slider below.")
+        told.append("Truncate the largest weights: find a cap with the slider below, for `flowratio score --truncate`.")
     if overlap["share_p_beyond_q"] > 0.01:
         told.append("Say to whom results apply: part of p has no counterpart in q, and weighting cannot make one.")
     curve = diagnosis["calibration"]

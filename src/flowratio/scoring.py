@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
+from itertools import count, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ import numpy as np
 import polars as pl
 
 import flowratio
+from flowratio.cells import CellError
 from flowratio.csv_layout import listed
 from flowratio.files import beside, remove_temporaries
 from flowratio.progress import progress
@@ -39,7 +40,7 @@ from flowratio.reading import BATCH_ROWS, Table, is_stream, open_table
 from flowratio.settings import is_count
 from flowratio.table_ratio import TableRatio, UnseenWarning
 from flowratio.weights import flatten, truncate
-from flowratio.writing import TABLE_ENDINGS, check_output, write_table
+from flowratio.writing import TABLE_ENDINGS, check_output, with_numbers, write_table
 
 if sys.platform == "win32":
     fcntl = None
@@ -169,12 +170,12 @@ def score_file(
         n_batches = math.ceil(table.n_rows / batch_rows)
         try:
             with progress(n_batches if scores_only else 2 * n_batches, "Scoring", verbose) as advance:
-                resumed = _score_all(model, table.frames, columns, scratch, batch_rows, workers, advance)
+                resumed = _score_all(model, table, columns, scratch, batch_rows, workers, advance)
                 scratch.check()
                 frames, ess = _weighed(lambda: scratch.blocks(batch_rows), gamma, largest)
                 if not scores_only:
                     frames = _beside(_ahead(table.frames(rows=batch_rows)), frames, table.name, advance)
-                write_table(frames, out)
+                write_table(frames, out, None if scores_only else with_numbers(table.metadata, _ADDED))
         except ValueError:  # bad rows stay bad: there is nothing to resume
             scratch.remove()
             raise
@@ -369,7 +370,7 @@ def _columns_of(model: Any, table: Table, scores_only: bool) -> list[str]:
 
 def _score_all(
     model: Any,
-    read: Callable[[list[str], int, int], Iterator[pl.DataFrame]],
+    table: Table,
     columns: list[str],
     scratch: _Scratch,
     batch_rows: int,
@@ -378,25 +379,29 @@ def _score_all(
 ) -> int:
     """Bring log r of all rows to the scratch folder; return how many were there before."""
     if scratch.n_rows:
-        log_r, _ = _score(model, next(read(columns, batch_rows, 0)))
+        log_r, _ = _score(model, next(table.frames(columns, batch_rows)), table, 0)
         if log_r.tobytes() != next(scratch.blocks(batch_rows)).tobytes():
             scratch.restart()  # another model
     resumed = scratch.n_rows
     for _ in range(resumed // batch_rows):
         advance()
-    frames = read(columns, batch_rows, resumed)
+    starts = count(resumed, batch_rows)
+    batches = zip(table.frames(columns, batch_rows, resumed), starts, strict=False)
     with warnings.catch_warnings(), ThreadPoolExecutor(workers) as pool:
         warnings.simplefilter("ignore", UnseenWarning)  # they are counted here
-        for log_r, unseen in _mapped(pool, lambda frame: _score(model, frame), frames, workers):
+        for log_r, unseen in _mapped(pool, lambda batch: _score(model, batch[0], table, batch[1]), batches, workers):
             scratch.add(log_r, unseen)
             advance()
     return resumed
 
 
-def _score(model: Any, frame: pl.DataFrame) -> tuple[np.ndarray, dict[str, int]]:
-    """Return log r of the rows of a frame, of shape (n,), and how many of them are new by column."""
+def _score(model: Any, frame: pl.DataFrame, table: Table, start: int) -> tuple[np.ndarray, dict[str, int]]:
+    """Return log r of the rows of a frame, from row `start` of a table on, of shape (n,), and how many are new."""
     if isinstance(model, TableRatio):
-        matrix, unseen = model.encoder_.encode(frame)
+        try:
+            matrix, unseen = model.encoder_.encode(frame)
+        except CellError as error:
+            raise error.at(table.place(start + error.row)) from error
         log_r = model.ratio_.log_ratio(matrix)
     else:
         log_r, unseen = model.log_ratio(frame), {}

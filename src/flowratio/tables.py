@@ -14,7 +14,16 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
-from flowratio.cells import READERS, ReadAs, cells_of, read, recognised, to_frame
+from flowratio.cells import READERS, ReadAs, cells_of, parsed, read, recognised, to_frame
+from flowratio.formats import (
+    DATE_FORMATS,
+    NUMBER_FORMATS,
+    looks_like_thousands,
+    pattern_of_dates,
+    share_of_dates,
+    share_of_numbers,
+)
+from flowratio.restoring import as_text, as_type, decimals_of, name_of, rounded, sign_of
 from flowratio.settings import is_count
 
 _OTHER = "(other)"
@@ -35,7 +44,8 @@ class Column:
         `"number"`, `"integer"` (whole numbers), `"boolean"`, `"category"`, `"date"`, or `"constant"` for a column
         with one value, or none, besides gaps.
     read_as
-        What cells are read as: the kind, but for constants, whose value has a kind too.
+        What cells are read as: the kind, but for constants, whose value has a kind too; and a format of text if it is
+        not that of programs, as in `"number 1.234,5 €"` and `"date %d.%m.%Y"`.
     fill
         The value in place of a gap: the median (for dates in days since 1970), or the most frequent level. The value
         of a constant column; None if it is all gaps.
@@ -51,6 +61,14 @@ class Column:
         Whether dates have a time of day.
     lowest, highest
         Range of its numbers, or dates, at fit.
+    rare_counts
+        How often the levels of `rare` were there.
+    decimals
+        How many decimals its numbers have; None if they are not told.
+    dtype
+        The type of the column that was fitted, such as `"Int32"` and `"Datetime us Europe/Berlin"`.
+    pattern
+        How its text has dates, in the words of `strftime`, or numbers with a sign.
 
     Examples
     --------
@@ -69,6 +87,10 @@ class Column:
     has_time: bool = False
     lowest: float = -math.inf
     highest: float = math.inf
+    rare_counts: tuple[int, ...] = ()
+    decimals: int | None = None
+    dtype: str = "String"
+    pattern: str = ""
 
     @property
     def codes(self) -> list[str]:
@@ -88,15 +110,13 @@ class Column:
 
         Returns how many rows hold a level or a gap that is new, and how many a value far outside the range at fit.
         """
-        gap = cells.is_null().to_numpy()
+        if self.kind == "constant":
+            return self._encode_constant(cells, out), 0
+        values = read(cells, self.read_as)
+        gap = values.is_null().to_numpy()
         if self.gaps:
             out[gap, -1] = 1.0
         n_gaps = 0 if self.gaps else int(gap.sum())
-        if self.kind == "constant":
-            values = READERS[self.read_as](cells)
-            same = (values == self.fill).fill_null(False).to_numpy() if self.fill is not None else gap
-            return n_gaps * (self.fill is not None) + int(np.count_nonzero(~same & ~gap)), 0
-        values = read(cells, self.read_as)
         if self.kind != "category":
             x = out[:, 0] = values.fill_null(self.fill).to_numpy()
             far = _FAR * (self.highest - self.lowest)
@@ -105,6 +125,16 @@ class Column:
         told = np.flatnonzero((code > 0) & ~gap)
         out[told, code[told] - 1] = 1.0
         return n_gaps + int(np.count_nonzero(is_new & ~gap)), 0
+
+    def _encode_constant(self, cells: pl.Series, out: np.ndarray) -> int:
+        values, wrong = parsed(cells, self.read_as)
+        gap = (values.is_null() & ~wrong).to_numpy()
+        if self.gaps:
+            out[gap, -1] = 1.0
+        if self.fill is None:
+            return int(np.count_nonzero(~gap))
+        is_other = ~(values == self.fill).fill_null(False).to_numpy()
+        return int(np.count_nonzero(is_other & ~gap if self.gaps else is_other))
 
     def _codes(self, words: pl.Series) -> tuple[np.ndarray, np.ndarray]:
         """Return the code of every row, and whether its level is new, both of shape (n,); of a gap, that of `fill`."""
@@ -135,15 +165,39 @@ class Column:
         return pl.Series(np.array(self.codes, dtype=object)[code], dtype=pl.String)
 
     def _typed(self, values: pl.Series) -> pl.Series:
-        if values.dtype == pl.String or self.read_as == "number":
+        kind = self.read_as.partition(" ")[0]
+        if values.dtype == pl.String:
             return values
-        if self.read_as == "boolean":
+        if kind == "number":
+            return values if self.decimals is None else pl.Series(rounded(values.to_numpy(), self.decimals))
+        if kind == "boolean":
             return values > 0.5
-        if self.read_as == "integer":
+        if kind == "integer":
             return values.round().cast(pl.Int64, strict=False)
         if self.has_time:
             return (values * 86_400e6).round().cast(pl.Int64, strict=False).cast(pl.Datetime("us"))
         return values.round().cast(pl.Int32, strict=False).cast(pl.Date)
+
+    def parse(self, series: pl.Series) -> pl.Series:
+        """Return cells as what they are read as, with gaps as nulls."""
+        cells = cells_of(series)
+        kind = self.read_as.partition(" ")[0]
+        if kind == "category" or cells.dtype != pl.String:
+            return cells
+        values = read(cells, self.read_as)
+        if kind == "date":
+            return (values * 86_400e6).round().cast(pl.Int64).cast(pl.Datetime("us"))
+        return values if kind != "boolean" else values > 0.5
+
+    def restore(self, values: pl.Series, rng: np.random.Generator) -> pl.Series:
+        """Return decoded cells as the column that was fitted has them; levels that share "(other)" are drawn."""
+        if self.rare and _OTHER not in self.levels:
+            share = np.array(self.rare_counts) / sum(self.rare_counts)
+            drawn = pl.Series(rng.choice(np.array(self.rare, object), len(values), p=share), dtype=pl.String)
+            values = values.zip_with((values != _OTHER).fill_null(True), drawn)
+        if self.dtype == "String":
+            return as_text(values, self.read_as, self.decimals, self.pattern).alias(self.name)
+        return as_type(values, self.dtype).alias(self.name)
 
 
 def learn_column(series: pl.Series, max_levels: int) -> Column:
@@ -162,47 +216,96 @@ def learn_column(series: pl.Series, max_levels: int) -> Column:
     >>> column.kind, column.fill, column.parts
     ('integer', 31.0, ['age', 'age is missing'])
     """
-    cells = cells_of(series)
-    known = cells.drop_nulls()
-    read_as, gaps = recognised(cells), 0 < len(known) < len(cells)
-    if known.is_empty():
-        return Column(series.name, "constant", read_as, None)
-    values = read(known, read_as)
-    if values.n_unique() == 1:
-        return Column(series.name, "constant", read_as, values[0], gaps)
-    if read_as != "category":
-        has_time = read_as == "date" and bool((values != values.floor()).any())
-        middle: Any = values.quantile(0.5, "lower")  # a value that is there
-        lowest, highest = (float(value) for value in (values.to_numpy().min(), values.to_numpy().max()))
-        return Column(series.name, read_as, read_as, middle, gaps, (), (), 0, has_time, lowest, highest)
-    counted = values.value_counts(name="n", sort=False).sort(["n", series.name], descending=[True, False])
-    levels = counted[series.name].to_list()
-    _warn_of_levels(known, len(levels), max_levels)
-    rare = levels[max_levels:] if len(levels) <= _MOST_KNOWN else []
+    name, dtype, cells = series.name, name_of(series.dtype), cells_of(series)
+    read_as = recognised(cells)
+    every = read(cells, read_as)
+    values = every.drop_nulls()
+    gaps = 0 < len(values) < len(cells)
+    if values.is_empty():
+        return Column(name, "constant", read_as, None, dtype=dtype)
+    kind: Any = read_as.partition(" ")[0]
+    if kind == "category":
+        return _learn_category(cells, values, gaps, max_levels, dtype)
+    x, known = values.to_numpy(), cells.filter(every.is_not_null())
+    has_time = kind == "date" and bool((x != np.floor(x)).any())
+    decimals = decimals_of(x) if kind in ("number", "integer") else None
+    pattern = _pattern(known, read_as) if known.dtype == pl.String else ""
+    if x.min() == x.max():
+        kind, fill = "constant", values[0]
+    else:
+        fill = values.quantile(0.5, "lower")  # a value that is there
+    lowest, highest = (-math.inf, math.inf) if kind == "constant" else (float(x.min()), float(x.max()))
+    return Column(name, kind, read_as, fill, gaps, (), (), 0, has_time, lowest, highest, (), decimals, dtype, pattern)
+
+
+def _learn_category(cells: pl.Series, words: pl.Series, gaps: bool, max_levels: int, dtype: str) -> Column:
+    name = cells.name
+    if words.n_unique() == 1:
+        return Column(name, "constant", "category", words[0], gaps, dtype=dtype)
+    counted = words.value_counts(name="n", sort=False).sort(["n", name], descending=[True, False])
+    levels, n = counted[name].to_list(), counted["n"].to_list()
+    _warn_of_levels(words, len(levels), max_levels)
+    some = slice(max_levels, None if len(levels) <= _MOST_KNOWN else max_levels)
     return Column(
-        series.name, "category", read_as, levels[0], gaps, tuple(levels[:max_levels]), tuple(rare), len(levels)
+        name,
+        "category",
+        "category",
+        levels[0],
+        gaps,
+        tuple(levels[:max_levels]),
+        tuple(levels[some]),
+        len(levels),
+        rare_counts=tuple(n[some]),
+        dtype=dtype,
     )
+
+
+def _pattern(known: pl.Series, read_as: ReadAs) -> str:
+    """Return how text has dates, or numbers with a sign; warn of dots that may stand between thousands."""
+    kind, _, form = read_as.partition(" ")
+    if kind == "date":
+        return pattern_of_dates(known, form or None)
+    if read_as == "number" and looks_like_thousands(known):
+        some = known.filter(known.str.contains(".", literal=True))[0]
+        warnings.warn(
+            f"Column {known.name!r} has {some!r} and others like it, and whole numbers without a dot: the dot is taken "
+            "for a decimal point. If it stands between thousands, take it out.",
+            UserWarning,
+            stacklevel=5,
+        )
+    return sign_of(known[0]) if form else ""
 
 
 def _warn_of_levels(known: pl.Series, n_levels: int, max_levels: int) -> None:
     """Warn of categories that look like numbers or dates with a slip, or like free text."""
     name, n = known.name, len(known)
-    words = None
-    kinds: list[tuple[ReadAs, str]] = [("number", "numbers"), ("date", "dates")]
-    for read_as, noun in kinds:
-        wrong = READERS[read_as](known).is_null()
-        if int(wrong.sum()) <= _FEW * n:
-            words = (
-                f"Column {name!r} is taken for categories, as {wrong.sum()} of its {n} values are no {noun}, such as "
-                f"{str(known.filter(wrong)[0])!r}. If it is one of {noun}, mend these values, or leave them empty."
-            )
+    words, (read_as, wrong) = None, _nearest(known)
+    if 0 < wrong <= _FEW * n:
+        noun = "dates" if read_as.startswith("date") else "numbers"
+        example = str(known.filter(READERS[read_as](known).is_null())[0])
+        words = (
+            f"Column {name!r} is taken for categories, as {wrong} of its {n} values are no {noun} of one format, such "
+            f"as {example!r}. If it is one of {noun}, mend these values, or leave them empty."
+        )
     if words is None and n_levels > max_levels and n_levels > n / 2:
         words = (
             f"Column {name!r} has {n_levels} levels in {n} rows, as free text and identifiers have: only {max_levels} "
             "of them are told apart. Drop it with `exclude`, or turn it into what matters of it."
         )
     if words is not None:
-        warnings.warn(words, UserWarning, stacklevel=5)
+        warnings.warn(words, UserWarning, stacklevel=6)
+
+
+def _nearest(known: pl.Series) -> tuple[ReadAs, int]:
+    """Return as what most cells can be read, and how many cannot."""
+    some = known.sample(min(len(known), 200), seed=0).to_list()
+    shares = {f"number {form}": share_of_numbers(some, form) for form in NUMBER_FORMATS}
+    shares |= {"date": share_of_dates(some, None)}
+    shares |= {f"date {form}": share_of_dates(some, form) for form in DATE_FORMATS}
+    read_as = max(shares, key=lambda read_as: shares[read_as])
+    if shares[read_as] < 1 - 2 * _FEW:
+        return "category", len(known)
+    return read_as, READERS[read_as](known).null_count()
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -214,8 +317,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     another one tells them, and the median stands in their place. Nothing is drawn: no noise, the same rows give the
     same matrix, and rows that differ in what is told apart differ in it, so that it changes no ratio.
 
-    Text is read as numbers, as true and false, or as dates (`2024-01-31`, `2024/01/31`, with a time of day or not) if
-    all of a column can be; else it is categories. Empty cells, "NA", "NaN", "null", "None", "?" and the like are gaps.
+    Text is read as numbers, as true and false, or as dates if all of a column can be, in one format, such as 1234.5,
+    1.234,50, 12 % and € 7, or 2024-01-31, 31.1.2024 and 1/31/2024, with a time of day or not; else it is categories.
+    Empty cells, "NA", "NaN", "null", "None", "?" and the like are gaps; "-", "unknown" and the like are gaps where all
+    other cells are numbers, dates or truth values.
 
     Parameters
     ----------
@@ -291,6 +396,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def encode(self, X: Any) -> tuple[np.ndarray, dict[str, int]]:
         """Return what `transform` and `unseen` do, in one pass."""
+        frame = self._frame(X)
+        matrix = np.zeros((frame.height, len(self.names_)))
+        unseen: dict[str, int] = {}
+        for k, column in enumerate(self.columns_):
+            n_new, n_far = column.encode(cells_of(frame[column.name]), matrix[:, self._part(k)])
+            found = {column.name: n_new, f"{column.name} outside the range at fit": n_far}
+            unseen |= {name: n for name, n in found.items() if n}
+        return matrix, unseen
+
+    def _frame(self, X: Any) -> pl.DataFrame:
+        """Return a table as a frame of polars, once all columns are known to be there."""
         check_is_fitted(self)
         frame = to_frame(X)
         missing = [column.name for column in self.columns_ if column.name not in frame.columns]
@@ -299,13 +415,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"`X` has no column {', '.join(map(repr, missing[:8]))}{' and others' * (len(missing) > 8)}: all "
                 f"{len(self.columns_)} columns of the table that was fitted must be there."
             )
-        matrix = np.zeros((frame.height, len(self.names_)))
-        unseen: dict[str, int] = {}
-        for k, column in enumerate(self.columns_):
-            n_new, n_far = column.encode(cells_of(frame[column.name]), matrix[:, self._part(k)])
-            found = {column.name: n_new, f"{column.name} outside the range at fit": n_far}
-            unseen |= {name: n for name, n in found.items() if n}
-        return matrix, unseen
+        return frame
 
     def inverse_transform(self, X: Any) -> pl.DataFrame:
         """Decode a matrix of shape (n, m): the nearest table.
@@ -322,6 +432,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"a finite matrix of {len(self.names_)} columns, as `transform` returns it."
             )
         return pl.DataFrame([column.decode(matrix[:, self._part(k)]) for k, column in enumerate(self.columns_)])
+
+    def restore(self, table: pl.DataFrame, random_state: int = 0) -> pl.DataFrame:
+        """Return a table that `inverse_transform` gave as the one that was fitted has its columns.
+
+        They get its types, or its way to write numbers and dates in text; in place of "(other)" come the levels that
+        share it, drawn as often as they were there, if there were no more than 1000 levels.
+        """
+        check_is_fitted(self)
+        rng = np.random.default_rng(random_state)
+        return pl.DataFrame([column.restore(table[column.name], rng) for column in self.columns_])
+
+    def parse(self, X: Any) -> pl.DataFrame:
+        """Return the columns of a table as what they are read as: numbers, truth values, dates, words and nulls.
+
+        It is encoded like the table itself, but in less time.
+        """
+        frame = self._frame(X)
+        return pl.DataFrame([column.parse(frame[column.name]) for column in self.columns_])
 
     def nearest(self, X: Any) -> np.ndarray:
         """Return the nearest rows of a matrix that are those of a table, (n, m) to (n, m)."""

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from flowratio.checkpoint import Checkpoint
+from flowratio.progress import bar
 from flowratio.rows import ArrayRows, Rows
 
 if TYPE_CHECKING:
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
 
 Loss = Callable[[Tensor], Tensor]
 Prepare = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+Watch = Callable[[nn.Module, int], None]
 
+_watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
 _BLOCK_BYTES = 32 << 20  # rows are gathered in blocks of this size, and cut into batches from there
 _CHECK_STEPS = 50  # a loss that is not finite is noticed after at most so many steps
 _ROUND_STEPS = 20  # the held-out loss is computed once an epoch, or after so many steps where epochs are shorter
@@ -117,6 +121,35 @@ class History:
         axes.axvline(self.best_epoch, color="0.5", linestyle=":", label="kept")
         axes.legend(frameon=False)
         return figure
+
+
+@contextmanager
+def watching(watch: Watch) -> Iterator[None]:
+    """Have a function see every model that is trained inside, each time that its held-out loss was computed.
+
+    It is called with the model, in evaluation mode and with the weights that were scored, and with the number of epochs
+    up to then. It must leave the model as it is.
+
+    Parameters
+    ----------
+    watch
+        The function.
+
+    Examples
+    --------
+    >>> from flowratio.ratios import ClassifierRatio
+    >>> seen = []
+    >>> X_p, X_q = np.random.default_rng(0).normal(size=(2, 100, 1))
+    >>> with watching(lambda model, epoch: seen.append(epoch)):
+    ...     ratio = ClassifierRatio("mlp", max_epochs=40, random_state=0).fit_samples(X_p, X_q)
+    >>> seen == ratio.history_.epoch
+    True
+    """
+    before = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(before)
 
 
 def train(
@@ -341,6 +374,8 @@ class _Run:
             loss = sum(self.loss(part).item() * len(part) for part in parts) / len(held_out)
             if math.isfinite(loss):
                 self._record(loss)
+                if (watch := _watch.get()) is not None:
+                    watch(self.model, self.epoch)
                 self._set(*current)
             else:
                 self._restart()
@@ -448,8 +483,7 @@ def _progress_bar(max_epochs: int, verbose: bool) -> Iterator[Callable[..., None
     if not verbose:
         yield lambda run, done=False: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("training"),
@@ -459,7 +493,7 @@ def _progress_bar(max_epochs: int, verbose: bool) -> Iterator[Callable[..., None
         TimeRemainingColumn(),
         TextColumn("left"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with bar(*columns) as progress:
         task = progress.add_task("training", total=max_epochs, loss="–")
 
         def show(run: _Run, done: bool = False) -> None:

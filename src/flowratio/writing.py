@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -17,6 +18,7 @@ from polars.exceptions import PolarsError
 
 from flowratio.files import replacing
 
+_PANDAS = b"pandas"
 TABLE_ENDINGS = (".csv", ".parquet")
 
 
@@ -51,7 +53,9 @@ def check_output(path: str | os.PathLike[str], endings: Sequence[str], *, standa
         raise type(error)(reason) from error
 
 
-def write_table(frames: Iterable[pl.DataFrame], path: str | os.PathLike[str]) -> None:
+def write_table(
+    frames: Iterable[pl.DataFrame], path: str | os.PathLike[str], metadata: Mapping[bytes, bytes] | None = None
+) -> None:
     r"""Write frames, one after the other, to a file that is whole or as it was before.
 
     Parameters
@@ -60,6 +64,8 @@ def write_table(frames: Iterable[pl.DataFrame], path: str | os.PathLike[str]) ->
         One or more frames with the same columns.
     path
         A file that ends with .csv or .parquet, or "-" for CSV on standard output.
+    metadata
+        What a Parquet file says of itself, such as the index of pandas, by key.
 
     Examples
     --------
@@ -86,19 +92,43 @@ def write_table(frames: Iterable[pl.DataFrame], path: str | os.PathLike[str]) ->
                 with open(temporary, "wb") as file:
                     _write_csv(everything, file)
             else:
-                _write_parquet(everything, first.schema, temporary)
+                _write_parquet(everything, first.schema, temporary, metadata)
     except (pa.ArrowException, PolarsError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"Cannot write {path} ({reason}). Leave such columns out, or write another format.") from error
 
 
-def _write_parquet(frames: Iterable[pl.DataFrame], columns: pl.Schema, path: Path) -> None:
-    schema = pl.DataFrame(schema=columns).to_arrow().schema
+def _write_parquet(
+    frames: Iterable[pl.DataFrame], columns: pl.Schema, path: Path, metadata: Mapping[bytes, bytes] | None
+) -> None:
+    schema = pl.DataFrame(schema=columns).to_arrow().schema.with_metadata(dict(metadata or {}) or None)
     # a dictionary of numbers takes time and saves no room
     others = [name for name, dtype in columns.items() if not dtype.is_numeric()]
     with pq.ParquetWriter(path, schema, use_dictionary=cast(bool, others or False)) as writer:
         for frame in frames:
             writer.write_table(frame.to_arrow().cast(schema))
+
+
+def with_numbers(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> dict[bytes, bytes]:
+    """Return what a Parquet file says of itself once columns of floats are added, also to pandas.
+
+    Examples
+    --------
+    >>> made = with_numbers({b"pandas": b'{"index_columns": ["id"], "columns": []}'}, ["weight"])
+    >>> described = json.loads(made[b"pandas"])
+    >>> described["index_columns"], described["columns"][0]["name"]
+    (['id'], 'weight')
+    """
+    made = dict(metadata)
+    if _PANDAS in made:
+        try:
+            described = json.loads(made[_PANDAS])
+            types = {"pandas_type": "float64", "numpy_type": "float64", "metadata": None}
+            described["columns"] += [{"name": name, "field_name": name, **types} for name in names]
+            made[_PANDAS] = json.dumps(described).encode()
+        except (ValueError, TypeError, KeyError):  # it is none that pandas could read
+            del made[_PANDAS]
+    return made
 
 
 def _write_csv(frames: Iterable[pl.DataFrame], file: IO[bytes]) -> None:

@@ -1,20 +1,26 @@
-"""README and docs: every Python block runs, every command exists, every public name is in the reference."""
+"""README and docs: every Python block and every command runs, every public name is in the reference."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+import polars as pl
 import pytest
 import typer.main
 from matplotlib.figure import Figure
 
 import flowratio
-from flowratio.cli import app
+from flowratio import demo
+from flowratio.cli import app, main
+from flowratio.ratios import auto
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -22,6 +28,10 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+ELSEWHERE = ("pip", "make", "reproduce")  # installs, which the machine that checks begins with; `tests/journeys`
+NAMED = {"P": "new.csv", "Q": "old.csv", "X": "x.csv", "Y": "y.csv", "DATA": "old.csv", "OUT": "out.csv"}
+NAMED |= {"MODEL": "model", "N": "7", "SECONDS": "5"}
+SMALLER = {"demo": ["--rows", "50"]}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -39,22 +49,63 @@ def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pyt
 
 
 def commands(page: Path) -> Iterator[list[str]]:
-    """Yield the words after `flowratio` of each command on a page, up to a pipe."""
+    """Yield the words of each command on a page, those in brackets, too."""
     for block in CONSOLE.findall(page.read_text(encoding="utf-8")):
         for line in re.sub(r"\n +", " ", block).splitlines():
-            words = shlex.split(line.replace("[", " ").replace("]", " "), comments=True)
-            if words[:2] == ["$", "flowratio"]:
-                yield words[2 : words.index("|") if "|" in words else None]
+            prompt, *words = shlex.split(re.sub(r" \[(--.*?)\]", r" \1", line), comments=True)
+            assert prompt == "$"
+            yield words
 
 
 def test_commands_and_their_options_exist() -> None:
     known = typer.main.get_group(app).commands
-    found = [(page.name, words) for page in PAGES for words in commands(page)]
+    found = [(page.name, words[1:]) for page in PAGES for words in commands(page) if words[0] == "flowratio"]
     assert {words[0] for _, words in found} == set(known)  # and none is left out
     for page, (name, *words) in found:
         options = {option for parameter in known[name].params for option in parameter.opts}
-        used = {word for word in words if word.startswith("-") and word != "-"}
+        own = words[: words.index("|")] if "|" in words else words
+        used = {word for word in own if word.startswith("-") and word != "-"}
         assert used <= options, f"{page}: {name}"
+
+
+def write_tables(folder: Path) -> None:
+    """Write a file for each that a page names: p and q have other means, x and y are correlated."""
+    rng = np.random.default_rng(0)
+    for name, shift in (("new", 1), ("old", 0), ("p", 1), ("q", 0)):
+        columns = {"a": rng.normal(shift, 1, 60), "b": rng.choice(["u", "v"], 60), "c": rng.integers(0, 9, 60)}
+        pl.DataFrame(columns).write_csv(folder / f"{name}.csv")
+    x = rng.normal(size=60)
+    pl.DataFrame({"x": x}).write_csv(folder / "x.csv")
+    pl.DataFrame({"y": x + rng.normal(size=60)}).write_csv(folder / "y.csv")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(commands(page))], ids=lambda page: page.name)
+def test_commands_run_in_order(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In one folder, with few rows and few candidates; what stands for a name in capitals is put in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(auto, "DEFAULTS", {name: auto.DEFAULTS[name] for name in ("lda", "logistic", "qda")})
+    monkeypatch.setattr(demo, "_CANDIDATES", ["lda", "logistic"])
+    write_tables(tmp_path)
+    for command in commands(page):
+        if {*command[:2]} & {*ELSEWHERE}:
+            continue
+        assert command[0] == "flowratio"
+        words = [NAMED.get(word, word) for word in command]
+        own = words[: words.index("|")] if "|" in words else words
+        monkeypatch.setattr(sys, "argv", [*own, *SMALLER.get(own[1], ())])
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = capfd.readouterr()
+        assert left.value.code == 0, f"{shlex.join(command)}: {err}"
+        if "-o" in own:
+            assert Path(own[own.index("-o") + 1]).exists()
+        else:
+            assert out
+        if own != words:
+            reader = [sys.executable if word == "python" else word for word in words[len(own) + 1 :]]
+            assert subprocess.run(reader, input=out, capture_output=True, text=True, check=True).stdout
 
 
 def test_reference_has_every_public_name_in_the_order_of_the_path() -> None:

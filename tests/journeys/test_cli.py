@@ -234,6 +234,7 @@ def write_bad_files(folder: Path) -> None:
     (folder / "other.csv").write_text("years,job\n1,a\n2,b\n3,c\n4,d\n5,e\n")
     (folder / "fixed.csv").write_text("age,job\n" + "1,a\n" * 9)
     (folder / "ages.csv").write_text("age;job\n" + "".join(f"{k};a\n" for k in range(9)))
+    people(9, 0, True).with_columns(hours=pl.lit("inf")).write_csv(folder / "endless.csv")
     (folder / "folder").mkdir()
     (folder / "model").mkdir()
     (folder / "model" / "model.json").write_text('{"format": "flowratio", "version": 1')
@@ -260,6 +261,19 @@ def write_bad_files(folder: Path) -> None:
         (["fit", "p.csv", "q.csv", "-o", "m", "--held-out", "1"], ["--held-out 1", "between 0 and 1"]),
         (["fit", "p.csv", "q.csv", "-o", "m", "--exclude", "nme"], ["nme"]),
         (["fit", "p.csv", "q.csv"], ["--out"]),
+        (["fit", "p.csv", "q.csv", "-o", "m", "--columns", "agee"], ["`--columns`", "'age'"]),
+        (["fit", "other.csv", "p.csv", "-o", "m"], ["'years' only in", "`--exclude`"]),
+        (["fit", "p.csv", "endless.csv", "-o", "m"], ["infinite", "with `--exclude`"]),
+        (["test", "p.csv", "q.csv", "--method", "logistik"], ["'logistic'"]),
+        (["test", "p.csv", "q.csv", "--method", "auto"], ["--method", "one ratio"]),
+        (["test", "fixed.csv", "fixed.csv"], ["constant", "varies"]),
+        (["mi", "-", "-"], ["standard input"]),
+        (["mi", "p.csv", "fixed.csv", "--method", "qda"], ["`Y` has 9 rows", "`X` has 50"]),
+        (["mi", "p.csv", "q.csv", "--method", "lda"], ["`--method` is a sum", "'qda'"]),
+        (["mi", "endless.csv", "q.csv", "--method", "qda"], ["infinite", "drop the column."]),
+        (["score", "folder", "q.csv"], ["`flowratio fit` wrote no model"]),
+        (["score", "none", "q.csv", "--flatten", "-1"], ["--flatten -1", "0 or more"]),
+        (["score", "none", "q.csv", "--truncate", "0"], ["--truncate 0", "above 0"]),
         (["score", "none", "q.csv"], ["none"]),
         (["score", "model", "q.csv"], ["model.json"]),
         (["score", "newer", "q.csv"], ["99", "Upgrade"]),
@@ -311,6 +325,20 @@ def test_a_column_of_one_file_can_be_excluded(tmp_path: Path, run: Run) -> None:
     code, _, err = run(*words)
     assert (code, err.count("\n"), "'id'" in err, "exclude" in err) == (2, 1, True, True)
     assert run(*words, "--exclude", "id")[0] == 0
+
+
+def test_what_a_command_says_names_no_setting_of_python(model: Path, files: Path, tmp_path: Path, run: Run) -> None:
+    given = pl.read_csv(files / "q.csv")
+    given.with_columns(weight=pl.lit(1.0)).write_csv(tmp_path / "weighted.csv")
+    given.drop("age").write_csv(tmp_path / "fewer.csv")
+    given.with_columns(hours=pl.lit("inf")).write_csv(tmp_path / "endless.csv")
+    for words, found in (
+        (["score", model, tmp_path / "weighted.csv"], "(`--scores-only`)"),
+        (["score", model, tmp_path / "endless.csv"], "with `flowratio fit --exclude`"),
+        (["report", model, "--p", tmp_path / "fewer.csv", "--q", files / "q.csv"], "The table has no column 'age'"),
+    ):
+        code, _, err = run(*words, "-o", tmp_path / ("x.html" if words[0] == "report" else "x.csv"))
+        assert (code, err.count("\n"), found in err) == (2, 1, True), err
 
 
 def test_what_no_one_foresaw_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

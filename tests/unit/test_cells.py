@@ -18,12 +18,14 @@ from flowratio.cells import cells_of, pooled, read, recognised, to_frame
     [
         (["3.5", " 4 ", "1e-3"], "number"),
         (["3", "-4", "1e3"], "integer"),
-        (["1,000", "2"], "category"),
+        (["1,000", "2"], "integer 1,234.5"),
+        (["1,5", "2.5"], "category"),  # two formats
         (["TRUE", "false"], "boolean"),
         (["yes", "no"], "category"),
         (["2024-01-31", "2023/12/31"], "date"),
         (["2024-01-31 10:20:30.25", "2024-01-31T10:20Z"], "date"),
-        (["31/01/2024", "01/02/2024"], "category"),
+        (["31/01/2024", "01/02/2024"], "date %d/%m/%Y"),
+        (["31/01/2024", "01/31/2024"], "category"),
         (["2024-02-30", "2024-01-01"], "category"),  # no such day
         (["1", "x"], "category"),
     ],

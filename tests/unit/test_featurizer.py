@@ -354,6 +354,7 @@ class TestSettings:
         with pytest.warns(ConvergenceWarning, match="`max_epochs` = 2 while the held-out loss still fell"):
             small().set_params(scaling="standard").fit(X)
 
+    @pytest.mark.usefixtures("terminal")
     @pytest.mark.parametrize("verbose", [False, True])
     def test_verbose_shows_progress_on_standard_error(self, verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
         small(verbose=verbose).fit(normal())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def model() -> Model:
 
 def is_set_aside(P: pl.DataFrame, seed: int) -> bool:
     """Return whether `fit_tables` sets row 0 of p aside: that of a word."""
-    return "unknown" in models._split(P, 0.2, np.random.default_rng([seed, 0, 12]), "P")[1]["age"]
+    return "young" in models._split(P, 0.2, np.random.default_rng([seed, 0, 12]), "P")[1]["age"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -160,17 +161,47 @@ class TestRows:
         monkeypatch.setattr(models, "_POOL", 5000)
         assert [len(model.sample(n, "q")[1].log_w) for n in (20, 200, 1000)] == [2000, 5000, 20_000]
 
+    def test_rows_are_written_as_those_that_were_fitted(self) -> None:
+        rng = np.random.default_rng(0)
+
+        def people(n: int, pay: float) -> pl.DataFrame:
+            days = [date(2024, 1, 1) + timedelta(days=int(k)) for k in rng.integers(0, 300, n)]
+            return pl.DataFrame(
+                {
+                    "pay": [f"{value:.2f}".replace(".", ",") + " €" for value in rng.normal(pay, 10, n)],
+                    "age": [str(value) for value in rng.integers(18, 90, n)],
+                    "day": [f"{day:%d.%m.%Y}" for day in days],
+                    "town": rng.choice([f"t{k}" for k in range(30)], n).tolist(),
+                }
+            )
+
+        P, Q = people(600, 100.0), people(600, 90.0)
+        fitted = fit_tables(P, Q, quick_ratio())
+        drawn, told = fitted.sample(200, "p")
+        assert drawn["pay"].str.contains(r"^-?[0-9]+,[0-9]{2} €$").all()
+        assert drawn["age"].dtype == pl.Int64
+        assert drawn["day"].str.contains(r"^[0-9]{2}\.[0-9]{2}\.20[0-9]{2}$").all()
+        assert {*drawn["town"]} <= {f"t{k}" for k in range(30)}
+        assert np.array_equal(told.X, fitted.ratio.encoder_.transform(drawn))
+
 
 class TestColumns:
     @pytest.mark.filterwarnings("ignore")  # of so few rows: the one that matters is asserted
     @pytest.mark.parametrize("set_aside", [True, False])
     def test_a_word_is_met_before_the_rows_are_split(self, set_aside: bool) -> None:
         P, Q = (pl.DataFrame({"age": ["20", "30", "40", "50"] * n}) for n in (20, 30))
-        P[0, "age"] = "unknown"
+        P[0, "age"] = "young"
         seed = next(seed for seed in range(50) if is_set_aside(P, seed) == set_aside)
-        with pytest.warns(UserWarning, match=r"'age' is taken for categories, as 1 of .* such as 'unknown'"):
+        with pytest.warns(UserWarning, match=r"'age' is taken for categories, as 1 of .* such as 'young'"):
             fitted = fit_tables(P, Q, quick_ratio(), seed=seed)
         assert fitted.ratio.encoder_.columns_[0].kind == "category"
+
+    def test_a_number_without_end_is_told_by_its_line(self, tmp_path: Path) -> None:
+        P, Q = table("p", 20, 2), table("q", 20, 3)
+        Q[7, "age"] = "1e999"
+        Q.write_csv(tmp_path / "q.csv")
+        with pytest.raises(ValueError, match=rf"'age' is infinite in line 9 of {tmp_path / 'q.csv'}: numbers must"):
+            fit_tables(P, Q, "logistic", files=("p.csv", str(tmp_path / "q.csv")))
 
     def test_errors_name_the_files(self) -> None:
         P, Q = table("p", 20, 2), table("q", 20, 3).rename({"age": "years"})

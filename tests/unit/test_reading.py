@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from polars.testing import assert_frame_equal
 
-from flowratio.reading import batches, open_table, read_table
+from flowratio.reading import batches, open_table, place_in, read_table
 
 FRAME = pl.DataFrame(
     {
@@ -121,6 +121,19 @@ class TestFormats:
         np.savez_compressed(tmp_path / "rows.npz", y=np.ones(4), X=MATRIX)
         assert np.array_equal(read_table(tmp_path / "rows.npz").to_numpy(), MATRIX)
 
+    def test_vectors_are_columns(self, tmp_path: Path) -> None:
+        age, height = np.array([31, 45, 28]), np.array([1.7, np.nan, 1.6], np.float32)
+        np.save(tmp_path / "one.npy", age)
+        np.savez(tmp_path / "one.npz", age)
+        np.savez(tmp_path / "named.npz", age=age)
+        np.savez_compressed(tmp_path / "two.npz", height=height, age=age)
+        for name, column in (("one.npy", "x1"), ("one.npz", "x1"), ("named.npz", "age")):
+            assert_frame_equal(read_table(tmp_path / name), pl.DataFrame({column: age}))
+        both = pl.DataFrame({"height": height, "age": age})
+        assert_frame_equal(read_table(tmp_path / "two.npz"), both)
+        with open_table(tmp_path / "two.npz") as table:
+            assert_frame_equal(pl.concat(table.frames(["age", "height"], rows=2, skip=1)), both[["age", "height"]][1:])
+
     def test_content_tells_where_the_ending_does_not(self, tmp_path: Path) -> None:
         np.save(tmp_path / "rows.npy", MATRIX)
         for name in ("rows.csv", "rows.parquet"):
@@ -160,6 +173,21 @@ class TestCsv:
         frame = read_table(csv_of('"a, ""b""\nc",d\n"x\n\ny, z",1\n'))
         assert frame.columns == ['a, "b"\nc', "d"]
         assert frame.rows() == [("x\n\ny, z", "1")]
+
+    @pytest.mark.parametrize("end", ["\n", "\r\n"])
+    def test_rows_are_told_by_their_lines(self, csv_of: Callable[..., Path], end: str) -> None:
+        path = csv_of(end.join(["", "a,b", "1,2", "", '"x', 'y",4', "5,6", ""]))
+        assert [place_in(path, row) for row in range(4)] == [
+            *[f"line {line} of {path}" for line in (3, 5, 7)],
+            f"row 4 of {path}",
+        ]
+        path = csv_of(end.join(["a", "", "1", ""]))
+        assert [place_in(path, row) for row in (0, 1)] == [f"line {line} of {path}" for line in (2, 3)]
+
+    def test_rows_of_other_files_are_counted_from_one(self, tmp_path: Path) -> None:
+        path = written(tmp_path / "rows.parquet")
+        assert place_in(path, 0) == f"row 1 of {path}"
+        assert place_in("-", 4) == "row 5 of standard input"
 
     def test_a_wide_table(self, tmp_path: Path) -> None:
         frame = pl.DataFrame({f"a long name of column {j}": ["1", "2"] for j in range(9000)})
@@ -260,8 +288,8 @@ class TestBadFiles:
             (b"a,b\n\n\n", "has a header but no rows"),
             (b"a,b,a\n1,2,3\n", "more than one column 'a'"),
             (b"a,,\n1,2,3\n", "more than one column ''"),
-            (b"a,b\n1,2\n1,2,3\n", "has 3 values in row 2 below the header, which has 2 names"),
-            (b"a,b\n1,2\n1\n", "has 1 values in row 2 below the header"),
+            (b"a,b\n1,2\n1,2,3\n", "has 3 values in line 3, and its header has 2 names"),
+            (b"a,b\n1,2\n1\n", "has 1 values in line 3"),
             (b"a,b\n1,2\n\xe9,3\n", "is not in UTF-8: byte 1 of line 3 is 0xe9"),
             ("a,b\n1,2\n".encode("utf-16"), "is not in UTF-8: byte 1 of line 1 is 0xff"),
             (b"a\0,b\n1,2\n", "has zero bytes"),
@@ -278,6 +306,14 @@ class TestBadFiles:
         with pytest.raises(ValueError, match=words) as caught:
             read_table(path)
         assert str(path) in str(caught.value)
+
+    def test_a_row_that_is_too_long_is_told_by_its_line(
+        self, csv_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("flowratio.reading._BLOCK_BYTES", 1000)
+        path = csv_of("a,b\n" + '1,2\n\n1,"x\ny"\n' * 500 + "1,2,3\n" + "1,2\n" * 500)
+        with pytest.raises(ValueError, match="has 3 values in line 2002, and its header has 2 names"):
+            read_table(path)
 
     def test_a_quote_that_is_not_closed_in_a_long_file(
         self, csv_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
@@ -307,7 +343,7 @@ class TestBadFiles:
     @pytest.mark.parametrize(
         ("array", "words"),
         [
-            (np.ones(3), r"has shape \(3,\): it must be a matrix"),
+            (np.ones(0), r"has shape \(0,\)"),
             (np.ones((2, 2, 2)), r"has shape \(2, 2, 2\)"),
             (np.ones((0, 2)), "at least one row"),
             (np.array([[None, {}]]), "Python objects"),
@@ -325,7 +361,16 @@ class TestBadFiles:
     def test_archives(self, tmp_path: Path) -> None:
         path = tmp_path / "rows.npz"
         np.savez(path, a=MATRIX, b=MATRIX)
-        with pytest.raises(ValueError, match=r"has the arrays 'a', 'b': it must have one, or one named 'X'"):
+        words = r"has the arrays 'a' of shape \(4, 3\), 'b' of shape \(4, 3\): it must have one, or one named 'X'"
+        with pytest.raises(ValueError, match=words):
+            read_table(path)
+        np.savez(path, a=np.ones(3), b=np.ones(4))
+        with pytest.raises(
+            ValueError, match=r"'a' of shape \(3,\), 'b' of shape \(4,\): .* vectors of the same length"
+        ):
+            read_table(path)
+        np.savez(path, a=np.ones(2), b=np.array(["x", "y"]))
+        with pytest.raises(ValueError, match=str(path)):
             read_table(path)
         np.savez(path)
         with pytest.raises(ValueError, match="without arrays"):
@@ -380,8 +425,11 @@ def test_no_bytes_lead_to_anything_but_rows_or_one_line(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", MATRIX)
     np.savez(tmp_path / "one.npz", MATRIX)
     np.savez_compressed(tmp_path / "two.npz", X=MATRIX, y=MATRIX[0])
+    np.save(tmp_path / "vector.npy", MATRIX[0])
+    np.savez(tmp_path / "vectors.npz", a=MATRIX[0], b=MATRIX[1])
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(good[0].read_bytes()))
     good += [tmp_path / name for name in ("plain.parquet", "rows.npy", "one.npz", "two.npz", "rows.csv.gz")]
+    good += [tmp_path / name for name in ("vector.npy", "vectors.npz")]
     rng, n_read = np.random.default_rng(0), 0
     for k in range(2000):
         path = good[k % len(good)]

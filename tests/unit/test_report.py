@@ -150,7 +150,7 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
             {"overlap": {"ess_q": 80.0, "draws_q": 30.0}},
             "80 rows of p, and only 30 by what the rows of p say.",
         ),
-        ({"overlap": {"k_hat_q": 0.9}}, "Smooth or truncate the largest weights"),
+        ({"overlap": {"k_hat_q": 0.9}}, "Truncate the largest weights"),
         ({"overlap": {"share_p_beyond_q": 0.3}}, "part of p has no counterpart in q"),
         (
             {"calibration": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 2.0, "slope_error": 0.1}},

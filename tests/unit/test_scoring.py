@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -143,6 +144,30 @@ class TestModels:
         score_file(ratio, source, tmp_path / "out.parquet", batch_rows=10)
         log_r = read_table(tmp_path / "out.parquet")["log_ratio"].to_numpy()
         assert log_r == pytest.approx(ratio.log_ratio(X), rel=1e-12)  # products of other numbers of rows
+
+    @pytest.mark.parametrize("index", ["id", None])
+    def test_pandas_finds_its_index_again(self, rows: pl.DataFrame, tmp_path: Path, index: str | None) -> None:
+        frame = rows.to_pandas()
+        frame["kind"] = pd.Categorical(["a", "b", "a"] * 34 + ["b"])
+        frame = frame.set_index(index) if index else frame
+        frame.to_parquet(tmp_path / "rows.parquet")
+        score_file(Linear(), tmp_path / "rows.parquet", tmp_path / "out.parquet", batch_rows=10)
+        written = pd.read_parquet(tmp_path / "out.parquet")
+        assert [*written.columns] == [*frame.columns, "log_ratio", "weight"]
+        pd.testing.assert_frame_equal(written.drop(columns=["log_ratio", "weight"]), frame, check_exact=True)
+        assert written["log_ratio"].to_numpy() == pytest.approx(Linear().log_ratio(rows), abs=0)
+        score_file(Linear(), tmp_path / "rows.parquet", tmp_path / "only.parquet", scores_only=True)
+        assert [*pd.read_parquet(tmp_path / "only.parquet").columns] == ["log_ratio", "weight"]
+
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_a_bad_cell_is_told_by_its_line(self, tmp_path: Path, workers: int) -> None:
+        P, Q = pl.DataFrame({"x": np.arange(27.0)}), pl.DataFrame({"x": np.arange(27.0) + 3})
+        ratio = TableRatio("logistic", random_state=0).fit_samples(P, Q)
+        rows = pl.DataFrame({"x": [*map(str, range(40)), "old", *map(str, range(10))]})
+        for name, place in (("rows.csv", "line 42"), ("rows.parquet", "row 41")):
+            write_table([rows], tmp_path / name)
+            with pytest.raises(ValueError, match=f"Column 'x' has 'old' in {place} of {tmp_path / name}, which is no"):
+                score_file(ratio, tmp_path / name, tmp_path / "out.csv", batch_rows=7, workers=workers)
 
     def test_a_table_ratio_counts_what_is_new(self, tmp_path: Path) -> None:
         P = pl.DataFrame({"job": ["clerk", "nurse", "clerk"] * 9, "x": np.arange(27.0)})
@@ -384,7 +409,7 @@ class TestRefused:
     def test_rows_that_are_bad_leave_nothing(self, rows: pl.DataFrame, source: Path, tmp_path: Path) -> None:
         path = tmp_path / "bad.csv"
         path.write_text(rows.write_csv() + "1,2\n")
-        self.refused(path, tmp_path / "out.csv", "has 2 values in row 104", batch_rows=10)
+        self.refused(path, tmp_path / "out.csv", "has 2 values in line 105", batch_rows=10)
         rows.with_columns(x1=pl.lit(float("nan"))).write_parquet(source)
         self.refused(source, tmp_path / "out.csv", "one finite value a row")
 
@@ -395,9 +420,9 @@ class TestRefused:
         path, out = tmp_path / "rows.csv", tmp_path / "out.csv"
         rows[:100].write_csv(path)
 
-        def meanwhile(frames: Any, target: Path) -> None:
+        def meanwhile(frames: Any, target: Path, metadata: Any) -> None:
             pl.concat([rows, rows])[:n_rows].write_csv(path)
-            write_table(frames, target)
+            write_table(frames, target, metadata)
 
         monkeypatch.setattr("flowratio.scoring.write_table", meanwhile)
         with pytest.raises(ValueError, match="was changed while it was read"):

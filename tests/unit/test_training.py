@@ -365,6 +365,7 @@ class TestHistory:
         assert list(np.asarray(kept.get_xdata())) == [2, 2]
         assert axes.get_xlabel() == "epoch"
 
+    @pytest.mark.usefixtures("terminal")
     @pytest.mark.parametrize("verbose", [False, True])
     def test_progress_is_shown_on_standard_error_if_asked_for(
         self, verbose: bool, capsys: pytest.CaptureFixture[str]

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from flowratio.reading import read_table
-from flowratio.writing import TABLE_ENDINGS, check_output, write_table
+from flowratio.reading import open_table, read_table
+from flowratio.writing import TABLE_ENDINGS, check_output, with_numbers, write_table
 
 FRAME = pl.DataFrame(
     {
@@ -59,6 +59,14 @@ def test_types_that_a_format_has_not(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     write_table([frame], tmp_path / "rows.parquet")
     assert_frame_equal(read_table(tmp_path / "rows.parquet"), frame)
+
+
+def test_what_a_file_says_of_itself_is_kept(tmp_path: Path) -> None:
+    write_table([FRAME[:2], FRAME[2:]], tmp_path / "rows.parquet", {b"made by": b"hand", b"pandas": b"{}"})
+    with open_table(tmp_path / "rows.parquet") as table:
+        assert dict(table.metadata) == {b"made by": b"hand", b"pandas": b"{}"}
+    for broken in (b"{", b"{}", b"[]", b"\xff"):
+        assert with_numbers({b"made by": b"hand", b"pandas": broken}, ["weight"]) == {b"made by": b"hand"}
 
 
 def test_bad_paths_are_refused(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def direction(own: Separation, score: float, score_error: float) -> list[Finding
         return [
             Finding(
                 f"The ratio may be inverted: log r is larger on rows of q than on rows of p in {1 - own.auc:.0%} of "
-                "pairs. r = p/q and p is y = 1: look whether `X_p` and `X_q` were swapped, or use `ratio.inverse()`.",
+                "pairs. r = p/q and p is y = 1: look whether the samples were swapped, or take 1/r.",
                 True,
             )
         ]
@@ -78,7 +78,7 @@ def few_draws(found: Overlap) -> list[Finding]:
         findings.append(
             Finding(
                 f"{found.draws_q:.3g} effective draws of {found.n_q:.0f}: weighted means rest on a handful of rows of "
-                "q. Get more rows of q, or temper the weights: see `weights.flatten` and `weights.trim`.",
+                "q. Get more rows of q, or temper the weights: flatten or truncate them.",
                 found.draws_q <= FEWEST_DRAWS,
             )
         )
@@ -96,7 +96,7 @@ def few_draws(found: Overlap) -> list[Finding]:
         findings.append(
             Finding(
                 f"Pareto k̂ of the weights is {found.k_hat_q:.2f}, above {largest:.2g}: their upper tail is so heavy "
-                "that weighted means and their standard errors cannot be trusted. See `weights.pareto_smooth`.",
+                "that weighted means and their standard errors cannot be trusted. Smooth or truncate them.",
                 found.k_hat_q > 1,
             )
         )
@@ -104,7 +104,7 @@ def few_draws(found: Overlap) -> list[Finding]:
         findings.append(
             Finding(
                 f"{np.count_nonzero(found.p_beyond_q)} rows of p ({found.share_p_beyond_q:.1%}) lie where fewer than "
-                "one row of q is expected: no row of q can stand for them. See `overlap.p_beyond_q`.",
+                "one row of q is expected: no row of q can stand for them.",
                 found.share_p_beyond_q > 0.25,
             )
         )
@@ -175,7 +175,7 @@ def calibration_cure(slope: float, slope_error: float) -> str:
     'Fit with a weaker penalty, or a richer ratio'
     """
     return {
-        "the wrong way": "Turn it over: `ratio.inverse()`",
+        "the wrong way": "Turn it over: take 1/r",
         "too surely": "Fit with a stronger penalty or more rows, or calibrate",
         "too timidly": "Fit with a weaker penalty, or a richer ratio",
         None: "Try another ratio, or calibrate",

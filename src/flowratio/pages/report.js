@@ -196,6 +196,8 @@
     byId("cap-said").textContent = now.cap === Infinity ? "no cap" : `cap ${sig(now.cap)} × mean`;
     byId("flatten").setAttribute("aria-valuetext", byId("flatten-said").textContent);
     byId("cap").setAttribute("aria-valuetext", byId("cap-said").textContent);
+    const options = [now.gamma === 1 ? "" : ` --flatten ${Number(now.gamma.toFixed(2))}`, now.cap === Infinity ? "" : ` --truncate ${Number(now.cap.toPrecision(3))}`];
+    byId("score-line").textContent = `flowratio score MODEL DATA -o OUT${options.join("")}`;
     const flat = now.gamma === 1 ? "log_r" : `flatten(log_r, ${Number(now.gamma.toFixed(2))})`;
     byId("code").textContent = now.cap === Infinity ? `w = np.exp(${flat})` : `w = np.exp(truncate(${flat}, ${Number(now.cap.toPrecision(3))}))`;
     for (const [id, value] of Object.entries(E.fitted)) byId(id).textContent = value;

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from flowratio.progress import uneven_progress
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.classifier import ClassifierRatio
 from flowratio.ratios.convex import ConvexRatio
@@ -76,7 +76,7 @@ class AutoRatio(RatioEstimator):
         Seed: the same gives the same bits on the same machine, if the budget leaves out the same candidates. Global
         generators are never used.
     verbose
-        Whether to show a progress bar.
+        Whether to show a progress bar, with the candidate at work and about how much time is left.
 
     Attributes
     ----------
@@ -151,16 +151,17 @@ class AutoRatio(RatioEstimator):
             self._fall_back(X, y, w, [], f"{why}: the ratio is logistic regression. Give at least 4 rows of each.")
             return
         race = Race(X, y, w, _folds(n_p, n_q, n_folds, seed), seed, self.time_budget)
-        with silent(), _progress(self.verbose) as show:  # what a fit says shows in the scores
+        bar = uneven_progress(len(named), "candidates", self.verbose, race.expected_left)
+        with silent(), bar as begin:  # what a fit says shows in the scores
             for name, ratio in named.items():
-                show(name)
+                begin(name)
                 race.run(name, ratio)
         notes = {name: found.note for name, found in race.found.items()}
         if all(note.startswith("failed") for note in notes.values()):
             said = "; ".join(f"{name} {note.rstrip('.')}" for name, note in notes.items())
             raise ValueError(f"All {len(notes)} candidates have failed: {said}. Mend the data, or give others.")
         if not race.log_ratios and any(note.startswith("no time") for note in notes.values()):
-            why = f"`time_budget` is {self.time_budget:g} seconds, which is too short to judge any candidate"
+            why = f"A budget of {self.time_budget:g} seconds is too short to judge any candidate"
             found = [*race.found.values()]
             self._fall_back(X, y, w, found, f"{why}: the ratio is logistic regression. Give more time.")
             return
@@ -295,19 +296,3 @@ def _verdict(race: Race, log_ratios: np.ndarray, weights: np.ndarray, names: lis
     if gain > error:
         return f"The flow did not help: the best in latent space is {gain:.4f} ± {error:.4f} nats of score behind."
     return f"The flow made no difference: the best in latent space is level, to {abs(gain):.4f} ± {error:.4f} nats."
-
-
-@contextmanager
-def _progress(verbose: bool) -> Iterator[Callable[[str], None]]:
-    """Show which candidate is at work, on standard error, if asked to."""
-    if not verbose:
-        yield lambda name: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True)
-    ) as progress:
-        task = progress.add_task("candidates")
-        yield lambda name: progress.update(task, description=name)

@@ -20,7 +20,7 @@ from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.calibration import CALIBRATORS
 from flowratio.ratios.presets import NEWTON_COLUMNS, PRESETS
 from flowratio.samples import weighted_moments
-from flowratio.settings import RandomState, check_n_folds, check_training_settings, is_count, seed_from
+from flowratio.settings import RandomState, check_n_folds, check_training_settings, is_count, is_number, seed_from
 
 if TYPE_CHECKING:
     from flowratio.training import History
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _NETWORKS = ("mlp", "cnn")
 CLASSIFIERS = (*PRESETS, *_NETWORKS)
 _RECIPE_SETTINGS = ("max_epochs", "batch_size", "learning_rate", "weight_decay", "patience")
-_NETWORK_SETTINGS = ("hidden", *_RECIPE_SETTINGS, "validation_fraction", "image_shape")
+_NETWORK_SETTINGS = ("hidden", *_RECIPE_SETTINGS, "l2_penalty", "validation_fraction", "image_shape")
 _CHECKED_ROWS = 1_000  # rows on which logits are compared with probabilities
 
 
@@ -55,6 +55,9 @@ class ClassifierRatio(RatioEstimator):
         by default four times 64.
     max_epochs, batch_size, learning_rate, weight_decay, patience
         For networks: settings of the training; chosen from the data if None. A batch is half p and half q.
+    l2_penalty
+        For networks: the λ of a term λ/2 · |weights|² in the loss, as the code of [2]_ has it, in place of
+        `weight_decay`, which shrinks the weights after each step and is no part of the loss.
     validation_fraction
         For networks: share of the rows held out to decide when to stop, 0.1 if None.
     image_shape
@@ -119,6 +122,7 @@ class ClassifierRatio(RatioEstimator):
         learning_rate: float | None = None,
         weight_decay: float | None = None,
         patience: int | None = None,
+        l2_penalty: float | None = None,
         validation_fraction: float | None = None,
         image_shape: Sequence[int] | None = None,
         random_state: RandomState = None,
@@ -134,6 +138,7 @@ class ClassifierRatio(RatioEstimator):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.patience = patience
+        self.l2_penalty = l2_penalty
         self.validation_fraction = validation_fraction
         self.image_shape = image_shape
         self.random_state = random_state
@@ -242,6 +247,8 @@ class ClassifierRatio(RatioEstimator):
         images = self.classifier == "cnn"
         chosen = {} if images else {"weight_decay": choose_decay(min(n_p, n_q))}
         recipe = replace(choose_recipe(n_pairs(n_p, n_q), chosen | settings, images), settle=SETTLE)
+        if self.l2_penalty is not None:
+            recipe = replace(recipe, optimizer="adam", weight_decay=float(self.l2_penalty))
         hidden = self.hidden or ((64, 64, 64, 64) if images else choose_hidden(min(n_p, n_q), d))
         shape = self._checked_shape(d) if images else None
         network = new_network(d, shape, hidden, seed).to(choose_device(self.device))
@@ -301,6 +308,16 @@ class ClassifierRatio(RatioEstimator):
                     "Leave it out, or set it in a classifier of your own."
                 )
         check_training_settings(self)
+        penalty = self.l2_penalty
+        if penalty is None:
+            return
+        if not (is_number(penalty) and 0 <= penalty < math.inf):
+            raise ValueError(f"`l2_penalty` is {penalty!r}: give a number of 0 or more, or None for `weight_decay`.")
+        if self.weight_decay is not None:
+            raise ValueError(
+                f"`l2_penalty` is {penalty} and `weight_decay` is {self.weight_decay}: the one is in place of the "
+                "other. Give one of them."
+            )
 
 
 @dataclass(frozen=True)

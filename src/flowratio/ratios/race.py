@@ -110,10 +110,24 @@ class Race:
         self.models: dict[str, list[Any]] = {}
         self.flows: dict[tuple[str, int], FlowFeaturizer | Scaler] = {}
         self.leader = np.zeros(self.n_scored)
+        self.took: list[float] = []  # seconds of each that is done
+        self.began = self.started  # of the candidate at work
 
     def left(self) -> float:
         """Return the seconds that are left."""
         return self.budget - (time.perf_counter() - self.started)
+
+    def expected_left(self, n: int) -> float:
+        """Return about how many seconds are left for the last n candidates, of which the first is at work.
+
+        Each of them counts as long as the slowest so far. While fewer than n are done, all that is known is the budget:
+        the simplest come first, and tell little of the others.
+        """
+        if len(self.took) < n:
+            return max(0.0, self.left())
+        slowest = max(self.took, default=0.0)
+        expected = n * slowest - min(slowest, time.perf_counter() - self.began)
+        return max(0.0, min(self.left(), expected))
 
     def run(self, name: str, ratio: Any) -> None:
         """Fit a candidate fold by fold, until it is done, given up, or out of time."""
@@ -123,7 +137,6 @@ class Race:
             return
         models: list[Any] = []
         parts: list[np.ndarray] = []
-        began = time.perf_counter()
         try:
             expected = self._expected_seconds(ratio)
             for k, (rest, aside) in enumerate(self.folds):
@@ -140,7 +153,9 @@ class Race:
                     break
         except Exception as error:  # a candidate may fail as it likes: the others go on
             found.note = f"failed: {' '.join(str(error).split()) or type(error).__name__}"
-        found.seconds = time.perf_counter() - began
+        now = time.perf_counter()
+        found.seconds, self.began = now - self.began, now
+        self.took.append(found.seconds)
         if not found.note:
             self._finish(name, models, np.concatenate(parts))
 

@@ -203,6 +203,7 @@ class TestWhatADrawRestsOn:
         # the chosen were drawn a second time: those of the same positions, so that they are of p
         assert abs(drawn.Z.mean() - 1) < 4 / math.sqrt(400)
 
+    @pytest.mark.usefixtures("terminal")
     def test_progress_bar_is_shown_if_asked_for(self, capsys: pytest.CaptureFixture[str]) -> None:
         quiet = sampler().sample(20)
         assert capsys.readouterr().err == ""

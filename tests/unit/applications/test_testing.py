@@ -163,6 +163,7 @@ def test_same_seed_same_numbers() -> None:
     np.testing.assert_array_equal(one.drivers.effect, two.drivers.effect)
 
 
+@pytest.mark.usefixtures("terminal")
 def test_progress_is_shown_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     X_p, X_q = rng.normal(size=(20, 2)), rng.normal(size=(20, 2))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -293,7 +294,7 @@ def test_a_shared_flow_changes_nothing() -> None:
 
 def test_a_budget_too_short_for_anything() -> None:
     X, y = draw()
-    with pytest.warns(BudgetWarning, match=r"`time_budget` is 1e-09 seconds.*logistic"):
+    with pytest.warns(BudgetWarning, match=r"budget of 1e-09 seconds.*logistic"):
         ratio = AutoRatio(["lda", "mlp"], time_budget=1e-9, random_state=0).fit(X, y)
     assert ratio.names_ == ["logistic"]
     np.testing.assert_allclose(
@@ -488,9 +489,36 @@ def test_it_is_silent_unless_told(capfd: pytest.CaptureFixture[str]) -> None:
     AutoRatio(["logistic", "qda"], random_state=0).fit(*draw())
     assert capfd.readouterr() == ("", "")
     AutoRatio(["logistic", "qda"], random_state=0, verbose=True).fit(*draw())
-    out, err = capfd.readouterr()
+    assert capfd.readouterr() == ("", "")  # no terminal, no bar
+
+
+@pytest.mark.usefixtures("terminal")
+def test_the_bar_has_the_candidate_at_work_and_a_time_left_that_falls(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    candidates = {f"number {k}": Fake(1 - k / 10, seconds=0.01) for k in range(6)}
+    AutoRatio(candidates, time_budget=120.0, random_state=0, verbose=True).fit(*draw())
+    out, err = capsys.readouterr()
     assert out == ""
-    assert "qda" in err
+    err = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err)
+    shown = re.findall(r"(\d)/6 candidates, now number (\d).*?about (\d):(\d\d) left", err)
+    left: dict[int, int] = {}
+    for done, number, minutes, seconds in shown:
+        assert done == number
+        left.setdefault(int(done), 60 * int(minutes) + int(seconds))
+    # 5 fits to 360 rows are 18 seconds: what is left of the budget, and from the middle on of the candidates
+    assert left == {0: 120, 1: 102, 2: 84, 3: 54, 4: 36, 5: 18}
+
+
+def test_the_time_left_is_within_the_budget(clock: Clock) -> None:
+    X, y = draw()
+    one = race.Race(X, y, np.ones(len(X)), np.arange(len(X)) % 5, 0, 20.0)
+    assert one.expected_left(2) == 20
+    one.run("slow", Fake(seconds=0.01))  # 18 seconds
+    assert one.expected_left(1) == pytest.approx(2)
+    clock.now += 5
+    assert one.expected_left(1) == 0
+    assert race.Race(X, y, np.ones(len(X)), np.arange(len(X)) % 5, 0, None).expected_left(2) == math.inf
 
 
 def test_pretrained_flows_of_one_kind_are_not_taken_for_one_another() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
+from flowratio.persistence import load, save
 from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.classifier import ClassifierRatio
 from flowratio.samples import stack
@@ -268,6 +270,29 @@ def test_a_given_classifier_is_cloned_and_seeded() -> None:
     assert _global_state() == state
 
 
+def test_a_penalty_is_part_of_the_loss_and_a_decay_is_not() -> None:
+    X_p, X_q = _shifted(400, 400)
+    settings: dict[str, Any] = {"classifier": "mlp", "hidden": (16, 16), "random_state": 0}
+    free, penalized, none, decayed = (
+        ClassifierRatio(**settings).set_params(**{name: value}).fit_samples(X_p, X_q)
+        for name in ("l2_penalty", "weight_decay")
+        for value in (0.0, 1.0)
+    )
+    # log r = 0 has the loss log 2; the truth gains less than 0.25, and weights that do so cost more than that
+    assert np.abs(penalized.log_ratio(X_q)).max() < 0.01
+    assert np.abs(decayed.log_ratio(X_q)).max() > 1
+    np.testing.assert_allclose(free.log_ratio(X_q), none.log_ratio(X_q), rtol=0, atol=1e-4)  # float32, two kernels
+
+
+def test_a_penalty_is_saved(tmp_path: Path) -> None:
+    X_p, X_q = _shifted(60, 60)
+    ratio = ClassifierRatio("mlp", hidden=(8,), l2_penalty=1e-3, random_state=0).fit_samples(X_p, X_q)
+    save(ratio, tmp_path)
+    loaded = load(tmp_path)
+    assert loaded.get_params()["l2_penalty"] == 1e-3
+    assert np.array_equal(loaded.log_ratio(X_q), ratio.log_ratio(X_q))
+
+
 def _images(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Noise with a bright square, upright in p and lying in q, at any place; a frame stays dark."""
     images = []
@@ -322,6 +347,13 @@ def test_images_of_other_shapes() -> None:
         ({"classifier": "mlp", "hidden": ()}, "`hidden` is"),
         ({"classifier": "mlp", "max_epochs": 0}, "`max_epochs` is 0: give a whole number"),
         ({"classifier": "mlp", "weight_decay": -1.0}, "`weight_decay` is -1.0: give a number of 0 or more"),
+        ({"classifier": "mlp", "l2_penalty": -1.0}, "`l2_penalty` is -1.0: give a number of 0 or more"),
+        ({"classifier": "mlp", "l2_penalty": True}, "`l2_penalty` is True: give a number of 0 or more"),
+        (
+            {"classifier": "mlp", "l2_penalty": 0.0, "weight_decay": 0.0},
+            "`l2_penalty` is 0.0 and `weight_decay` is 0.0: the one is in place of the other",
+        ),
+        ({"l2_penalty": 1e-4}, "`l2_penalty` is 0.0001, but `classifier` is 'logistic': it is a setting of 'mlp'"),
         ({"classifier": "mlp", "validation_fraction": 1.0}, "`validation_fraction` is 1.0"),
         ({"classifier": "mlp", "device": "toaster"}, "`device` is 'toaster'"),
     ],

@@ -1,0 +1,130 @@
+"""Decoded values as the column that was fitted has them: its type, its decimals, its way to write dates and numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from flowratio.formats import written_numbers
+
+_MOST_DECIMALS = 8  # beyond, a number is as long as a float
+_LOOKED_AT = 1_000
+_EXACT = 2.0**53  # beyond, floats have no decimals
+_WHOLE = {str(dtype): dtype for dtype in (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)}
+_OTHERS = {str(dtype): dtype for dtype in (pl.Float32, pl.Float64, pl.Boolean, pl.Date, pl.Categorical)}
+_PER_SECOND = {"ms": 1e3, "us": 1e6, "ns": 1e9}
+
+
+def rounded(x: np.ndarray, decimals: int) -> np.ndarray:
+    """Round numbers to some decimals; those that have none stay as they are, however large.
+
+    Examples
+    --------
+    >>> rounded(np.array([1.2345, 1e300]), 2).tolist()
+    [1.23, 1e+300]
+    """
+    has_decimals = np.abs(x) < _EXACT / 10.0**decimals
+    return np.where(has_decimals, np.round(np.where(has_decimals, x, 0.0), decimals), x)
+
+
+def decimals_of(x: np.ndarray) -> int | None:
+    """Return how many decimals numbers have at most; None if they are too many to be told.
+
+    Examples
+    --------
+    >>> decimals_of(np.array([1.0, 2.0])), decimals_of(np.array([0.1, 2.25])), decimals_of(np.array([1 / 3]))
+    (0, 2, None)
+    """
+    for k in range(_MOST_DECIMALS + 1):
+        if np.array_equal(rounded(x[:_LOOKED_AT], k), x[:_LOOKED_AT]) and np.array_equal(rounded(x, k), x):
+            return k
+    return None
+
+
+def name_of(dtype: pl.DataType) -> str:
+    """Return the name under which `as_type` knows a type; "String" for those that it does not know.
+
+    Examples
+    --------
+    >>> name_of(pl.Datetime("us", "Europe/Berlin")), name_of(pl.UInt8()), name_of(pl.Object())
+    ('Datetime us Europe/Berlin', 'UInt8', 'String')
+    """
+    if isinstance(dtype, pl.Datetime | pl.Duration):
+        zone = getattr(dtype, "time_zone", None)
+        return f"{type(dtype).__name__} {dtype.time_unit}{f' {zone}' if zone else ''}"
+    name = str(dtype)
+    return name if name in _WHOLE or name in _OTHERS or name == "Time" else "String"
+
+
+def as_type(values: pl.Series, name: str) -> pl.Series:
+    """Return numbers, dates, truth values or words in the type of a name; they stay what they are if they do not fit.
+
+    Whole numbers are kept within the range of the type, and times within the day.
+
+    Examples
+    --------
+    >>> as_type(pl.Series([-3.0, 7.4, 300.0, None]), "UInt8").to_list()
+    [0, 7, 255, None]
+    >>> as_type(pl.Series([1.5]), "Duration ms").to_list()
+    [datetime.timedelta(seconds=1, microseconds=500000)]
+    """
+    made: Any
+    unit: Any
+    kind, unit, zone = (*name.split(" "), "", "")[:3]
+    if kind in _WHOLE:
+        bounds = np.iinfo(kind.lower())
+        made = values.cast(pl.Float64).round().clip(float(bounds.min), float(bounds.max)).cast(pl.Int64, strict=False)
+        made = made.cast(_WHOLE[kind], strict=False)
+    elif kind == "Time":
+        made = (values.cast(pl.Float64).clip(0.0, 86_400.0 - 1e-6) * 1e9).round().cast(pl.Int64).cast(pl.Time)
+    elif kind == "Duration":
+        ticks = (values.cast(pl.Float64) * _PER_SECOND[unit]).round()
+        made = ticks.cast(pl.Int64, strict=False).cast(pl.Duration(unit))
+    elif kind == "Datetime":
+        made = values.cast(pl.Datetime("us")).dt.cast_time_unit(unit)
+        made = made.dt.replace_time_zone("UTC").dt.convert_time_zone(zone) if zone else made
+    else:
+        made = values.cast(_OTHERS[kind], strict=False) if kind in _OTHERS else values
+    return made if made.null_count() == values.null_count() else values
+
+
+def as_text(values: pl.Series, read_as: str, decimals: int | None, pattern: str) -> pl.Series:
+    """Return numbers and dates written as a file of text has them; those that any program writes so stay as they are.
+
+    Parameters
+    ----------
+    values
+        Numbers, dates, truth values or words.
+    read_as
+        What cells are read as, with their format.
+    decimals
+        How many decimals numbers have.
+    pattern
+        How dates are written, in the words of `strftime`; of numbers with a sign, one of them.
+
+    Examples
+    --------
+    >>> as_text(pl.Series([1234.5, None]), "number 1.234,5 €", 2, "7 €").to_list()
+    ['1.234,50 €', None]
+    """
+    kind, _, form = read_as.partition(" ")
+    if kind == "date" and pattern not in ("", "%Y-%m-%d"):
+        return values.cast(pl.Datetime("us")).dt.strftime(pattern)
+    if kind not in ("number", "integer") or not form:
+        return values
+    text = written_numbers(values.cast(pl.Float64).fill_null(0.0).to_numpy(), form, decimals, pattern)
+    return pl.Series(text, dtype=pl.String).set(values.is_null(), None)
+
+
+def sign_of(cell: str) -> str:
+    """Return a cell with its digits left out but for one, which tells where its sign stands.
+
+    Examples
+    --------
+    >>> sign_of("€ 1.234,50"), sign_of("-12.5 %")
+    ('€ 0', '0 %')
+    """
+    return re.sub(r"[+−-]?\d(?:.*\d)?\.?", "0", cell).lstrip("+−-")
