@@ -6,8 +6,10 @@ command, versions, the commit and every run's numbers: what is there is not run 
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -43,7 +45,7 @@ class Done:
     result
         Numbers, texts, and lists of them.
     seconds
-        That it took.
+        Of processor time that it took.
     """
 
     task: Task
@@ -133,15 +135,15 @@ class Experiment(Protocol):
         """Return what is to be run, the quickest first."""
         ...
 
-    def run(self, settings: Any, task: Task) -> dict[str, Any]:
-        """Run a task, in a process of its own or in this one."""
+    def run(self, settings: Any, task: Task, keep: Path) -> dict[str, Any]:
+        """Run a task, in a process of its own or in this one; `keep` is a folder for checkpoints and images."""
         ...
 
     def report(self, settings: Any, done: list[Done]) -> Report:
         """Return tables and verdicts of what is done so far."""
         ...
 
-    def draw(self, settings: Any, done: list[Done]) -> dict[str, Figure]:
+    def draw(self, settings: Any, done: list[Done], keep: Path) -> dict[str, Figure]:
         """Return the figures, by name."""
         ...
 
@@ -184,18 +186,21 @@ def reproduce(
     settings = _settings(found, preset, seeds)
     path = folder / f"{name}-{preset}.json"
     results = Results(path, {"experiment": name, "title": found.TITLE, "preset": preset, "settings": asdict(settings)})
+    keep = path.with_suffix("")  # a folder, of which only tasks that write files make use
     if not restart:
         results.resume()
+    elif keep.is_dir():
+        shutil.rmtree(keep)
     tasks = [task for task in found.tasks(settings) if not results.has(task)]
     with progress(len(tasks), name, verbose and len(tasks) > 0) as step:
-        for done in _each(name, settings, tasks, jobs):
+        for done in _each(name, settings, tasks, keep, jobs):
             results.add(done)
             step()
     wanted = found.tasks(settings)
     report = found.report(settings, [results.done[_key(task)] for task in wanted])
     results.write(report)
     paths = [path]
-    for part, figure in found.draw(settings, [results.done[_key(task)] for task in wanted]).items():
+    for part, figure in _call(found.draw, settings, [results.done[_key(task)] for task in wanted], keep).items():
         paths.append(folder / f"{name}-{preset}{f'-{part}' * bool(part)}.png")
         with replacing(paths[-1]) as temporary:
             figure.savefig(temporary, dpi=110)
@@ -232,9 +237,14 @@ class Results:
             kept = json.loads(self.path.read_text())
             runs = [Done(one["task"], one["result"], one["seconds"]) for one in kept["runs"]]
             about, of_commit = {name: kept[name] for name in self.about}, kept["commit"]
+            about["settings"] = {**about["settings"], "seeds": self.about["settings"]["seeds"]}
+        except OSError as error:
+            raise OSError(f"{self.path} cannot be read ({error.strerror}): give another --out.") from error
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{self.path} is no result of this experiment ({error!r}). Give --restart.") from error
-        about["settings"] = {**about["settings"], "seeds": self.about["settings"]["seeds"]}
+            raise ValueError(
+                f"{self.path} is no result of this experiment ({error!r}). Give --restart to run all of it again, or "
+                "another --out."
+            ) from error
         if about != self.about:
             raise ValueError(f"{self.path} has results of other settings. Give --restart, or another --out.")
         if of_commit != self.made["commit"]:
@@ -268,18 +278,18 @@ def _key(task: Task) -> str:
     return json.dumps(task, sort_keys=True)
 
 
-def _each(name: str, settings: Any, tasks: list[Task], jobs: int) -> Iterator[Done]:
+def _each(name: str, settings: Any, tasks: list[Task], keep: Path, jobs: int) -> Iterator[Done]:
     """Run tasks, and yield each when it is done."""
     if jobs == 1 or len(tasks) < 2:
         for task in tasks:
-            yield _run(name, settings, task)
+            yield _run(name, settings, task, keep)
         return
     left = list(tasks)
     with _processes(jobs) as pool:
         pending: set[Future[Done]] = set()
         while left or pending:
             while left and len(pending) < jobs:
-                pending.add(pool.submit(_run, name, settings, left.pop(0)))
+                pending.add(pool.submit(_run, name, settings, left.pop(0), keep))
             ready, pending = wait(pending, return_when=FIRST_COMPLETED)
             for future in ready:
                 yield future.result()
@@ -299,12 +309,16 @@ def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
     pool.shutdown()
 
 
-def _run(name: str, settings: Any, task: Task) -> Done:
-    started = time.perf_counter()
+def _run(name: str, settings: Any, task: Task, keep: Path) -> Done:
+    started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a fit says shows in its numbers
-        result = experiment(name).run(settings, task)
-    return Done(task, result, round(time.perf_counter() - started, 3))
+        result = _call(experiment(name).run, settings, task, keep)
+    return Done(task, result, round(time.process_time() - started, 3))
+
+
+def _call(function: Any, *given: Any) -> Any:
+    return function(*given[: len(inspect.signature(function).parameters)])
 
 
 def versions() -> dict[str, str]:
