@@ -4,4 +4,11 @@ from __future__ import annotations
 
 PRESETS = ("quick", "laptop", "paper")
 # in the order of the paper; the modules are imported when they are run
-NAMES = ("motivating", "mixtures", "breast-cancer", "transfusion-wine")
+NAMES = (
+    "motivating",
+    "theory",
+    "mixtures",
+    "breast-cancer",
+    "transfusion-wine",
+    "mutual-information",
+)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from flowratio.experiments.information_runs import BRIDGES, Weights, draw_joint, log_ratio, product, truth
+from flowratio.experiments.mutual_information import PRESETS, chosen, peak_and_end, report, strategies, tasks
+from flowratio.experiments.running import Done
+from flowratio.ratios import ClassifierRatio
+from flowratio.training import watching
+
+
+def test_truth_is_not_what_the_paper_prints() -> None:
+    assert truth(20, 0.9) == pytest.approx(-10 * math.log(0.19))
+    assert round(truth(20, 0.9), 3) == 16.607
+    assert truth(7, 0.0) == 0
+
+
+def test_log_ratio_is_that_of_densities() -> None:
+    rho, rows = 0.7, np.random.default_rng(0).normal(size=(50, 6))
+    covariance = np.kron([[1, rho], [rho, 1]], np.eye(3))
+    forms = [np.einsum("ni,ij,nj->n", rows, np.linalg.inv(one), rows) for one in (covariance, np.eye(6))]
+    log_dets = [np.linalg.slogdet(one)[1] for one in (covariance, np.eye(6))]
+    assert log_ratio(rows, rho) == pytest.approx((forms[1] - forms[0] + log_dets[1] - log_dets[0]) / 2)
+
+
+def test_mean_and_spread_of_log_ratio() -> None:
+    d, rho, n = 5, 0.9, 40_000
+    log_r = log_ratio(draw_joint(n, d, rho, np.random.default_rng(0)), rho)
+    spread = math.sqrt(d) * rho
+    assert abs(log_r.mean() - truth(d, rho)) < 4 * spread / math.sqrt(n)
+    # the standard error of a standard deviation is about spread · √((kurtosis - 1) / 4 n), and the kurtosis is below 9
+    assert abs(log_r.std() - spread) < 4 * spread * math.sqrt(8 / (4 * n))
+
+
+def test_product_keeps_the_marginals_and_nothing_else() -> None:
+    rng = np.random.default_rng(0)
+    joint = draw_joint(2000, 2, 0.9, rng)
+    rows = product(joint, rng)
+    assert (rows[:, :2] == joint[:, :2]).all()
+    assert (np.sort(rows[:, 2:], axis=0) == np.sort(joint[:, 2:], axis=0)).all()
+    assert abs(np.corrcoef(rows[:, 0], rows[:, 2])[0, 1]) < 4 / math.sqrt(2000)
+
+
+def test_the_paper_is_run_by_its_settings() -> None:
+    paper = PRESETS["paper"]
+    assert strategies(paper) == ["baseline", "separate", "joint .1", "joint .5", "joint .9", "discriminative"]
+    assert (paper.rows, paper.held_out_rows, paper.epochs, paper.flow_epochs) == (80_000, 10_000, 200, 200)
+    assert (paper.hidden, paper.penalties) == ((200, 200, 200), (5e-4,))
+    keys = [tuple(task.items()) for task in tasks(paper)]
+    assert len(set(keys)) == len(keys)
+    assert sum(task["part"] == "strategy" for task in tasks(paper)) == 3 * 6
+
+
+def test_curve_of_weights_ends_with_those_that_were_kept() -> None:
+    X_p, X_q = np.random.default_rng(0).normal([[[0.5]], [[0.0]]], size=(2, 300, 1))
+    ratio, weights = ClassifierRatio("mlp", max_epochs=60, patience=60, random_state=0), Weights()
+    with watching(weights):
+        ratio.fit_samples(X_p, X_q)
+    before, history = ratio.log_ratio(X_p), ratio.history_
+    assert history is not None
+    assert list(weights.states) == history.epoch
+    ClassifierRatio("mlp", max_epochs=100, random_state=0).fit_samples(X_p[:20], X_q[:20])  # nobody watches any more
+    assert list(weights.states) == history.epoch
+    found = weights.curve(ratio.classifier_, history.best_epoch, lambda: float(ratio.log_ratio(X_p).mean()))
+    assert (ratio.log_ratio(X_p) == before).all()
+    assert found["epochs"] == sorted(found["epochs"])
+    assert {history.epoch[0], history.best_epoch, history.epoch[-1]} <= set(found["epochs"])
+    assert found["curve"][found["epochs"].index(history.best_epoch)] == pytest.approx(before.mean(), abs=1e-5)
+    assert len(set(found["curve"])) > 1
+
+
+def test_weights_are_copies() -> None:
+    layer, weights = torch.nn.Linear(1, 1), Weights()
+    weights(layer, 1)
+    with torch.no_grad():
+        layer.weight += 1
+    weights(layer, 2)
+    assert weights.states[2]["weight"].item() == pytest.approx(weights.states[1]["weight"].item() + 1)
+
+
+def _run(nats: float, curve: list[float], loss: float = 0.1, penalty: float = 0.0) -> dict[str, object]:
+    return {
+        "penalty": penalty,
+        "nats": nats,
+        "standard_error": 0.1,
+        "log_r_error": 1.0,
+        "held_out_loss": loss,
+        "kept_epoch": 1,
+        "epochs": list(range(1, len(curve) + 1)),
+        "curve": curve,
+    }
+
+
+def test_the_held_out_loss_chooses_the_penalty() -> None:
+    runs = [_run(3.0, [3.0], 0.2), _run(2.0, [2.0], 0.1, 5e-3)]
+    assert chosen({"runs": runs})["penalty"] == 5e-3
+    assert peak_and_end(_run(2.0, [1.0, 2.5, 2.0])) == (2.5, 2.0)
+
+
+def test_claims() -> None:
+    settings = PRESETS["quick"]
+    exact = truth(settings.columns, settings.correlation)
+    results = {
+        "baseline": [_run(0.8 * exact, [exact, 0.8 * exact]), _run(0.0, [0.0], 0.2, 5e-3)],
+        "separate": [_run(0.95 * exact, [0.98 * exact, 0.5 * exact]), _run(0.0, [0.0], 0.2, 5e-3)],
+        "joint .9": [_run(0.7 * exact, [0.7 * exact])],
+        "discriminative": [_run(1.2 * exact, [1.2 * exact])],
+    }
+    done = []
+    for task in tasks(settings):
+        if task["part"] == "curve":
+            at = truth(task["columns"], task["correlation"])
+            errors, verdicts = [0.1, 0.1], ["trustworthy"] * 2
+            done.append(Done(task, {"nats": [at, at + 0.5], "standard_errors": errors, "verdicts": verdicts}, 0.0))
+        elif task["part"] == "own":
+            done.append(Done(task, {"nats": exact + 0.01, "standard_error": 0.01, "verdict": "trustworthy"}, 0.0))
+        else:
+            bridges = {"nats": 0.5 * exact, "standard_error": 0.1, "log_r_error": 1.0}
+            done.append(Done(task, {"runs": results[task["strategy"]], BRIDGES: bridges}, 0.0))
+    claims = {claim.words: claim.holds for claim in report(settings, done).claims}
+    assert [claims[words] for words in claims if words.startswith("separate training")] == [True, False, True]
+    at_penalty = [claims[words] for words in claims if words.startswith("with a penalty")]
+    assert at_penalty == [True, False]  # both are 0 in the second
+    of_fall = {words.split(":")[0]: claims[words] for words in claims if "early stopping" in words}
+    assert of_fall == {"baseline": False, "separate": True, "joint .9": True, "discriminative": True}
+    assert [claims[words] for words in claims if words.startswith("qda")] == [True]
+    assert claims["over ρ and d the standard errors are honest"] is False  # half of the runs are five of them off
