@@ -6,6 +6,7 @@ PRESETS = ("quick", "laptop", "paper")
 # in the order of the paper; the modules are imported when they are run
 NAMES = (
     "motivating",
+    "toy",
     "theory",
     "mixtures",
     "breast-cancer",
