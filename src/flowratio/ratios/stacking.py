@@ -61,18 +61,27 @@ class HeldOut:
 
 
 def convex_weights(log_ratios: np.ndarray, held_out: HeldOut) -> np.ndarray:
-    """Return the weights of columns, (n, m) to (m,), that make the held-out loss of their sum least.
+    r"""Return the weights of columns, (n, m) to (m,), that make the held-out loss of their sum least.
 
-    They are not negative and add up to 1.
+    They are not negative and add up to 1. A column of which even the smallest weight that is kept would cost more than
+    r = 1 does, :math:`\log 2`, has none: a ratio that is off by millions would leave the search no scale to work on.
     """
-    m = log_ratios.shape[1]
+    losses = np.array([held_out.mean(held_out.losses(column)) for column in log_ratios.T])
+    usable = (losses < math.log(2) / _SMALLEST) | (losses == losses.min())
+    weights = np.zeros(len(losses))
+    weights[usable] = _least(held_out.sign[:, None] * log_ratios[:, usable], held_out.share)
+    return _without_small(weights, _SMALLEST)
+
+
+def _least(signed: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Return the convex weights of columns, (n, m) to (m,), of the least loss; rows of q have the other sign."""
+    m = signed.shape[1]
     if m == 1:
         return np.ones(1)
-    signed = held_out.sign[:, None] * log_ratios
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         margin = signed @ weights
-        return -float(held_out.share @ log_expit(margin)), -((held_out.share * expit(-margin)) @ signed)
+        return -float(share @ log_expit(margin)), -((share * expit(-margin)) @ signed)
 
     found = minimize(
         loss,
@@ -83,7 +92,7 @@ def convex_weights(log_ratios: np.ndarray, held_out: HeldOut) -> np.ndarray:
         constraints={"type": "eq", "fun": lambda v: v.sum() - 1, "jac": np.ones_like},
         options={"ftol": 1e-10, "maxiter": 200},
     )
-    return _without_small(found.x, _SMALLEST)
+    return found.x
 
 
 def _without_small(weights: np.ndarray, least: float) -> np.ndarray:

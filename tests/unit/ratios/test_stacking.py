@@ -128,6 +128,16 @@ def test_convex_weights_of_any_size(size: float) -> None:
 # Stacks
 
 
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e9, 1e12])
+def test_a_column_that_is_off_by_millions_leaves_the_others_their_weights(size: float) -> None:
+    log_ratios, held_out = mixed_columns(300, 3, seed=0)
+    bad = log_ratios[:, 0].copy()
+    bad[[3, 400]] = -size, size  # a row of p and one of q, both told for the other sample
+    found = convex_weights(np.column_stack([bad, log_ratios, bad]), held_out)
+    np.testing.assert_allclose(found[1:4], convex_weights(log_ratios, held_out), atol=1e-4)
+    assert found[[0, 4]].tolist() == [0, 0]
+
+
 def test_of_equal_columns_the_first_is_taken() -> None:
     log_r, held_out = shifted(500)
     assert choose_stack(np.column_stack([log_r, log_r, log_r]), held_out).tolist() == [1.0, 0.0, 0.0]
