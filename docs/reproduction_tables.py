@@ -40,10 +40,8 @@ def part(name: str, what: str) -> str:
 def made(results: dict[str, Any]) -> str:
     """Return the command, the commit and the time of all runs together."""
     minutes = sum(run["seconds"] for run in results["runs"]) / 60
-    return (
-        f"`{results['command']}`, commit {results['commit']}: {len(results['runs'])} runs, {minutes:.1f} minutes of one "
-        "core in all."
-    )
+    how = f"`{results['command']}`, commit {results['commit']}"
+    return f"{how}: {len(results['runs'])} tasks, {minutes:.1f} minutes of one core in all."
 
 
 if __name__ == "__main__":

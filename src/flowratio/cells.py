@@ -22,6 +22,8 @@ from flowratio.formats import (
     date_format,
     days,
     found,
+    has_thousands_unparted,
+    mark_before_three,
     number_format,
     numbers,
     plain_numbers,
@@ -134,7 +136,8 @@ def pooled(P: pl.DataFrame, Q: pl.DataFrame, names: tuple[str, str] = ("X_p", "X
 
 
 def _joined(a: pl.Series, b: pl.Series) -> pl.Series:
-    if a.dtype != b.dtype or not (a.dtype.is_numeric() or a.dtype.is_temporal()):
+    kept = a.dtype.is_numeric() or a.dtype.is_temporal() or a.dtype in (pl.Categorical, pl.Enum)
+    if a.dtype != b.dtype or not kept:
         a, b = cells_of(a), cells_of(b)
     if a.dtype != b.dtype:
         if a.null_count() == len(a):
@@ -146,6 +149,69 @@ def _joined(a: pl.Series, b: pl.Series) -> pl.Series:
         else:
             a, b = _words(a), _words(b)
     return pl.concat([a, b])
+
+
+def check_formats(P: pl.DataFrame, Q: pl.DataFrame, names: tuple[str, str] = ("X_p", "X_q")) -> None:
+    """Refuse columns that are no words in either table, but written in two ways, so that they are not to be compared.
+
+    They would be categories of which no level is in both tables, or thousands in one of them and decimals in the other.
+
+    Parameters
+    ----------
+    P, Q
+        Two tables with the same columns.
+    names
+        What errors call them.
+
+    Examples
+    --------
+    >>> P, Q = pl.DataFrame({"a": ["1,5", "2"]}), pl.DataFrame({"a": ["1.5", "3"]})
+    >>> check_formats(P, Q)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: Column 'a' has '1,5' in `X_p` (a number as in 1234,5) and '1.5' in `X_q` (a number as in 1234.5): ...
+    """
+    for name in P.columns:
+        a, b = cells_of(P[name]).drop_nulls(), cells_of(Q[name]).drop_nulls()
+        if pl.String not in (a.dtype, b.dtype) or a.is_empty() or b.is_empty():
+            continue
+        alone = recognised(a), recognised(b)
+        if "category" in alone:
+            continue
+        if _may_be_thousands(_words(a), _words(b)):
+            said = ["", ", where a comma or a dot may stand before decimals or between thousands"]
+        elif _way(alone[0]) != _way(alone[1]) and recognised(_joined(a, b)) == "category":
+            said = [f" (a {_way(read_as)})" for read_as in alone]
+        else:
+            continue
+        examples = _example(a, alone[1]), _example(b, alone[0])
+        told = [f"{cell!r} in `{table}`{way}" for cell, table, way in zip(examples, names, said, strict=True)]
+        raise ValueError(
+            f"Column {name!r} has {' and '.join(told)}: both samples must be written in one way. Write this column "
+            "alike in both, or drop it with `exclude`."
+        )
+
+
+def _may_be_thousands(a: pl.Series, b: pl.Series) -> bool:
+    """Return whether marks may part thousands in one column of numbers, and in the other there are others, or none."""
+    marks = {mark_before_three(a), mark_before_three(b)}
+    return marks == {".", ","} or (marks == {".", None} and (has_thousands_unparted(a) or has_thousands_unparted(b)))
+
+
+def _way(read_as: ReadAs) -> str:
+    """Say how cells are written."""
+    kind, _, form = read_as.partition(" ")
+    if kind == "date":
+        return f"date as {(form or '%Y-%m-%d').translate(_LETTERS)}"
+    return _NOUNS[kind] if kind == "boolean" else f"{_NOUNS[kind]} as in {form or '1234.5'}"
+
+
+def _example(known: pl.Series, other: ReadAs) -> str:
+    """Return a cell that cannot be read as those of another column, or else one with a mark, or the first."""
+    words = _words(known)
+    for strange in (READERS[other](words).is_null() & ~is_soft_gap(words), words.str.contains("[.,]|[0-9]{4}")):
+        if strange.any():
+            return words.filter(strange)[0]
+    return words[0]
 
 
 def cells_of(column: pl.Series) -> pl.Series:

@@ -254,7 +254,9 @@ def report(
     if p is None or q is None:
         evidence = read_evidence(model)
     else:
-        loaded, (P, Q) = Model.load(model), _two_tables(p, q, None, None)
+        loaded = Model.load(model)
+        P, Q = _two_tables(p, q, None, None)
+        P, Q = (_parsed(path, table, loaded.ratio.encoder_) for path, table in ((p, P), (q, Q)))
         made = {**loaded.evidence["made"], "command": command_line(), "file_p": p, "file_q": q}
         with notes():
             evidence = gather(loaded.ratio, P, Q, featurizer=loaded.featurizer, made=cast("Any", made))
@@ -417,10 +419,11 @@ def _two_tables(
 
     P, Q = read_table(p, columns), read_table(q, columns)
     for name in exclude or ():
-        if columns is None and name not in P.columns and name not in Q.columns:
+        if name not in P.columns and name not in Q.columns:
             near = get_close_matches(name, {*P.columns, *Q.columns}, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"`--exclude` names {name!r}, which is no column of {p} or {q}.{hint}")
+            named = " that `--columns` names" if columns else ""
+            raise ValueError(f"`--exclude` names {name!r}, which is no column of {p} or {q}{named}.{hint}")
     P, Q = (table.drop(exclude or (), strict=False) for table in (P, Q))
     if not P.columns or not Q.columns:
         raise ValueError(f"No column is left: `--columns` and `--exclude` must leave at least one of {p} and {q}.")
@@ -433,13 +436,15 @@ def _two_matrices(
     """Return two tables of numbers, encoded alike, and the column of the files that each of theirs comes from."""
     import polars as pl
 
-    from flowratio.cells import pooled
+    from flowratio.cells import check_formats, pooled
     from flowratio.models import places_named
     from flowratio.tables import TableEncoder
 
     P, Q = _two_tables(p, q, columns, exclude)
     with notes(), places_named((p, q), len(P)):
-        encoder = TableEncoder().fit(pooled(P, Q, (p, q)))
+        X = pooled(P, Q, (p, q))
+        check_formats(P, Q, (p, q))
+        encoder = TableEncoder().fit(X)
         if not encoder.names_:
             raise ValueError("Every column is constant: there is nothing to compare. Give at least one that varies.")
         X_p, X_q = (pl.DataFrame(encoder.transform(table), schema=encoder.names_) for table in (P, Q))
@@ -453,6 +458,15 @@ def _matrix(path: str, table: pl.DataFrame) -> np.ndarray:
 
     with places_named((path, path), len(table)):
         return TableEncoder().fit(table).transform(table)
+
+
+def _parsed(path: str, table: pl.DataFrame, encoder: TableEncoder) -> pl.DataFrame:
+    """Return the rows of a file as what an encoder reads them as, once all can be read."""
+    from flowratio.models import places_named
+
+    with places_named((path, path), len(table)):
+        encoder.transform(table)
+        return encoder.parse(table)
 
 
 def _described(encoder: TableEncoder) -> str:

@@ -59,7 +59,10 @@ def leave(run: Callable[[], int | None]) -> None:
     except OSError as error:
         # words of our own stand alone in `strerror`
         say(error.strerror if error.strerror and not error.filename else str(error))
-    except Exception as error:
+    except BaseException as error:
+        # a panic of polars, which is no `Exception`, is no more to a user than any other error
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         if os.environ.get("FLOWRATIO_TRACEBACK"):
             raise
         known = isinstance(error, ValueError) or type(error).__name__ == "TrainingDiverged"  # its module loads torch

@@ -32,10 +32,11 @@ _TIME = (
     r"(?::(?<seconds>[0-5][0-9](?:\.[0-9]{1,9})?))?"
     r"(?: ?(?<half>[AaPp])[Mm])?(?<zone>Z|(?<sign>[+-])(?<zone_hours>[0-9]{2}):?(?<zone_minutes>[0-5][0-9]))?)?"
 )
+_AROUND = rf"[{''.join(_SIGNS)}\s()+−-]*"  # what may stand before and after a number
 _DAY = 86_400.0  # seconds
 _LONGEST_DATE = len("2024-01-31")
 _LOOKED_AT = 20  # cells that rule out most formats
-_ENOUGH = 1_000  # cells that tell how dates are written
+_FEWEST_DOTS = 20  # in numbers without a currency, that make a warning worth it
 
 
 def found(column: pl.Series, expression: pl.Expr) -> pl.Series:
@@ -62,14 +63,14 @@ def numbers(cells: pl.Series, form: str) -> pl.Series:
     --------
     >>> numbers(pl.Series(["1.234,5", "-7", "1,5", "1.23"]), "1.234,5").to_list()
     [1234.5, -7.0, 1.5, None]
-    >>> numbers(pl.Series(["€ 1,250.50", "3 €", "-€2", "4"]), "1,234.5 €").to_list()
-    [1250.5, 3.0, -2.0, None]
+    >>> numbers(pl.Series(["€ 1,250.50", "3 €", "-€2", "(€2)", "4"]), "1,234.5 €").to_list()
+    [1250.5, 3.0, -2.0, -2.0, None]
     """
     if cells.dtype != pl.String:
         return plain_numbers(cells)
     thousands, decimal, sign = _parts(form)
     text = pl.col(cells.name)
-    plain = text.str.replace("−", "-", literal=True)
+    plain = text.str.replace("[−(]", "-").str.replace(")", "", literal=True)
     if thousands or sign:
         plain = plain.str.replace_all(rf"[^0-9{decimal}eE+-]", "")
     if decimal == ",":
@@ -93,15 +94,18 @@ def _number_pattern(form: str) -> str:
     decimal = re.escape(decimal)
     number = rf"(?:{whole}(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?"
     if not sign:
-        return rf"^[+−-]?{number}$"
+        return rf"^(?:[+−-]?{number}|\({number}\))$"
     sign = re.escape(sign)
-    return rf"^(?:(?:[+−-]?{sign}\s*|{sign}\s*[+−-]){number}|[+−-]?{number}\s*{sign})$"
+    before, after = rf"(?:[+−-]?{sign}\s*|{sign}\s*[+−-]){number}", rf"[+−-]?{number}\s*{sign}"
+    negative = rf"\((?:{sign}\s*{number}|{number}\s*{sign})\)|{sign}\s*\({number}\)|\({number}\)\s*{sign}"
+    return rf"^(?:{before}|{after}|{negative})$"
 
 
 def number_format(known: pl.Series) -> str | None:
     """Return the first of `NUMBER_FORMATS` that all cells of text are in, None if there is none.
 
-    Of amounts of money such as 1.000 € and 5 €, it is the one with dots between thousands.
+    There is none either if a comma would make one number of two texts, such as 1,1 and 1,10, nor of dots that part four
+    groups or more, as in 192.168.100.101, unless a cell has a decimal comma.
 
     Examples
     --------
@@ -112,11 +116,28 @@ def number_format(known: pl.Series) -> str | None:
     some = known.head(_LOOKED_AT).to_list()
     forms = [form for form in NUMBER_FORMATS if share_of_numbers(some, form) == 1.0]
     first = next((form for form in forms if not numbers(known, form).null_count()), None)
-    # no currency has three decimals: a dot before three digits stands between thousands
-    if first is not None and first[-1] in _CURRENCIES and known.str.contains(".", literal=True).any():
-        grouped = f"1.234,5 {first[-1]}"
-        return grouped if not numbers(known, grouped).null_count() else first
+    if first == "1234,5" and one_number_twice(known) is not None:
+        return None
+    if first == "1.234,5" and known.str.contains(r"\..*\..*\.").any() and not known.str.contains(",").any():
+        return None
     return first
+
+
+def one_number_twice(known: pl.Series) -> tuple[str, str] | None:
+    """Return two texts with a comma that differ, but are one number if it is a decimal comma; None if there are none.
+
+    Examples
+    --------
+    >>> one_number_twice(pl.Series(["1,1", "2", "1,10"])), one_number_twice(pl.Series(["2", "2,0", "3,5"]))
+    (('1,1', '1,10'), None)
+    """
+    texts = known.filter(known.str.contains(",", literal=True)).unique(maintain_order=True)
+    values = numbers(texts, "1234,5")
+    twice = texts.filter(values.is_duplicated() & values.is_not_null())
+    if twice.is_empty():
+        return None
+    alike = texts.filter((values == numbers(twice.head(1), "1234,5")[0]).fill_null(False))
+    return alike[0], alike[1]
 
 
 def share_of_numbers(cells: list[str], form: str) -> float:
@@ -135,13 +156,54 @@ def _share(cells: list[str], pattern: str) -> float:
 
 
 def looks_like_thousands(known: pl.Series) -> bool:
-    """Return whether plain numbers may have dots between thousands: three digits follow each, and some have none."""
-    dotted = known.str.contains(".", literal=True)
-    if not dotted.any() or dotted.all():
-        return False
-    return (
-        bool(known.str.contains(r"^[+−-]?(?:[1-9][0-9]{0,2}\.[0-9]{3}|[0-9]{1,3})$").all()) and int(dotted.sum()) >= 20
-    )
+    """Return whether numbers may have dots between thousands: three digits follow each, and some have none.
+
+    A few dots are enough in amounts of money, which seldom have three decimals.
+    """
+    n_dotted = int(known.str.contains(".", literal=True).sum())
+    fewest = 1 if known[0].strip("0123456789.,+−-() ") in _CURRENCIES else _FEWEST_DOTS
+    return fewest <= n_dotted < len(known) and mark_before_three(known) == "."
+
+
+def mark_before_three(known: pl.Series) -> str | None:
+    """Return the dot or comma that may stand before decimals or between thousands; None if there is no such one.
+
+    Three digits follow each, and no number without it has more than three.
+
+    Examples
+    --------
+    >>> [mark_before_three(pl.Series(cells)) for cells in (["1.234", "7"], ["-1,234"], ["1.234", "1.5"], ["1", "2"])]
+    ['.', ',', None, None]
+    """
+    for mark in ".,":
+        number = rf"(?:[1-9][0-9]{{0,2}}[{mark}][0-9]{{3}}|[0-9]{{1,3}})"
+        if known.str.contains(mark, literal=True).any() and known.str.contains(f"^{_AROUND}{number}{_AROUND}$").all():
+            return mark
+    return None
+
+
+def has_thousands_unparted(known: pl.Series) -> bool:
+    """Return whether all numbers are whole, written without marks, and some of four digits or more.
+
+    Examples
+    --------
+    >>> has_thousands_unparted(pl.Series(["1234", "5"])), has_thousands_unparted(pl.Series(["1234", "5.5"]))
+    (True, False)
+    """
+    return bool(known.str.contains(f"^{_AROUND}[0-9]+{_AROUND}$").all() and known.str.contains("[0-9]{4}").any())
+
+
+def digits_of_codes(known: pl.Series) -> int:
+    """Return how many digits all cells have, if they are two or more and some begin with 0; 0 if it is not so.
+
+    Examples
+    --------
+    >>> digits_of_codes(pl.Series(["01234", "99501"])), digits_of_codes(pl.Series(["10", "99"]))
+    (5, 0)
+    """
+    digits = len(known[0])
+    is_code = digits > 1 and known.str.starts_with("0").any() and known.str.contains(f"^[0-9]{{{digits}}}$").all()
+    return digits if is_code else 0
 
 
 def days(cells: pl.Series, form: str | None = None) -> pl.Series:
@@ -218,12 +280,13 @@ def date_format(known: pl.Series) -> str | None:
 def pattern_of_dates(known: pl.Series, form: str | None) -> str:
     """Return how dates are written, in the words of `strftime`, with a time of day as that of the first that has one.
 
+    All cells are looked at: one day or month without a leading zero leaves out those of all.
+
     Examples
     --------
     >>> pattern_of_dates(pl.Series(["3.1.2024 12:30"]), "%d.%m.%Y"), pattern_of_dates(pl.Series(["2024/01/31"]), None)
     ('%-d.%-m.%Y %H:%M', '%Y/%m/%d')
     """
-    known = known.head(_ENOUGH)
     date = form or ("%Y/%m/%d" if "/" in known[0] else "%Y-%m-%d")
     if form and known.str.contains(r"^[0-9]\D|^[0-9]+\D[0-9]\D").any():
         date = date.replace("%d", "%-d").replace("%m", "%-m")
@@ -232,7 +295,7 @@ def pattern_of_dates(known: pl.Series, form: str | None) -> str:
         return date
     time = parts.row(0, named=True)
     clock = f"{'%I' if time['half'] else '%H'}:%M{':%S' if time['seconds'] else ''}"
-    digits = max(len(seconds) - len("59.") for seconds in parts["seconds"].fill_null("").to_list())
+    digits = int(parts["seconds"].fill_null("").str.len_bytes().cast(pl.Int64).max()) - len("59.")
     clock += "" if digits < 1 else "%.3f" if digits <= 3 else "%.6f"
     zone = {"Z": "Z", None: ""}.get(time["zone"], "+00:00")  # all are brought to one
     return f"{date}{time['between']}{clock}{' %p' if time['half'] else ''}{zone}"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from flowratio.applications.generation import Drawn, TargetedSampler
-from flowratio.cells import CellError, pooled
+from flowratio.cells import CellError, check_formats, pooled
 from flowratio.evidence import FILE, Made, gather, read_evidence, write_evidence
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.persistence import is_model, load, save
@@ -252,6 +252,7 @@ def fit_tables(
     """
     started = time.perf_counter()
     everything = pooled(P, Q, files)
+    check_formats(P, Q, files)
     rng = np.random.default_rng([seed, 0, 12])
     with places_named(files, len(P)):
         encoder = TableEncoder().fit(everything)

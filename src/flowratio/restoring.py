@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,12 @@ from flowratio.formats import written_numbers
 _MOST_DECIMALS = 8  # beyond, a number is as long as a float
 _LOOKED_AT = 1_000
 _EXACT = 2.0**53  # beyond, floats have no decimals
-_WHOLE = {str(dtype): dtype for dtype in (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)}
+_WHOLE = {
+    str(dtype): dtype for dtype in (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+}
 _OTHERS = {str(dtype): dtype for dtype in (pl.Float32, pl.Float64, pl.Boolean, pl.Date, pl.Categorical)}
 _PER_SECOND = {"ms": 1e3, "us": 1e6, "ns": 1e9}
+_NANOSECONDS = datetime(1677, 9, 22), datetime(2262, 4, 11)  # moments that can be told in them
 
 
 def rounded(x: np.ndarray, decimals: int) -> np.ndarray:
@@ -51,7 +56,13 @@ def name_of(dtype: pl.DataType) -> str:
     --------
     >>> name_of(pl.Datetime("us", "Europe/Berlin")), name_of(pl.UInt8()), name_of(pl.Object())
     ('Datetime us Europe/Berlin', 'UInt8', 'String')
+    >>> name_of(pl.Decimal(10, 2)), name_of(pl.Enum(["low", "high"]))
+    ('Decimal 10 2', 'Enum ["low", "high"]')
     """
+    if isinstance(dtype, pl.Decimal):
+        return f"Decimal {dtype.precision} {dtype.scale}"
+    if isinstance(dtype, pl.Enum):
+        return f"Enum {json.dumps(dtype.categories.to_list())}"
     if isinstance(dtype, pl.Datetime | pl.Duration):
         zone = getattr(dtype, "time_zone", None)
         return f"{type(dtype).__name__} {dtype.time_unit}{f' {zone}' if zone else ''}"
@@ -62,7 +73,7 @@ def name_of(dtype: pl.DataType) -> str:
 def as_type(values: pl.Series, name: str) -> pl.Series:
     """Return numbers, dates, truth values or words in the type of a name; they stay what they are if they do not fit.
 
-    Whole numbers are kept within the range of the type, and times within the day.
+    Whole numbers and moments are kept within the range of the type, and times within the day.
 
     Examples
     --------
@@ -73,18 +84,24 @@ def as_type(values: pl.Series, name: str) -> pl.Series:
     """
     made: Any
     unit: Any
-    kind, unit, zone = (*name.split(" "), "", "")[:3]
+    kind, _, rest = name.partition(" ")
+    unit, _, zone = rest.partition(" ")
     if kind in _WHOLE:
         bounds = np.iinfo(kind.lower())
-        made = values.cast(pl.Float64).round().clip(float(bounds.min), float(bounds.max)).cast(pl.Int64, strict=False)
-        made = made.cast(_WHOLE[kind], strict=False)
+        highest = float(bounds.max) if bounds.max < _EXACT else np.nextafter(float(bounds.max), 0.0)
+        made = values.cast(pl.Float64).round().clip(float(bounds.min), highest).cast(_WHOLE[kind], strict=False)
+    elif kind == "Decimal":
+        made = values.cast(pl.Float64).cast(pl.Decimal(int(unit), int(zone)), strict=False)
+    elif kind == "Enum":
+        made = values.cast(pl.Enum(json.loads(rest)), strict=False)
     elif kind == "Time":
         made = (values.cast(pl.Float64).clip(0.0, 86_400.0 - 1e-6) * 1e9).round().cast(pl.Int64).cast(pl.Time)
     elif kind == "Duration":
         ticks = (values.cast(pl.Float64) * _PER_SECOND[unit]).round()
         made = ticks.cast(pl.Int64, strict=False).cast(pl.Duration(unit))
     elif kind == "Datetime":
-        made = values.cast(pl.Datetime("us")).dt.cast_time_unit(unit)
+        made = values.cast(pl.Datetime("us"))
+        made = (made.clip(*_NANOSECONDS) if unit == "ns" else made).dt.cast_time_unit(unit)
         made = made.dt.replace_time_zone("UTC").dt.convert_time_zone(zone) if zone else made
     else:
         made = values.cast(_OTHERS[kind], strict=False) if kind in _OTHERS else values
@@ -103,16 +120,22 @@ def as_text(values: pl.Series, read_as: str, decimals: int | None, pattern: str)
     decimals
         How many decimals numbers have.
     pattern
-        How dates are written, in the words of `strftime`; of numbers with a sign, one of them.
+        How dates are written, in the words of `strftime`; of numbers with a sign, one of them; of codes with leading
+        zeros, as many zeros as they have digits.
 
     Examples
     --------
     >>> as_text(pl.Series([1234.5, None]), "number 1.234,5 €", 2, "7 €").to_list()
     ['1.234,50 €', None]
+    >>> as_text(pl.Series([501, -3, None]), "integer", 0, "00000").to_list()
+    ['00501', '00000', None]
     """
     kind, _, form = read_as.partition(" ")
     if kind == "date" and pattern not in ("", "%Y-%m-%d"):
         return values.cast(pl.Datetime("us")).dt.strftime(pattern)
+    if kind == "integer" and not form and pattern:
+        digits = len(pattern)
+        return values.cast(pl.Int64).clip(0, 10**digits - 1).cast(pl.String).str.zfill(digits)
     if kind not in ("number", "integer") or not form:
         return values
     text = written_numbers(values.cast(pl.Float64).fill_null(0.0).to_numpy(), form, decimals, pattern)

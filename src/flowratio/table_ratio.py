@@ -11,7 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
-from flowratio.cells import pooled, to_frame
+from flowratio.cells import check_formats, pooled, to_frame
 from flowratio.ratios.auto import AutoRatio
 from flowratio.ratios.base import InverseRatio, OverlapWarning, RatioEstimator
 from flowratio.ratios.names import fitted, new_ratio, with_those_inside
@@ -101,7 +101,7 @@ class TableRatio(RatioEstimator):
         ----------
         X_p, X_q
             Rows drawn from p (the numerator) and from q: data frames of polars or pandas, pyarrow tables, or matrices.
-            Columns are matched by name; both must have the same.
+            Columns are matched by name; both must have the same, and write numbers and dates in the same way.
         sample_weight_p, sample_weight_q
             How often each row counts, of shapes (n_p,) and (n_q,); 1 if None.
         encoder
@@ -116,6 +116,8 @@ class TableRatio(RatioEstimator):
             w_p = checked_weights(sample_weight_p, P.height, "sample_weight_p")
             w = np.concatenate([w_p, checked_weights(sample_weight_q, Q.height, "sample_weight_q")])
         X, y = pooled(P, Q), np.repeat([1, 0], [P.height, Q.height])
+        if encoder is None:
+            check_formats(P, Q)
         with unchanged_on_failure(self):
             self._fit_encoded(TableEncoder(self.max_levels).fit(X) if encoder is None else encoder, X, y, w)
         return self

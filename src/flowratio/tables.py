@@ -18,7 +18,9 @@ from flowratio.cells import READERS, ReadAs, cells_of, parsed, read, recognised,
 from flowratio.formats import (
     DATE_FORMATS,
     NUMBER_FORMATS,
+    digits_of_codes,
     looks_like_thousands,
+    one_number_twice,
     pattern_of_dates,
     share_of_dates,
     share_of_numbers,
@@ -29,6 +31,7 @@ from flowratio.settings import is_count
 _OTHER = "(other)"
 _MOST_KNOWN = 1_000  # levels of a column that are remembered, so that others are known to be new
 _FAR = 10.0  # ranges at fit beyond its ends, from where on a value is reported
+_YEARS = -719_162.0, 2_932_896.999  # days from 1970 to the first of year 1 and to the last of year 9999
 _FEW = 0.1  # share of the cells of a column of numbers that are words, up to which they look like a mistake
 
 
@@ -68,7 +71,7 @@ class Column:
     dtype
         The type of the column that was fitted, such as `"Int32"` and `"Datetime us Europe/Berlin"`.
     pattern
-        How its text has dates, in the words of `strftime`, or numbers with a sign.
+        How its text has dates, in the words of `strftime`, numbers with a sign, or codes with leading zeros.
 
     Examples
     --------
@@ -174,13 +177,18 @@ class Column:
             return values > 0.5
         if kind == "integer":
             return values.round().cast(pl.Int64, strict=False)
+        values = values.clip(*_YEARS)  # no file has others
         if self.has_time:
             return (values * 86_400e6).round().cast(pl.Int64, strict=False).cast(pl.Datetime("us"))
-        return values.round().cast(pl.Int32, strict=False).cast(pl.Date)
+        return values.clip(None, math.floor(_YEARS[1])).round().cast(pl.Int32, strict=False).cast(pl.Date)
 
     def parse(self, series: pl.Series) -> pl.Series:
-        """Return cells as what they are read as, with gaps as nulls."""
+        """Return cells as what they are read as, with gaps as nulls; what is no gap in a constant stays as it is."""
         cells = cells_of(series)
+        if self.kind == "constant":
+            values, wrong = parsed(cells, self.read_as)
+            # of truth values there is no third
+            return cells.set(values.is_null() & ~wrong if self.read_as != "boolean" else values.is_null(), None)
         kind = self.read_as.partition(" ")[0]
         if kind == "category" or cells.dtype != pl.String:
             return cells
@@ -191,7 +199,7 @@ class Column:
 
     def restore(self, values: pl.Series, rng: np.random.Generator) -> pl.Series:
         """Return decoded cells as the column that was fitted has them; levels that share "(other)" are drawn."""
-        if self.rare and _OTHER not in self.levels:
+        if self.rare_counts and _OTHER not in self.levels:
             share = np.array(self.rare_counts) / sum(self.rare_counts)
             drawn = pl.Series(rng.choice(np.array(self.rare, object), len(values), p=share), dtype=pl.String)
             values = values.zip_with((values != _OTHER).fill_null(True), drawn)
@@ -261,11 +269,11 @@ def _learn_category(cells: pl.Series, words: pl.Series, gaps: bool, max_levels: 
 
 
 def _pattern(known: pl.Series, read_as: ReadAs) -> str:
-    """Return how text has dates, or numbers with a sign; warn of dots that may stand between thousands."""
+    """Return how text has dates, numbers with a sign, or codes; warn of dots that may stand between thousands."""
     kind, _, form = read_as.partition(" ")
     if kind == "date":
         return pattern_of_dates(known, form or None)
-    if read_as == "number" and looks_like_thousands(known):
+    if kind in ("number", "integer") and (form or "1234.5").startswith("1234.5") and looks_like_thousands(known):
         some = known.filter(known.str.contains(".", literal=True))[0]
         warnings.warn(
             f"Column {known.name!r} has {some!r} and others like it, and whole numbers without a dot: the dot is taken "
@@ -273,7 +281,7 @@ def _pattern(known: pl.Series, read_as: ReadAs) -> str:
             UserWarning,
             stacklevel=5,
         )
-    return sign_of(known[0]) if form else ""
+    return sign_of(known[0]) if form else "0" * digits_of_codes(known) if kind == "integer" else ""
 
 
 def _warn_of_levels(known: pl.Series, n_levels: int, max_levels: int) -> None:
@@ -286,6 +294,12 @@ def _warn_of_levels(known: pl.Series, n_levels: int, max_levels: int) -> None:
         words = (
             f"Column {name!r} is taken for categories, as {wrong} of its {n} values are no {noun} of one format, such "
             f"as {example!r}. If it is one of {noun}, mend these values, or leave them empty."
+        )
+    twice = one_number_twice(known) if read_as == "number 1234,5" and not wrong else None
+    if twice is not None:
+        words = (
+            f"Column {name!r} is taken for categories, as {twice[0]!r} and {twice[1]!r} would be one number. If the "
+            "comma stands before decimals, give all numbers as many of them."
         )
     if words is None and n_levels > max_levels and n_levels > n / 2:
         words = (

@@ -235,6 +235,8 @@ def write_bad_files(folder: Path) -> None:
     (folder / "fixed.csv").write_text("age,job\n" + "1,a\n" * 9)
     (folder / "ages.csv").write_text("age;job\n" + "".join(f"{k};a\n" for k in range(9)))
     people(9, 0, True).with_columns(hours=pl.lit("inf")).write_csv(folder / "endless.csv")
+    dates = pl.col("joined").str.to_date().dt.strftime("%d.%m.%Y")
+    people(9, 0, True).with_columns(dates).write_csv(folder / "german.csv")
     (folder / "folder").mkdir()
     (folder / "model").mkdir()
     (folder / "model" / "model.json").write_text('{"format": "flowratio", "version": 1')
@@ -260,10 +262,14 @@ def write_bad_files(folder: Path) -> None:
         (["fit", "p.csv", "q.csv", "-o", "m", "--budget", "0"], ["--budget 0", "above 0"]),
         (["fit", "p.csv", "q.csv", "-o", "m", "--held-out", "1"], ["--held-out 1", "between 0 and 1"]),
         (["fit", "p.csv", "q.csv", "-o", "m", "--exclude", "nme"], ["nme"]),
+        (["fit", "p.csv", "q.csv", "-o", "m", "--columns", "age,job", "--exclude", "jbo"], ["'jbo'", "mean 'job'?"]),
         (["fit", "p.csv", "q.csv"], ["--out"]),
         (["fit", "p.csv", "q.csv", "-o", "m", "--columns", "agee"], ["`--columns`", "'age'"]),
         (["fit", "other.csv", "p.csv", "-o", "m"], ["'years' only in", "`--exclude`"]),
         (["fit", "p.csv", "endless.csv", "-o", "m"], ["infinite", "with `--exclude`"]),
+        (["fit", "p.csv", "german.csv", "-o", "m"], ["'joined'", "`p.csv`", "DD.MM.YYYY", "with `--exclude`"]),
+        (["test", "p.csv", "german.csv"], ["'joined'", "`german.csv`", "YYYY-MM-DD"]),
+        (["divergence", "german.csv", "p.csv", "--method", "lda"], ["'joined'", "`german.csv`", "YYYY-MM-DD"]),
         (["test", "p.csv", "q.csv", "--method", "logistik"], ["'logistic'"]),
         (["test", "p.csv", "q.csv", "--method", "auto"], ["--method", "one ratio"]),
         (["test", "fixed.csv", "fixed.csv"], ["constant", "varies"]),
@@ -341,17 +347,28 @@ def test_what_a_command_says_names_no_setting_of_python(model: Path, files: Path
         assert (code, err.count("\n"), found in err) == (2, 1, True), err
 
 
-def test_what_no_one_foresaw_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_on_other_rows_tells_where_a_cell_is_wrong(model: Path, files: Path, tmp_path: Path, run: Run) -> None:
+    given = pl.read_csv(files / "q.csv", infer_schema=False)
+    given[9, "age"] = "old"
+    given.write_csv(tmp_path / "bad.csv")
+    for p, q in ((files / "p.csv", tmp_path / "bad.csv"), (tmp_path / "bad.csv", files / "q.csv")):
+        code, _, err = run("report", model, "--p", p, "--q", q, "-o", tmp_path / "page.html")
+        assert (code, err.count("\n")) == (2, 1)
+        assert f"'old' in line 11 of {tmp_path / 'bad.csv'}, which is no number" in err
+
+
+@pytest.mark.parametrize("kind", [ZeroDivisionError, pl.exceptions.PanicException])
+def test_what_no_one_foresaw_is_one_line(kind: type[BaseException], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object) -> None:
-        raise ZeroDivisionError("of nothing")
+        raise kind("of nothing")
 
     monkeypatch.setattr("flowratio.reading.read_table", fail)
     code, _, err = run("test", "p.csv", "q.csv")
     assert (code, err.count("\n")) == (2, 1)
-    assert "ZeroDivisionError: of nothing" in err
+    assert f"{kind.__name__}: of nothing" in err
     monkeypatch.setenv("FLOWRATIO_TRACEBACK", "1")
     monkeypatch.setattr(sys, "argv", ["flowratio", "test", "p.csv", "q.csv"])
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(kind):
         flowratio.cli.main()
 
 

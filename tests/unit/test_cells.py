@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 
-from flowratio.cells import cells_of, pooled, read, recognised, to_frame
+from flowratio.cells import cells_of, check_formats, pooled, read, recognised, to_frame
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,64 @@ def test_types_that_differ_get_one_of_both() -> None:
     ]
     for a, b, expected in pairs:
         assert pooled(pl.DataFrame({"a": a}), pl.DataFrame({"a": b}))["a"].to_list() == expected
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "words"),
+    [
+        (["2", "1,5"], ["3", "1.5"], ["'1,5' in `P` (a number as in 1234,5)", "'1.5' in `Q` (a number as in 1234.5)"]),
+        (["5%", "7%"], ["5", "7"], ["'5%' in `P` (a number as in 1234.5 %)", "'5' in `Q`"]),
+        ([1.5, 2.5], ["1,5", "2"], ["'1.5' in `P`", "'1,5' in `Q`"]),
+        (["31.1.2024"], ["2024-01-31"], ["a date as DD.MM.YYYY", "a date as YYYY-MM-DD"]),
+        ([dt.date(2024, 1, 31)], ["31.1.2024"], ["'2024-01-31", "'31.1.2024'"]),
+        (["31/12/2023"], ["12/31/2023"], ["DD/MM/YYYY", "MM/DD/YYYY"]),
+        (["1.234", "987"], ["1234", "987"], ["'1.234' in `P`", "'1234' in `Q`", "thousands"]),
+        (["1.234", "5.678"], [1234, 5678], ["'1.234' in `P`", "'1234' in `Q`", "thousands"]),
+        (["1.234 €", "5 €"], ["1234 €", "-7 €"], ["'1.234 €' in `P`", "thousands"]),
+        (["1,234", "9,876"], ["1.234", "9.876"], ["'1,234' in `P`", "'1.234' in `Q`", "thousands"]),
+        (["true", "false"], ["0", "1"], ["a truth value", "a number"]),
+        (["1700000000", "5"], ["2024-01-31"], ["a number", "a date"]),
+    ],
+)
+def test_samples_that_are_written_in_two_ways_are_refused(p: list[Any], q: list[Any], words: list[str]) -> None:
+    P, Q = pl.DataFrame({"a": p}), pl.DataFrame({"a": q})
+    with pytest.raises(ValueError, match=r"^Column 'a' has .* alike in both, or drop it with `exclude`\.$") as error:
+        check_formats(P, Q, ("P", "Q"))
+    assert [word for word in words if word not in str(error.value)] == []
+    with pytest.raises(ValueError, match="Column 'a'"):
+        check_formats(Q, P)
+
+
+@pytest.mark.parametrize(
+    ("p", "q"),
+    [
+        (["1,5", "2"], ["3", "4"]),  # whole numbers have no decimal comma
+        (["1,234", "987"], ["1234", "1,234.5"]),
+        (["1,234", "9,876"], ["0,5", "0,25"]),  # what is open in one sample the other settles
+        (["1.234.567", "1.234"], ["1234,5"]),
+        (["01/02/2023", "05/03/2023"], ["12/31/2023"]),
+        (["2024-01-31", "unknown"], [dt.date(2024, 1, 1)]),
+        (["true", "-"], [True, False]),
+        ([None, None], ["1,5", "2,5"]),
+        (["", ""], [1.5, 2.5]),
+        (["a", "b"], ["1", "2"]),
+        (["1,5", "x"], ["1.5", "2"]),
+        (["1,1", "1,2"], ["1,10", "2,3"]),  # answers 1 and 10
+        (["1.234", "0.5"], ["1234", "7"]),
+        ([1, 2], [True, False]),
+    ],
+)
+def test_samples_that_can_be_compared_are_not(p: list[Any], q: list[Any]) -> None:
+    P, Q = pl.DataFrame({"a": p}), pl.DataFrame({"a": q})
+    check_formats(P, Q)
+    check_formats(Q, P)
+
+
+def test_types_of_words_stay_what_they_are() -> None:
+    for dtype in (pl.Categorical(), pl.Enum(["a", "b"])):
+        P, Q = (pl.DataFrame({"w": pl.Series(words, dtype=dtype)}) for words in (["a", "b"], ["b", None]))
+        assert pooled(P, Q).schema == {"w": dtype}
+        assert pooled(P, Q)["w"].to_list() == ["a", "b", "b", None]
 
 
 def test_zones_are_brought_to_one() -> None:

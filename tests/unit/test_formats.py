@@ -73,7 +73,19 @@ def test_what_is_in_another_format_is_none() -> None:
         (["−1.5", "2.5"], "1234.5"),  # a minus, not a hyphen
         (["1,5e-3", "2"], "1234,5"),
         ([",5", "-,25"], "1234,5"),
-        (["1.000 €", "5 €"], "1.234,5 €"),  # no currency has three decimals
+        (["1.000 €", "5 €"], "1234.5 €"),  # a dot is a decimal point, with a warning
+        (["$3.459", "$3.599", "$4"], "1234.5 $"),  # fuel
+        (["1.234.567 €", "5 €"], "1.234,5 €"),
+        (["1,1", "1,10", "2"], None),  # answers 1 and 1, or 1 and 10
+        (["1,1", "1,10", "1 234,5"], "1 234,5"),  # a space between thousands tells numbers
+        (["2", "2,0", "3,5"], "1234,5"),
+        (["1,50 €", "1,5 €"], "1234,5 €"),
+        (["192.168.100.101", "172.168.100.102"], None),  # addresses
+        (["1.234.567.890", "1,5"], "1.234,5"),
+        (["(1,234.50)", "7"], "1,234.5"),
+        (["(5)", "7"], "1234.5"),
+        (["(-5)", "7"], None),
+        (["(5", "7"], None),
         (["1.000 €", "5.25 €"], "1234.5 €"),
         (["5 €", "7 €"], "1234.5 €"),
         (["1,5", "2.5"], None),
@@ -88,6 +100,13 @@ def test_rules_of_formats(cells: list[str], form: str | None) -> None:
     assert number_format(pl.Series(cells)) == form
 
 
+def test_numbers_in_parentheses_are_negative() -> None:
+    assert numbers(pl.Series(["(1,234.50)", "1,234.50", "(7)"]), "1,234.5").to_list() == [-1234.5, 1234.5, -7.0]
+    assert numbers(pl.Series(["(1.234,5)", "(0,5)"]), "1.234,5").to_list() == [-1234.5, -0.5]
+    assert numbers(pl.Series(["($5)", "$(5)", "($ 5.5)", "$5"]), "1234.5 $").to_list() == [-5.0, -5.0, -5.5, 5.0]
+    assert numbers(pl.Series(["(5 %)", "(5) %", "(5%"]), "1234.5 %").to_list() == [-5.0, -5.0, None]
+
+
 def test_a_slip_after_many_cells_is_met() -> None:
     assert number_format(pl.Series(["1,5"] * 500 + ["2,5"])) == "1234,5"
     assert number_format(pl.Series(["1,5"] * 500 + ["2.5"])) is None
@@ -100,6 +119,10 @@ def test_dots_that_may_stand_between_thousands() -> None:
     for other in ("987.5", "0.125", "1234", "12.34"):
         assert not looks_like_thousands(pl.Series([*dotted, other, "7"]))
     assert not looks_like_thousands(pl.Series(dotted))
+    assert looks_like_thousands(pl.Series(["$3.459", "$3.599", "$4"]))  # of money, a few are enough
+    assert looks_like_thousands(pl.Series(["1.000 €", "-5 €"]))
+    for other in ("3.45 €", "1000 €"):
+        assert not looks_like_thousands(pl.Series(["1.000 €", "5 €", other]))
 
 
 @pytest.mark.parametrize("form", NUMBER_FORMATS)
@@ -142,6 +165,11 @@ def test_rules_of_dates() -> None:
     assert date_format(pl.Series(["1.2.2023", "31.12.2023"])) == "%d.%m.%Y"
     for bad in (["12.31.2023", "1.1.2023"], ["31.12.23"], ["1/2.2023"], ["31.12.2023 25:00"], ["1/2/2023 13:00 PM"]):
         assert date_format(pl.Series(bad)) is None
+
+
+def test_how_dates_are_written_is_told_by_all_of_them() -> None:
+    assert pattern_of_dates(pl.Series(["31.12.2023"] * 3000 + ["1.1.2024"]), "%d.%m.%Y") == "%-d.%-m.%Y"
+    assert pattern_of_dates(pl.Series(["2023-12-31"] * 3000 + ["2024-01-01 12:30"]), None) == "%Y-%m-%d %H:%M"
 
 
 def test_zones_and_parts_of_seconds() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,9 @@ MOMENT = dt.datetime(2024, 3, 31, 1, 30, 15)  # half an hour after the clocks of
     "column",
     [
         *[pl.Series([0, 127, None], dtype=dtype) for dtype in (pl.Int8, pl.UInt8, pl.Int32, pl.UInt32, pl.Int64)],
+        pl.Series([0, 2**40, None], dtype=pl.UInt64),
+        pl.Series([Decimal("0.25"), None, Decimal("-17.50")], dtype=pl.Decimal(12, 2)),
+        pl.Series(["low", None, "very high"], dtype=pl.Enum(["low", "very high"])),
         pl.Series([0.5, None, -2.25], dtype=pl.Float32),
         pl.Series([dt.timedelta(days=-3, seconds=5), None], dtype=pl.Duration("ns")),
         pl.Series([dt.timedelta(milliseconds=7)], dtype=pl.Duration("ms")),
@@ -37,6 +41,13 @@ def test_types_come_back(column: pl.Series) -> None:
 
 def test_values_stay_in_the_range_of_a_type() -> None:
     assert as_type(pl.Series([-1e30, 1e30]), "Int16").to_list() == [-(2**15), 2**15 - 1]
+    largest = as_type(pl.Series([-1e30, 1e30]), "UInt64")  # floats are 2048 apart there
+    assert (largest.dtype, largest[0]) == (pl.UInt64, 0)
+    assert largest[1] >= 2**64 - 2048
+    moments = pl.Series([dt.datetime(1, 1, 1), MOMENT, dt.datetime(9999, 1, 1)])
+    made = as_type(moments, "Datetime ns")
+    assert made.dtype == pl.Datetime("ns")
+    assert made.dt.year().to_list() == [1677, 2024, 2262]
     assert as_type(pl.Series([-5.0, 1e9]), "Time").to_list() == [dt.time(0), dt.time(23, 59, 59, 999_999)]
     assert as_type(pl.Series([1e300]), "Duration us").to_list() == [1e300]  # no duration: it stays a number
 
@@ -58,6 +69,12 @@ def test_text_of_programs_stays_a_number() -> None:
     days = pl.Series([dt.date(2024, 1, 31), None])
     assert as_text(days, "date", None, "%Y-%m-%d") is days
     assert as_text(days, "date %m/%d/%Y", None, "%-m/%-d/%Y").to_list() == ["1/31/2024", None]
+
+
+def test_codes_keep_their_zeros() -> None:
+    assert as_text(pl.Series([501, 99501, -3, 123_456]), "integer", 0, "00000").to_list() == [
+        *["00501", "99501", "00000", "99999"]
+    ]
 
 
 def test_where_a_sign_stands() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 import warnings
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,71 @@ def test_dots_that_look_like_thousands_are_a_warning() -> None:
     assert encoder.transform(pl.DataFrame({"a": ["1.101"]})).tolist() == [[1.101]]
 
 
+def test_dots_in_a_few_amounts_of_money_are_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"'a' has '\$3.459' and others like it, .* decimal point"):
+        encoder = TableEncoder().fit(pl.DataFrame({"a": ["$3.459", "$3.599", "$4"]}))
+    assert encoder.transform(pl.DataFrame({"a": ["$3.459", "$4"]})).tolist() == [[3.459], [4.0]]
+
+
+def test_one_number_in_two_ways_is_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"'a' is taken for categories, as '1,1' and '1,10' would be one number"):
+        encoder = TableEncoder().fit(pl.DataFrame({"a": ["2,3", "1,1", "1,10", "2,3"]}))
+    assert encoder.columns_[0].levels == ("2,3", "1,1", "1,10")
+
+
+def test_samples_in_two_formats_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    P = pl.DataFrame({"a": [f"{value:.1f}".replace(".", ",") for value in rng.normal(size=50)]})
+    Q = pl.DataFrame({"a": rng.normal(size=50).round(1)})
+    with pytest.raises(ValueError, match=r"'a' has '.*,.*' in `X_p` \(a number as in 1234,5\) and '.*' in `X_q`"):
+        TableRatio("logistic").fit_samples(P, Q)
+
+
+def test_dates_stay_in_years_that_can_be_written() -> None:
+    cells = ["31.12.9999", "1.1.2024", "2.1.2024 12:30"]
+    for texts in (cells, cells[:2], ["9999-12-31", "2024-01-01"], ["9999-12-31 06:00", "2024-01-01 12:30"]):
+        encoder = TableEncoder().fit(pl.DataFrame({"d": texts}))
+        drawn = encoder.inverse_transform(np.array([[-1e12], [-8e5], [19723.0], [2932896.9], [3e6], [1e12]]))
+        assert drawn["d"].dt.year().to_list() == [1, 1, 2024, 9999, 9999, 9999]
+        days = encoder.transform(encoder.restore(drawn))[:, 0]  # what is written is read again
+        assert days[[1, 2]].tolist() == [-719162.0, 19723.0]
+        assert np.all(days[3:] >= 2932896.0)
+    typed = pl.DataFrame({"d": pl.Series([dt.datetime(2024, 1, k) for k in (1, 2)], dtype=pl.Datetime("ns"))})
+    encoder = TableEncoder().fit(typed)
+    assert encoder.restore(encoder.inverse_transform(np.array([[1e12]]))).schema == typed.schema
+
+
+def test_rare_levels_without_counts_stay_others() -> None:
+    column = Column("w", "category", "category", "a", levels=("a",), rare=("b", "c"), n_levels=3)
+    assert column.restore(pl.Series(["a", "(other)"]), np.random.default_rng(0)).to_list() == ["a", "(other)"]
+
+
+def test_a_constant_that_changes_is_read_as_it_is_encoded() -> None:
+    fitted = pl.DataFrame(
+        {"year": ["2024"] * 3, "on": ["true"] * 3, "x": ["1", "2", "4"], "day": ["1.1.2024", "-", ""]}
+    )
+    encoder = TableEncoder().fit(fitted)
+    new = pl.DataFrame(
+        {"year": ["soon", "2024", "-"], "on": ["maybe", "TRUE", ""], "x": ["1", "2", "3"], "day": ["later", "-", ""]}
+    )
+    matrix, unseen = encoder.encode(new)
+    assert unseen == {"year": 2, "on": 2, "day": 1}
+    parsed = encoder.parse(new)
+    assert parsed["year"].to_list() == ["soon", "2024", None]
+    again = encoder.encode(parsed)
+    assert np.array_equal(again[0], matrix)
+    assert again[1] == unseen
+
+
+def test_codes_with_leading_zeros_keep_their_width() -> None:
+    frame = pl.DataFrame({"zip": ["01234", "99501", "00501"], "n": ["10", "99", "50"], "c": ["007"] * 3})
+    encoder = TableEncoder().fit(frame)
+    back = encoder.restore(encoder.inverse_transform(encoder.transform(frame)))
+    assert (back["zip"].to_list(), back["c"].to_list()) == (frame["zip"].to_list(), ["007"] * 3)
+    assert back["n"].to_list() == [10, 99, 50]
+    assert encoder.restore(encoder.inverse_transform(np.array([[-7.0, 1.0]])))["zip"].to_list() == ["00000"]
+
+
 def test_durations_and_times_are_seconds() -> None:
     span, time = dt.timedelta(hours=1, milliseconds=500), dt.time(0, 1, 30)
     frame = pl.DataFrame({"span": [span, None, 2 * span], "time": [time, dt.time(2), dt.time(3)]})
@@ -222,6 +288,9 @@ def test_types_and_decimals_come_back() -> None:
             "byte": pl.Series([1, None, 200], dtype=pl.UInt8),
             "single": pl.Series([0.5, 1.25, 7.0], dtype=pl.Float32),
             "whole": [1.0, 2.0, 5.0],
+            "large": pl.Series([1, 2, 2**40], dtype=pl.UInt64),
+            "price": pl.Series([Decimal("0.25"), None, Decimal("7.50")], dtype=pl.Decimal(12, 2)),
+            "size": pl.Series(["low", "very high", None], dtype=pl.Enum(["low", "very high"])),
             "moment": zone,
             "day": pl.Series([dt.datetime(2024, 1, k) for k in (1, 2, 3)], dtype=pl.Datetime("ms")),
         }

@@ -131,6 +131,7 @@ class Race:
 
     def run(self, name: str, ratio: Any) -> None:
         """Fit a candidate fold by fold, until it is done, given up, or out of time."""
+        self.began = time.perf_counter()
         found = self.found[name] = Candidate(name, _in_latent_space(ratio))
         if self._is_settled():
             found.note = "not tried: p and q are told apart without it"
