@@ -25,6 +25,7 @@ from flowratio.ratios import auto
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+RESULTS = sorted((ROOT / "results").glob("*-laptop.json"))
 SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -106,6 +107,15 @@ def test_commands_run_in_order(
         if own != words:
             reader = [sys.executable if word == "python" else word for word in words[len(own) + 1 :]]
             assert subprocess.run(reader, input=out, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_tables_of_the_reproduction_are_those_of_the_results() -> None:
+    tables = loaded(DOCS / "reproduction_tables.py")
+    text = tables.PAGE.read_text(encoding="utf-8")
+    marks = tables.MARK.findall(text)
+    assert {name for name, _ in marks} == {path.name.removesuffix("-laptop.json") for path in RESULTS}
+    assert text.count("<!-- end -->") == len(marks)
+    assert tables.filled(text) == text, "run `python docs/reproduction_tables.py`"
 
 
 def test_reference_has_every_public_name_in_the_order_of_the_path() -> None:

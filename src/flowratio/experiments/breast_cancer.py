@@ -46,6 +46,8 @@ from flowratio.experiments.data import find
 from flowratio.experiments.running import Claim, Done, Report, Table, Task
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.figure import Figure
 
 TITLE = "Table 6, Figure 3: KMM and KLIEP on Breast Cancer Wisconsin, importance weights from x and from z"
@@ -86,7 +88,7 @@ def tasks(settings: TrialSettings) -> list[Task]:
     return [{"seed": seed, "scaling": scaling} for seed in range(settings.seeds) for scaling in SCALINGS]
 
 
-def run(settings: TrialSettings, task: Task) -> dict[str, Any]:
+def run(settings: TrialSettings, task: Task, keep: Path) -> dict[str, Any]:
     """Split the table, and return errors by C without weights and with those of each method."""
     trial = split(*read_table(), np.random.default_rng([task["seed"], 6]))
     return run_trial(scaled(trial, task["scaling"]), support_vector_machines(), settings, task["seed"])
@@ -157,7 +159,7 @@ def _claims_of_order(settings: TrialSettings, scaling: str, results: Sequence[di
     return claims
 
 
-def draw(settings: TrialSettings, done: list[Done]) -> dict[str, Figure]:
+def draw(settings: TrialSettings, done: list[Done], keep: Path) -> dict[str, Figure]:
     """Return errors against C by scaling and method, with the paper's: Figure 3 and its like."""
     from matplotlib.figure import Figure
 

@@ -45,6 +45,8 @@ from flowratio.experiments.adaptation_trials import (
 from flowratio.experiments.running import Claim, Done, Report, Table, Task
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.figure import Figure
 
 TITLE = "Table 5: KMM and KLIEP on 2-D mixtures, importance weights from x and from z"
@@ -85,7 +87,7 @@ def tasks(settings: TrialSettings) -> list[Task]:
     return [{"seed": seed} for seed in range(settings.seeds)]
 
 
-def run(settings: TrialSettings, task: Task) -> dict[str, Any]:
+def run(settings: TrialSettings, task: Task, keep: Path) -> dict[str, Any]:
     """Draw rows, and return errors without weights, with exact ones, and with those of each method."""
     rng = np.random.default_rng([task["seed"], 5])
     X_source, y_source = draw_rows(SHARE, ROWS, rng)
@@ -178,7 +180,7 @@ def _claim_of_exact(settings: TrialSettings, results: Sequence[dict[str, Any]]) 
     return Claim(words, bool(gain.mean() >= -2 * error), told)
 
 
-def draw(settings: TrialSettings, done: list[Done]) -> dict[str, Figure]:
+def draw(settings: TrialSettings, done: list[Done], keep: Path) -> dict[str, Figure]:
     """Return errors by method, choice and space, with the paper's and the limit of the exact ratio."""
     from matplotlib.figure import Figure
 

@@ -23,6 +23,8 @@ from flowratio.experiments.running import Claim, Done, Report, Table, Task
 from flowratio.ratios.classifier import ClassifierRatio
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.figure import Figure
 
 TITLE = "Motivating example in one dimension: slope of log r, and the rows that it needs (Section 3.1, Appendix B)"
@@ -67,7 +69,7 @@ def tasks(settings: Settings) -> list[Task]:
     return [{"m": m} for m in settings.shifts]
 
 
-def run(settings: Settings, task: Task) -> dict[str, Any]:
+def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     """Fit linear ratios to samples of each seed."""
     m, n = task["m"], settings.rows
     slopes: dict[str, list[float | None]] = {name: [] for name in METHODS}
@@ -129,7 +131,7 @@ def _spread(one: Done, name: str) -> np.ndarray:
     return np.quantile(_slopes(one, name), [0.1, 0.5, 0.9], method="nearest")
 
 
-def draw(settings: Settings, done: list[Done]) -> dict[str, Figure]:
+def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
     """Draw slopes and needed rows against m."""
     from matplotlib.figure import Figure
 

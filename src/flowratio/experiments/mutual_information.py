@@ -53,6 +53,8 @@ from flowratio.experiments.information_runs import (
 from flowratio.experiments.running import Claim, Done, Report, Table, Task
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.figure import Figure
 
 
@@ -106,7 +108,7 @@ def tasks(settings: Settings) -> list[Task]:
     return [*curve, *own, *ways]
 
 
-def run(settings: Settings, task: Task) -> dict[str, Any]:
+def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     """Run one of the three kinds of tasks."""
     if task["part"] == "curve":
         return run_curve(settings, task["columns"], task["correlation"])
@@ -310,7 +312,7 @@ def _claim_of_errors(curve: list[Done]) -> Claim:
     return Claim("over ρ and d the standard errors are honest", share >= least, told)
 
 
-def draw(settings: Settings, done: list[Done]) -> dict[str, Figure]:
+def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
     """Return the estimate against epochs by way of training, and our own against ρ and against d."""
     return {"": _draw_epochs(settings, done), "curves": _draw_curves(settings, done)}
 

@@ -6,7 +6,6 @@ command, versions, the commit and every run's numbers: what is there is not run 
 
 from __future__ import annotations
 
-import inspect
 import json
 import shlex
 import shutil
@@ -200,7 +199,7 @@ def reproduce(
     report = found.report(settings, [results.done[_key(task)] for task in wanted])
     results.write(report)
     paths = [path]
-    for part, figure in _call(found.draw, settings, [results.done[_key(task)] for task in wanted], keep).items():
+    for part, figure in found.draw(settings, [results.done[_key(task)] for task in wanted], keep).items():
         paths.append(folder / f"{name}-{preset}{f'-{part}' * bool(part)}.png")
         with replacing(paths[-1]) as temporary:
             figure.savefig(temporary, dpi=110)
@@ -313,12 +312,8 @@ def _run(name: str, settings: Any, task: Task, keep: Path) -> Done:
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a fit says shows in its numbers
-        result = _call(experiment(name).run, settings, task, keep)
+        result = experiment(name).run(settings, task, keep)
     return Done(task, result, round(time.process_time() - started, 3))
-
-
-def _call(function: Any, *given: Any) -> Any:
-    return function(*given[: len(inspect.signature(function).parameters)])
 
 
 def versions() -> dict[str, str]:

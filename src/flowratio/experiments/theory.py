@@ -48,6 +48,8 @@ from flowratio.flows import Flow
 from flowratio.ratios.names import new_ratio
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -213,7 +215,7 @@ def tasks(settings: Settings) -> list[Task]:
     return [*bias, *consistency, *lemma]
 
 
-def run(settings: Settings, task: Task) -> dict[str, Any]:
+def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     """Run one part for a seed."""
     if task["part"] == "lemma":
         return _run_lemma(settings, task["map"], task["seed"])
@@ -329,7 +331,7 @@ def _consistent(settings: Settings, done: list[Done]) -> tuple[Table, list[Claim
     return Table(f"Corollary 2: mean squared error of log r where |log r| < {NEAR:g}", head, lines), claims
 
 
-def draw(settings: Settings, done: list[Done]) -> dict[str, Figure]:
+def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
     """Draw the lemma and each corollary."""
     from matplotlib.figure import Figure
 

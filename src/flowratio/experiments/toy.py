@@ -37,6 +37,8 @@ from flowratio.experiments.running import Claim, Done, Report, Table, Task
 from flowratio.samples import stack
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.figure import Figure
 
     from flowratio.featurizer import FlowFeaturizer
@@ -144,7 +146,7 @@ def tasks(settings: Settings) -> list[Task]:
     return [{"seed": seed, "part": part} for seed in range(settings.seeds) for part in (*strategies(settings), AUTO)]
 
 
-def run(settings: Settings, task: Task) -> dict[str, Any]:
+def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     """Fit the ratios of a part; return their errors, and for the first seed points to be drawn."""
     seed, part = task["seed"], task["part"]
     X_p, X_q = draw_samples(settings.rows, np.random.default_rng([seed, 2, 0]))
@@ -351,7 +353,7 @@ def _less(words: str, ours: np.ndarray, other: np.ndarray) -> Claim:
     return Claim(words, holds, f"{ours.mean():.3g} against {other.mean():.3g}, difference {gain:.3g} ± {error:.2g}")
 
 
-def draw(settings: Settings, done: list[Done]) -> dict[str, Figure]:
+def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
     """Return estimates against the truth (Fig. 2, 5), encodings (Fig. 6) and the data (Fig. 5)."""
     points: dict[str, Any] = {}
     for one in done:

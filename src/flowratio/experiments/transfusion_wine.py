@@ -41,6 +41,8 @@ from flowratio.experiments.data import find
 from flowratio.experiments.running import Claim, Done, Report, Table, Task
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.figure import Figure
 
 TITLE = "Table 1: KLIEP on Blood Transfusion and Wine Quality, importance weights from x and from z"
@@ -118,7 +120,7 @@ def tasks(settings: TrialSettings) -> list[Task]:
     return [{"table": table, "seed": seed} for table, n in trials.items() for seed in range(n)]
 
 
-def run(settings: TrialSettings, task: Task) -> dict[str, Any]:
+def run(settings: TrialSettings, task: Task, keep: Path) -> dict[str, Any]:
     """Split a table, and return errors by C without weights and with those of each method."""
     trial = split(*READ[task["table"]](), np.random.default_rng([task["seed"], 1]))
     return run_trial(trial, support_vector_machines(), settings, task["seed"])
@@ -159,7 +161,7 @@ def _claims(settings: TrialSettings, table: str, results: Sequence[dict[str, Any
     return claims
 
 
-def draw(settings: TrialSettings, done: list[Done]) -> dict[str, Figure]:
+def draw(settings: TrialSettings, done: list[Done], keep: Path) -> dict[str, Figure]:
     """Return errors against C by table, with the paper's."""
     from matplotlib.figure import Figure
 

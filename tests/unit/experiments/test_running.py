@@ -35,7 +35,7 @@ class Squares(ModuleType):
     def tasks(self, settings: Settings) -> list[dict[str, Any]]:
         return [{"seed": seed} for seed in range(settings.seeds)]
 
-    def run(self, settings: Settings, task: dict[str, Any]) -> dict[str, Any]:
+    def run(self, settings: Settings, task: dict[str, Any], keep: Path) -> dict[str, Any]:
         if task["seed"] == self.breaks_at:
             raise KeyboardInterrupt
         self.ran.append(task["seed"])
@@ -45,7 +45,7 @@ class Squares(ModuleType):
         lines = [[str(one.task["seed"]), str(one.result["square"])] for one in done]
         return Report([Table("Squares", ["seed", "square"], lines)], [Claim("they grow", True, "0, 1")])
 
-    def draw(self, settings: Settings, done: list[Done]) -> dict[str, Figure]:
+    def draw(self, settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
         return {"": Figure(figsize=(1, 1)), "again": Figure(figsize=(1, 1))}
 
 
