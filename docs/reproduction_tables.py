@@ -15,6 +15,8 @@ from flowratio.experiments.running import Claim, Table
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"
+COMPARISON, MANY = "is at least as good as", 8
+ENDS = {"as good as x": "z is", "as good as no weights": "x is"}
 MARK = re.compile(r"^<!-- ([\w-]+) (\w+) -->\n.*?^<!-- end -->$", re.DOTALL | re.MULTILINE)
 
 
@@ -29,12 +31,24 @@ def part(name: str, what: str) -> str:
     if what == "made":
         return made(results)
     if what == "claims":
-        verdicts = {True: "yes", False: "**no**", None: "open"}
-        claims = [Claim(**one) for one in results["claims"]]
-        lines = [[verdicts[one.holds], one.words, one.measured] for one in claims]
-        return Table("", ["holds", "claim", "measured"], lines).markdown()
+        return verdicts([Claim(**one) for one in results["claims"]])
     table = Table(**results["tables"][int(what)])
     return f"*{table.title}*\n\n{table.markdown()}"
+
+
+def verdicts(claims: list[Claim]) -> str:
+    """Return a table of claims; of many comparisons of x and z, how many hold."""
+    compared = [one for one in claims if COMPARISON in one.words]
+    shown = [one for one in claims if one not in compared] if len(compared) > MANY else claims
+    words = {True: "yes", False: "**no**", None: "open"}
+    table = Table("", ["holds", "claim", "measured"], [[words[one.holds], one.words, one.measured] for one in shown])
+    if shown == claims:
+        return table.markdown()
+    told = []
+    for end, of in ENDS.items():
+        found = [one.holds is True for one in compared if end in one.words]
+        told.append(f"{of} at least {end} in {sum(found)} of {len(found)} comparisons")
+    return f"{table.markdown()}\n\nWithin one standard error (for every C), {', and '.join(told)}; `results/` has each."
 
 
 def made(results: dict[str, Any]) -> str:

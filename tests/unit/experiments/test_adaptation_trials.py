@@ -89,11 +89,12 @@ def test_a_difference_within_a_standard_error_is_as_good() -> None:
     assert not at_least_as_good("", np.array([[0.1], [0.2]]), other, ["x"]).holds  # .15 ± .05
 
 
-def test_one_exception_of_four_is_nearly_all() -> None:
-    worse, same = np.array([[0.1], [0.1]]), np.zeros((2, 1))
-    other = np.zeros((2, 4))
-    assert at_least_as_good("", np.hstack([worse, same, same, same]), other, "abcd").holds
-    assert not at_least_as_good("", np.hstack([worse, worse, same, same]), other, "abcd").holds
+def test_exceptions_are_named() -> None:
+    worse, same, other = np.array([[0.1], [0.1]]), np.zeros((2, 1)), np.zeros((2, 4))
+    assert at_least_as_good("", np.hstack([same, same, same, same]), other, "abcd").holds
+    found = at_least_as_good("", np.hstack([worse, same, worse, same]), other, "abcd")
+    assert not found.holds
+    assert found.measured.startswith("not for a, c; ")
 
 
 def test_published_within_two_standard_errors() -> None:
