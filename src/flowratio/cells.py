@@ -19,6 +19,7 @@ from flowratio.csv_layout import check_distinct, listed
 from flowratio.formats import (
     DATE_FORMATS,
     NUMBER_FORMATS,
+    PER_SECOND,
     date_format,
     days,
     found,
@@ -26,7 +27,10 @@ from flowratio.formats import (
     mark_before_three,
     number_format,
     numbers,
+    one_number_twice,
     plain_numbers,
+    share_of_dates,
+    share_of_numbers,
 )
 
 # "number", "integer", "boolean", "date" or "category", and a format, as in "number 1.234,5 €" or "date %d.%m.%Y"
@@ -43,7 +47,7 @@ _SOFT_GAPS = {
     *("unspecified", "not available", "not applicable", "not known", "no data", "no value"),
 }
 _WHOLE = float(2**53)  # beyond, every float is whole
-_UNITS = {"ms": 1e3, "us": 1e6, "ns": 1e9}  # in a second
+_FEW = 0.1  # share of the cells of a column of numbers that are words, up to which they look like a mistake
 _LETTERS = {ord("%"): None, ord("d"): "DD", ord("m"): "MM", ord("Y"): "YYYY"}
 _NOUNS = {"number": "number", "integer": "number", "boolean": "truth value", "date": "date", "category": "word"}
 
@@ -136,7 +140,7 @@ def pooled(P: pl.DataFrame, Q: pl.DataFrame, names: tuple[str, str] = ("X_p", "X
 
 
 def _joined(a: pl.Series, b: pl.Series) -> pl.Series:
-    kept = a.dtype.is_numeric() or a.dtype.is_temporal() or a.dtype in (pl.Categorical, pl.Enum)
+    kept = a.dtype.is_numeric() or a.dtype.is_temporal() or a.dtype in (pl.String, pl.Categorical, pl.Enum)
     if a.dtype != b.dtype or not kept:
         a, b = cells_of(a), cells_of(b)
     if a.dtype != b.dtype:
@@ -229,7 +233,7 @@ def cells_of(column: pl.Series) -> pl.Series:
     if dtype == pl.Boolean:
         return column
     if isinstance(dtype, pl.Duration):
-        return found(column, cells.cast(pl.Int64).cast(pl.Float64) / _UNITS[dtype.time_unit])
+        return found(column, cells.cast(pl.Int64).cast(pl.Float64) / PER_SECOND[dtype.time_unit])
     if dtype == pl.Time:
         return found(column, cells.cast(pl.Int64).cast(pl.Float64) / 1e9)
     if dtype == pl.Date or dtype == pl.Datetime:
@@ -383,3 +387,41 @@ READERS: dict[ReadAs, Callable[[pl.Series], pl.Series]] = {
     **{f"{kind} {form}": partial(numbers, form=form) for kind in ("number", "integer") for form in NUMBER_FORMATS},
     **{f"date {form}": partial(days, form=form) for form in DATE_FORMATS},
 }
+
+
+def slip(known: pl.Series) -> str | None:
+    """Say why text is taken for categories though nearly all of it looks like numbers or dates; None if it does not.
+
+    Examples
+    --------
+    >>> slip(pl.Series("age", ["31"] * 29 + ["old"]))[:80]
+    "Column 'age' is taken for categories, as 1 of its 30 values are no numbers of on"
+    """
+    name, n = known.name, len(known)
+    read_as, wrong = _nearest(known)
+    if 0 < wrong <= _FEW * n:
+        noun = "dates" if read_as.startswith("date") else "numbers"
+        example = str(known.filter(READERS[read_as](known).is_null())[0])
+        return (
+            f"Column {name!r} is taken for categories, as {wrong} of its {n} values are no {noun} of one format, such "
+            f"as {example!r}. If it is one of {noun}, mend these values, or leave them empty."
+        )
+    twice = one_number_twice(known) if read_as == "number 1234,5" and not wrong else None
+    if twice is not None:
+        return (
+            f"Column {name!r} is taken for categories, as {twice[0]!r} and {twice[1]!r} would be one number. If the "
+            "comma stands before decimals, give all numbers as many of them."
+        )
+    return None
+
+
+def _nearest(known: pl.Series) -> tuple[ReadAs, int]:
+    """Return as what most cells can be read, and how many cannot."""
+    some = known.sample(min(len(known), 200), seed=0).to_list()
+    shares = {f"number {form}": share_of_numbers(some, form) for form in NUMBER_FORMATS}
+    shares |= {"date": share_of_dates(some, None)}
+    shares |= {f"date {form}": share_of_dates(some, form) for form in DATE_FORMATS}
+    read_as = max(shares, key=lambda read_as: shares[read_as])
+    if shares[read_as] < 1 - 2 * _FEW:
+        return "category", len(known)
+    return read_as, READERS[read_as](known).null_count()

@@ -172,13 +172,14 @@ def fit(
     left, overlap = diagnosis["leftover"], diagnosis["overlap"]
     print(
         f"Held-out score {diagnosis['score']:.4f} ± {diagnosis['score_error']:.4f} nats (0: no difference, 0.69: told "
-        f"apart without error); {overlap['draws_q']:.0f} effective rows of {overlap['n_q']:.0f} of q; after weighting "
+        f"apart without error); effective rows of q: {overlap['draws_q']:.0f} of {overlap['n_q']:.0f}; after weighting "
         f"a classifier is right in {left['auc']:.0%} of pairs (50 %: a guess)."
     )
     print(f"Verdict: {diagnosis['verdict']}.")
     for words in diagnosis["warnings"]:
         print(f"- {words}")
-    print(f"model: {out}\nNext: flowratio score {shlex.quote(str(out))} {shlex.quote(q)} -o scores.csv")
+    ending = ".parquet" if q.lower().endswith((".parquet", ".pq")) else ".csv"
+    print(f"model: {out}\nNext: flowratio score {shlex.quote(str(out))} {shlex.quote(q)} -o scores{ending}")
     print(f"      flowratio report {shlex.quote(str(out))} -o report.html")
 
 
@@ -372,12 +373,12 @@ def sample(
     Example: flowratio sample model -n 500 --toward p -o new-rows.csv
     """
     from flowratio.models import Model
-    from flowratio.writing import TABLE_ENDINGS, check_output, write_table
+    from flowratio.writing import TABLE_ENDINGS, check_output, for_pandas, write_table
 
     check_output(out, TABLE_ENDINGS, standard_output=True)
     with notes():
         table, drawn = Model.load(model).sample(n, toward.value, seed=seed, verbose=not quiet)
-    write_table(iter([table]), out)
+    write_table(iter([table]), out, for_pandas(table))
     if out != "-":
         print(
             f"{n} rows toward {toward.value}: {out}\n{drawn.unique_share:.0%} of them are distinct; they were drawn "
@@ -446,7 +447,9 @@ def _two_matrices(
         check_formats(P, Q, (p, q))
         encoder = TableEncoder().fit(X)
         if not encoder.names_:
-            raise ValueError("Every column is constant: there is nothing to compare. Give at least one that varies.")
+            raise ValueError(
+                "Every column is constant or an identifier: there is nothing to compare. Give at least one that varies."
+            )
         X_p, X_q = (pl.DataFrame(encoder.transform(table), schema=encoder.names_) for table in (P, Q))
     return X_p, X_q, [encoder.columns_[k].name for k in encoder.groups_]
 
@@ -474,7 +477,8 @@ def _described(encoder: TableEncoder) -> str:
     kinds: dict[str, list[str]] = {}
     for column in encoder.columns_:
         kinds.setdefault(column.kind, []).append(column.name)
-    lines = [f"  {kind}: {', '.join(names)}{' (left out)' * (kind == 'constant')}" for kind, names in kinds.items()]
+    left_out = ("constant", "identifier")
+    lines = [f"  {kind}: {', '.join(names)}{' (left out)' * (kind in left_out)}" for kind, names in kinds.items()]
     return "\n".join([f"Columns, {len(encoder.names_)} as numbers:", *lines])
 
 

@@ -103,14 +103,18 @@ def _refusal(error: Any) -> str:
 
 @contextmanager
 def notes() -> Iterator[None]:
-    """Say each warning in one line, once, also if what warns fails."""
-    with warnings.catch_warnings(record=True) as caught:
+    """Say each warning in one line, when it comes, and once."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            say(f"note: {message}")
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
-        try:
-            yield
-        finally:
-            for words in dict.fromkeys(str(warning.message) for warning in caught):
-                say(f"note: {words}")
+        warnings.showwarning = show
+        yield
 
 
 def command_line() -> str:

@@ -78,6 +78,17 @@ def csv_layout(path: Path, name: str, usual: str = ",") -> CsvLayout:
     return CsvLayout(separator, header, offset, max(1, (len(lines) - n_lines) * size // len(head)))
 
 
+def safe_separator(separator: str, columns: Sequence[str]) -> str:
+    """Return a separator by which a file with these columns is read again: the one given, or a comma if others may fit.
+
+    Examples
+    --------
+    >>> safe_separator(";", ["age", "height"]), safe_separator(";", ["age", "height, in m"])
+    (';', ',')
+    """
+    return "," if any(mark in name for name in columns for mark in _SEPARATORS) else separator
+
+
 def line_of(path: Path, layout: CsvLayout, row: int) -> int | None:
     r"""Return the line of a CSV file on which a row, counted from 0, begins; the header is line 1. None if it has none.
 

@@ -26,9 +26,10 @@ from flowratio.weights import largest_k_hat
 if TYPE_CHECKING:
     import polars as pl
 
+    from flowratio.columns import Column
     from flowratio.diagnostics import Diagnosis
     from flowratio.table_ratio import TableRatio
-    from flowratio.tables import Column, TableEncoder
+    from flowratio.tables import TableEncoder
 
 FILE = "evidence.json"
 _FORMAT, _VERSION = "flowratio evidence", 1
@@ -229,8 +230,10 @@ def _described(column: Column, p: pl.Series, q: pl.Series) -> dict[str, Any]:
 
 
 def _words(column: Column, cells: pl.Series) -> list[str]:
-    if column.read_as == "boolean":
+    if column.kind == "boolean":
         cells = READERS["boolean"](cells) > 0.5
+    if column.kind == "identifier":
+        return ["a value of its own"] * len(cells)
     return READERS["category"](cells).to_list()
 
 

@@ -34,6 +34,7 @@ _TIME = (
 )
 _AROUND = rf"[{''.join(_SIGNS)}\s()+−-]*"  # what may stand before and after a number
 _DAY = 86_400.0  # seconds
+PER_SECOND = {"ms": 1e3, "us": 1e6, "ns": 1e9}
 _LONGEST_DATE = len("2024-01-31")
 _LOOKED_AT = 20  # cells that rule out most formats
 _FEWEST_DOTS = 20  # in numbers without a currency, that make a warning worth it
@@ -131,7 +132,8 @@ def one_number_twice(known: pl.Series) -> tuple[str, str] | None:
     >>> one_number_twice(pl.Series(["1,1", "2", "1,10"])), one_number_twice(pl.Series(["2", "2,0", "3,5"]))
     (('1,1', '1,10'), None)
     """
-    texts = known.filter(known.str.contains(",", literal=True)).unique(maintain_order=True)
+    is_plain = known.str.contains(",", literal=True) & ~known.str.contains("^[+−-][0,]*$")  # minus zero is no other
+    texts = known.filter(is_plain).unique(maintain_order=True)
     values = numbers(texts, "1234,5")
     twice = texts.filter(values.is_duplicated() & values.is_not_null())
     if twice.is_empty():

@@ -11,6 +11,7 @@ import secrets
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,9 +27,11 @@ from flowratio.evidence import FILE, Made, gather, read_evidence, write_evidence
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.persistence import is_model, load, save
 from flowratio.ratios.auto import AutoRatio
+from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.featurized import FeaturizedRatio
 from flowratio.ratios.names import silent
 from flowratio.reading import place_in
+from flowratio.scaling import ScalingWarning
 from flowratio.table_ratio import TableRatio
 from flowratio.tables import TableEncoder
 
@@ -86,7 +89,8 @@ class Model:
 
         Candidates of the flow become rows of a table, with one level of each category, before they are weighted. There
         are 100 for each row, but no more than 200 000 in all, unless that is fewer than 10 of the target for a row.
-        Columns have the types, the decimals and the formats of the tables that were fitted.
+        Columns have the types, the decimals and the formats of the tables that were fitted; numbers and dates are in
+        their range there, and those that had a few values only have one of these.
 
         Parameters
         ----------
@@ -116,7 +120,8 @@ class Model:
     def decode(self, Z: np.ndarray) -> pl.DataFrame:
         """Return the rows of a table that latent codes are nearest to, of shape (n, d_z)."""
         # as the flow left them: its own `decode` rounds the indicators of a category one by one, to none or to many
-        return self.ratio.encoder_.inverse_transform(self._flow.inverse_transform(Z))
+        encoder = self.ratio.encoder_
+        return encoder.inverse_transform(encoder.confined(self._flow.inverse_transform(Z)))
 
     @property
     def _flow(self) -> FlowFeaturizer:
@@ -214,6 +219,16 @@ def _remove_temporaries(folder: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
+@contextmanager
+def _told_elsewhere() -> Iterator[None]:
+    """Keep to itself what rows that are set aside tell better, and what is said of the columns of the matrix."""
+    with warnings.catch_warnings():
+        for category in (OverlapWarning, ScalingWarning):
+            warnings.simplefilter("ignore", category)
+        yield
+
+
+@_told_elsewhere()
 def fit_tables(
     P: pl.DataFrame,
     Q: pl.DataFrame,

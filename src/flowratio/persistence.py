@@ -28,6 +28,7 @@ from torch import Tensor
 
 import flowratio
 from flowratio import ratios
+from flowratio.columns import Column
 from flowratio.encoding import Classes, Node, Reader, Writer, damaged, kind_of
 from flowratio.files import replacing
 from flowratio.flows import FLOWS, Flow
@@ -110,9 +111,9 @@ def load(folder: str | os.PathLike[str]) -> Any:
 
 @cache
 def _classes() -> Classes:
-    """Return what may be saved and loaded: the classes beside the public names, the flows, all ratios, and learners."""
+    """Return what may be saved and loaded: classes beside the public names, columns, flows, ratios, and learners."""
     modules = {getattr(flowratio, name).__module__ for name in flowratio.__all__}
-    modules |= {cls.__module__ for cls in (*FLOWS.values(), Lattice)}
+    modules |= {cls.__module__ for cls in (*FLOWS.values(), Lattice, Column)}
     modules |= {info.name for info in pkgutil.iter_modules(ratios.__path__, f"{ratios.__name__}.")}
     values = [value for module in sorted(modules) for value in vars(import_module(module)).values()]
     found = [value for value in values if isinstance(value, type) and value.__module__ in modules]

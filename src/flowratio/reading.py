@@ -58,11 +58,14 @@ class Table(ABC):
         Number of rows; of a CSV file an estimate from its size.
     metadata
         What a Parquet file says of itself, by key, such as how pandas reads it.
+    separator
+        What stands between two values of a CSV file; a comma for other formats.
     """
 
     index: Sequence[str] = ()
     n_rows: int
     metadata: Mapping[bytes, bytes] = {}
+    separator: str = ","
 
     def __init__(self, path: Path, name: str, columns: list[str]) -> None:
         self.path, self.name, self.columns = path, name, columns
@@ -132,7 +135,7 @@ class _CsvTable(Table):
         self.layout = csv_layout(path, name, separator)
         super().__init__(path, name, self.layout.columns)
         self.index = [column for column in self.columns if not column]
-        self.n_rows = self.layout.n_rows
+        self.n_rows, self.separator = self.layout.n_rows, self.layout.separator
 
     def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
         bad: list[pc.InvalidRow] = []

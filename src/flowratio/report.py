@@ -36,6 +36,7 @@ _NOUNS = {
     "category": ("category", "categories"),
     "date": ("date", "dates"),
     "constant": ("constant", "one value"),
+    "identifier": ("identifier, left out", "identifiers, left out"),
 }
 
 

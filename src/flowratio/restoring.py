@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from flowratio.formats import written_numbers
+from flowratio.formats import PER_SECOND, written_numbers
 
 _MOST_DECIMALS = 8  # beyond, a number is as long as a float
 _LOOKED_AT = 1_000
@@ -19,7 +20,8 @@ _WHOLE = {
     str(dtype): dtype for dtype in (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 }
 _OTHERS = {str(dtype): dtype for dtype in (pl.Float32, pl.Float64, pl.Boolean, pl.Date, pl.Categorical)}
-_PER_SECOND = {"ms": 1e3, "us": 1e6, "ns": 1e9}
+_YEARS = -719_162.0, 2_932_896.999  # days from 1970 to the first of year 1 and to the last of year 9999
+_MOST_VALUES = 20  # of a column of numbers that are kept as such
 _NANOSECONDS = datetime(1677, 9, 22), datetime(2262, 4, 11)  # moments that can be told in them
 
 
@@ -47,6 +49,55 @@ def decimals_of(x: np.ndarray) -> int | None:
         if np.array_equal(rounded(x[:_LOOKED_AT], k), x[:_LOOKED_AT]) and np.array_equal(rounded(x, k), x):
             return k
     return None
+
+
+def few_values(x: np.ndarray) -> tuple[float, ...]:
+    """Return the distinct values of numbers, from the smallest on, if they are few and come back; none else.
+
+    Examples
+    --------
+    >>> few_values(np.array([40.0, 20.0, 40.0, 20.0, 35.0, 35.0])), few_values(np.arange(100.0))
+    ((20.0, 35.0, 40.0), ())
+    """
+    if len(np.unique(x[:_LOOKED_AT])) > _MOST_VALUES:
+        return ()
+    values = np.unique(x)
+    return tuple(values.tolist()) if len(values) <= min(_MOST_VALUES, len(x) // 2) else ()
+
+
+def nearest_of(values: tuple[float, ...], x: np.ndarray) -> np.ndarray:
+    """Return the nearest of some values, which rise, to each number, of shape (n,).
+
+    Examples
+    --------
+    >>> nearest_of((20.0, 35.0, 40.0), np.array([-3.0, 27.0, 28.0, 39.0])).tolist()
+    [20.0, 20.0, 35.0, 40.0]
+    """
+    known = np.array(values)
+    return known[np.searchsorted((known[1:] + known[:-1]) / 2, x)]
+
+
+def typed(values: pl.Series, read_as: str, decimals: int | None, has_time: bool) -> pl.Series:
+    """Return floats as what they are read as: rounded numbers, truth values or dates; words stay as they are.
+
+    Examples
+    --------
+    >>> typed(pl.Series([0.2, 1.9]), "integer", 0, False).to_list(), typed(pl.Series([0.7]), "boolean", None, False)[0]
+    ([0, 2], True)
+    """
+    kind = read_as.partition(" ")[0]
+    if values.dtype == pl.String:
+        return values
+    if kind == "number":
+        return values if decimals is None else pl.Series(rounded(values.to_numpy(), decimals))
+    if kind == "boolean":
+        return values > 0.5
+    if kind == "integer":
+        return values.round().cast(pl.Int64, strict=False)
+    values = values.clip(*_YEARS)  # no file has others
+    if has_time:
+        return (values * 86_400e6).round().cast(pl.Int64, strict=False).cast(pl.Datetime("us"))
+    return values.clip(None, math.floor(_YEARS[1])).round().cast(pl.Int32, strict=False).cast(pl.Date)
 
 
 def name_of(dtype: pl.DataType) -> str:
@@ -97,7 +148,7 @@ def as_type(values: pl.Series, name: str) -> pl.Series:
     elif kind == "Time":
         made = (values.cast(pl.Float64).clip(0.0, 86_400.0 - 1e-6) * 1e9).round().cast(pl.Int64).cast(pl.Time)
     elif kind == "Duration":
-        ticks = (values.cast(pl.Float64) * _PER_SECOND[unit]).round()
+        ticks = (values.cast(pl.Float64) * PER_SECOND[unit]).round()
         made = ticks.cast(pl.Int64, strict=False).cast(pl.Duration(unit))
     elif kind == "Datetime":
         made = values.cast(pl.Datetime("us"))
@@ -121,7 +172,7 @@ def as_text(values: pl.Series, read_as: str, decimals: int | None, pattern: str)
         How many decimals numbers have.
     pattern
         How dates are written, in the words of `strftime`; of numbers with a sign, one of them; of codes with leading
-        zeros, as many zeros as they have digits.
+        zeros, as many zeros as they have digits; of words, the blanks before each.
 
     Examples
     --------
@@ -136,6 +187,8 @@ def as_text(values: pl.Series, read_as: str, decimals: int | None, pattern: str)
     if kind == "integer" and not form and pattern:
         digits = len(pattern)
         return values.cast(pl.Int64).clip(0, 10**digits - 1).cast(pl.String).str.zfill(digits)
+    if kind == "category" and pattern:
+        return pattern + values.cast(pl.String)
     if kind not in ("number", "integer") or not form:
         return values
     text = written_numbers(values.cast(pl.Float64).fill_null(0.0).to_numpy(), form, decimals, pattern)

@@ -33,14 +33,14 @@ import polars as pl
 
 import flowratio
 from flowratio.cells import CellError
-from flowratio.csv_layout import listed
+from flowratio.csv_layout import listed, safe_separator
 from flowratio.files import beside, remove_temporaries
 from flowratio.progress import progress
 from flowratio.reading import BATCH_ROWS, Table, is_stream, open_table
 from flowratio.settings import is_count
 from flowratio.table_ratio import TableRatio, UnseenWarning
 from flowratio.weights import flatten, truncate
-from flowratio.writing import TABLE_ENDINGS, check_output, with_numbers, write_table
+from flowratio.writing import TABLE_ENDINGS, check_output, check_types, with_numbers, write_table
 
 if sys.platform == "win32":
     fcntl = None
@@ -98,7 +98,7 @@ class Scored:
             )
         if self.resumed:
             lines.append(f"resumed: {self.resumed:,} rows were scored before")
-        lines += [f"unseen at fit: {n:,} rows of {name!r}" for name, n in self.unseen.items()]
+        lines += [f"unseen at fit: {n:,} row{'s' * (n != 1)} of {name!r}" for name, n in self.unseen.items()]
         return "\n".join([*lines, *([self.note] if self.note else [])])
 
 
@@ -129,7 +129,8 @@ def score_file(
     source
         CSV, Parquet, NPY, NPZ, or "-" for standard input, as of `read_table`.
     out
-        A file that ends with .csv or .parquet, or "-" for CSV on standard output.
+        A file that ends with .csv or .parquet, or "-" for CSV on standard output. CSV has the separator of a CSV
+        source; durations of Parquet are seconds in it.
     model_folder
         The folder from which the model was loaded: a run is resumed only if it holds the same model still. Without it,
         models are told apart by their log r of the first batch.
@@ -166,6 +167,8 @@ def score_file(
     truncate(flatten([0.0], gamma), largest)  # refused before any row is read
     with open_table(source) as table, _scratch_folder(source, out) as folder:
         columns = _columns_of(model, table, scores_only)
+        if not scores_only:
+            check_types(next(table.frames(rows=1)).schema, out)
         scratch = _Scratch(folder, _manifest(model_folder, source, columns, batch_rows))
         n_batches = math.ceil(table.n_rows / batch_rows)
         try:
@@ -175,7 +178,8 @@ def score_file(
                 frames, ess = _weighed(lambda: scratch.blocks(batch_rows), gamma, largest)
                 if not scores_only:
                     frames = _beside(_ahead(table.frames(rows=batch_rows)), frames, table.name, advance)
-                write_table(frames, out, None if scores_only else with_numbers(table.metadata, _ADDED))
+                metadata = None if scores_only else with_numbers(table.metadata, _ADDED)
+                write_table(frames, out, metadata, safe_separator(table.separator, table.columns))
         except ValueError:  # bad rows stay bad: there is nothing to resume
             scratch.remove()
             raise

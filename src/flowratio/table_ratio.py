@@ -129,7 +129,8 @@ class TableRatio(RatioEstimator):
         seed_from(self.random_state)
         self.encoder_ = encoder
         if not self.encoder_.names_:
-            raise ValueError("Every column of `X` is constant: there is no ratio. Give at least one that varies.")
+            kind = "constant" + " or an identifier" * any(one.kind == "identifier" for one in encoder.columns_)
+            raise ValueError(f"Every column of `X` is {kind}: there is no ratio. Give at least one that varies.")
         super()._fit_checked(self.encoder_.transform(X), y, sample_weight)
 
     def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:

@@ -17,9 +17,11 @@ import pyarrow.parquet as pq
 from polars.exceptions import PolarsError
 
 from flowratio.files import replacing
+from flowratio.formats import PER_SECOND
 
 _PANDAS = b"pandas"
 TABLE_ENDINGS = (".csv", ".parquet")
+_NOT_IN_CSV = (pl.List, pl.Array, pl.Struct, pl.Binary, pl.Object)
 
 
 def check_output(path: str | os.PathLike[str], endings: Sequence[str], *, standard_output: bool = False) -> None:
@@ -53,19 +55,37 @@ def check_output(path: str | os.PathLike[str], endings: Sequence[str], *, standa
         raise type(error)(reason) from error
 
 
+def check_types(columns: pl.Schema, path: str | os.PathLike[str]) -> None:
+    """Refuse columns that the format of a file has not: lists and the like in CSV."""
+    if Path(path).suffix.lower() == ".parquet":
+        return
+    for name, dtype in columns.items():
+        if isinstance(dtype, _NOT_IN_CSV):
+            target = "standard output" if os.fspath(path) == "-" else path
+            raise ValueError(
+                f"Cannot write {target}: column {name!r} is of type {dtype}, which CSV has not. Write Parquet, to a "
+                "name that ends with .parquet."
+            )
+
+
 def write_table(
-    frames: Iterable[pl.DataFrame], path: str | os.PathLike[str], metadata: Mapping[bytes, bytes] | None = None
+    frames: Iterable[pl.DataFrame],
+    path: str | os.PathLike[str],
+    metadata: Mapping[bytes, bytes] | None = None,
+    separator: str = ",",
 ) -> None:
     r"""Write frames, one after the other, to a file that is whole or as it was before.
 
     Parameters
     ----------
     frames
-        One or more frames with the same columns.
+        One or more frames with the same columns. In CSV, durations are seconds.
     path
         A file that ends with .csv or .parquet, or "-" for CSV on standard output.
     metadata
         What a Parquet file says of itself, such as the index of pandas, by key.
+    separator
+        What stands between two values of CSV.
 
     Examples
     --------
@@ -81,16 +101,17 @@ def write_table(
     first = next(frames, None)
     if first is None:
         raise ValueError(f"There are no rows to write to {path}: give at least one frame.")
+    check_types(first.schema, path)
     everything = chain([first], frames)
     try:
         if os.fspath(path) == "-":
-            _write_csv(everything, sys.stdout.buffer)
+            _write_csv(everything, sys.stdout.buffer, separator)
             sys.stdout.buffer.flush()
             return
         with replacing(path) as temporary:
             if Path(path).suffix.lower() == ".csv":
                 with open(temporary, "wb") as file:
-                    _write_csv(everything, file)
+                    _write_csv(everything, file, separator)
             else:
                 _write_parquet(everything, first.schema, temporary, metadata)
     except (pa.ArrowException, PolarsError) as error:
@@ -131,6 +152,33 @@ def with_numbers(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> dict[
     return made
 
 
-def _write_csv(frames: Iterable[pl.DataFrame], file: IO[bytes]) -> None:
+def for_pandas(table: pl.DataFrame) -> dict[bytes, bytes]:
+    """Return what a Parquet file says to pandas, so that whole numbers and truth values with gaps stay such there.
+
+    Examples
+    --------
+    >>> table = pl.DataFrame({"n": [1, None], "x": [0.5, None]})
+    >>> [column["numpy_type"] for column in json.loads(for_pandas(table)[b"pandas"])["columns"]]
+    ['Int64']
+    """
+    kept = {
+        name: "boolean" if dtype == pl.Boolean else str(dtype)
+        for name, dtype in table.schema.items()
+        if (dtype.is_integer() or dtype == pl.Boolean) and table[name].has_nulls()
+    }
+    columns = [
+        {"name": name, "field_name": name, "pandas_type": kind.lower(), "numpy_type": kind, "metadata": None}
+        for name, kind in kept.items()
+    ]
+    return {_PANDAS: json.dumps({"index_columns": [], "column_indexes": [], "columns": columns}).encode()}
+
+
+def _write_csv(frames: Iterable[pl.DataFrame], file: IO[bytes], separator: str) -> None:
     for k, frame in enumerate(frames):
-        file.write(frame.write_csv(include_header=k == 0).encode())
+        seconds = [
+            pl.col(name).cast(pl.Int64).cast(pl.Float64) / PER_SECOND[dtype.time_unit]
+            for name, dtype in frame.schema.items()
+            if isinstance(dtype, pl.Duration)
+        ]
+        text = frame.with_columns(seconds).write_csv(include_header=k == 0, separator=separator)
+        file.write(text.encode())

@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 
 from flowratio import evidence as module
-from flowratio.evidence import FILE, Made, gather, read_evidence, write_evidence
+from flowratio.columns import Column
+from flowratio.evidence import FILE, Made, _described, gather, read_evidence, write_evidence
 from flowratio.ratios import AutoRatio
 from flowratio.table_ratio import TableRatio
 from flowratio.training import History
@@ -242,6 +243,15 @@ def test_moments_of_odd_values(values: list[float]) -> None:
     assert told["sd"] / size == pytest.approx(math.sqrt(spread), rel=1e-3, abs=1e-15)
     assert told["quartiles"][::4] == pytest.approx([min(values), max(values)], rel=1e-11)
     json.dumps(told, allow_nan=False)
+
+
+def test_words_in_a_constant_of_truth_values_and_identifiers() -> None:
+    constant = Column("on", "constant", "boolean", 1.0)
+    told = _described(constant, constant.parse(pl.Series("on", ["maybe", "true", ""])), pl.Series("on", ["true"]))
+    assert told["gaps"]["p"] == pytest.approx(1 / 3, abs=1e-3)
+    assert {one["level"]: one["p"] for one in told["levels"]} == {"true": 0.5, "maybe": 0.5}
+    told = _described(Column("id", "identifier", "category", "(other)"), *(pl.Series("id", ["a", "b"]),) * 2)
+    assert told["levels"] == [{"level": "a value of its own", "p": 1.0, "q": 1.0}]
 
 
 def test_column_that_is_all_gaps_in_one_sample(

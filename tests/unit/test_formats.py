@@ -18,6 +18,7 @@ from flowratio.formats import (
     looks_like_thousands,
     number_format,
     numbers,
+    one_number_twice,
     pattern_of_dates,
     written_numbers,
 )
@@ -176,3 +177,9 @@ def test_zones_and_parts_of_seconds() -> None:
     cells = pl.Series(["31.12.2023 23:30:00.25+01:00", "31.12.2023 22:30:00.25Z"])
     assert days(cells, "%d.%m.%Y").to_list() == [in_days(dt.datetime(2023, 12, 31, 22, 30, 0, 250_000))] * 2
     assert pattern_of_dates(cells, "%d.%m.%Y") == "%d.%m.%Y %H:%M:%S%.3f+00:00"
+
+
+def test_minus_zero_is_no_other_number() -> None:
+    temperatures = pl.Series(["0,0", "-0,0", "1,5", "-2,0"])
+    assert one_number_twice(temperatures) is None
+    assert number_format(temperatures) == "1234,5"

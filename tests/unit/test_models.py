@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import pytest
 from flowratio import models
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.models import Model, check_model_folder, fit_tables
-from flowratio.ratios import FeaturizedRatio
+from flowratio.ratios import FeaturizedRatio, OverlapWarning
+from flowratio.scaling import ScalingWarning
 
 JOBS = ["clerk", "baker", "judge"]
 SHARES = {"p": [0.5, 0.3, 0.2], "q": [0.25, 0.35, 0.4]}
@@ -211,3 +213,11 @@ class TestColumns:
             fit_tables(P, P.with_columns(age=pl.lit("31.1.2024")), "logistic", files=("new.csv", "old.csv"))
         with pytest.raises(ValueError, match=r"old.csv has 3 rows"):
             fit_tables(P, P.head(3), "logistic", files=("new.csv", "old.csv"))
+
+
+def test_what_is_told_elsewhere_is_not_told_of_the_fit() -> None:
+    with models._told_elsewhere():  # warnings are errors here
+        warnings.warn("1 effective draw", OverlapWarning, stacklevel=1)
+        warnings.warn("Left out of z", ScalingWarning, stacklevel=1)
+    with models._told_elsewhere(), pytest.warns(UserWarning, match="a slip"):
+        warnings.warn("a slip", UserWarning, stacklevel=1)

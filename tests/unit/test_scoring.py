@@ -420,9 +420,9 @@ class TestRefused:
         path, out = tmp_path / "rows.csv", tmp_path / "out.csv"
         rows[:100].write_csv(path)
 
-        def meanwhile(frames: Any, target: Path, metadata: Any) -> None:
+        def meanwhile(frames: Any, target: Path, metadata: Any, separator: str) -> None:
             pl.concat([rows, rows])[:n_rows].write_csv(path)
-            write_table(frames, target, metadata)
+            write_table(frames, target, metadata, separator)
 
         monkeypatch.setattr("flowratio.scoring.write_table", meanwhile)
         with pytest.raises(ValueError, match="was changed while it was read"):

@@ -15,12 +15,13 @@ import pytest
 from sklearn.base import clone
 
 from flowratio.cells import cells_of, pooled, read, to_frame
+from flowratio.columns import Column
 from flowratio.diagnostics import diagnose
 from flowratio.lattice import Lattice
 from flowratio.persistence import load, save
 from flowratio.ratios import ClassifierRatio, InverseRatio
 from flowratio.table_ratio import TableRatio, UnseenWarning
-from flowratio.tables import Column, TableEncoder
+from flowratio.tables import TableEncoder
 
 
 def mixed(n: int = 60, seed: int = 0) -> pl.DataFrame:
@@ -231,6 +232,7 @@ def test_a_constant_that_changes_is_read_as_it_is_encoded() -> None:
     assert unseen == {"year": 2, "on": 2, "day": 1}
     parsed = encoder.parse(new)
     assert parsed["year"].to_list() == ["soon", "2024", None]
+    assert parsed["on"].to_list() == ["maybe", "TRUE", None]
     again = encoder.encode(parsed)
     assert np.array_equal(again[0], matrix)
     assert again[1] == unseen
@@ -274,10 +276,10 @@ def test_levels_that_share_one_are_drawn_as_often_as_they_were() -> None:
 
 
 def test_too_many_levels_stay_others() -> None:
-    frame = pl.DataFrame({"w": [f"u{k}" for k in range(1500)] * 2 + ["v"] * 50})
+    frame = pl.DataFrame({"w": [f"u{k}" for k in range(1500)] * 3 + ["v"] * 50})
     encoder = TableEncoder(max_levels=2).fit(frame)
     back = encoder.restore(encoder.inverse_transform(encoder.transform(frame)))
-    assert back["w"].to_list().count("(other)") == 2 * 1499
+    assert back["w"].to_list().count("(other)") == 3 * 1499
     assert "u7" not in str(encoder.columns_)  # no list of identifiers is kept
 
 
@@ -459,9 +461,78 @@ def test_columns_that_differ_are_named() -> None:
 
 def test_free_text_is_a_warning() -> None:
     frame = pl.DataFrame({"id": [f"u{k}" for k in range(100)]})
-    with pytest.warns(UserWarning, match="'id' has 100 levels in 100 rows"):
+    frame = pl.concat([frame, pl.DataFrame({"id": ["nothing"] * 50})])
+    with pytest.warns(UserWarning, match="'id' has 101 levels in 150 rows"):
         encoder = TableEncoder(max_levels=3).fit(frame)
     assert len(encoder.names_) == 3
+
+
+def test_text_of_which_most_rows_have_their_own_is_left_out() -> None:
+    rng = np.random.default_rng(0)
+    people = [f"u{k}" for k in range(300)] + [f"v{k % 50}" for k in range(100)] + ["w"] * 19
+    frame = pl.DataFrame({"who": [*people, None], "x": rng.normal(size=420)})
+    with pytest.warns(UserWarning, match=r"^Left out, as most rows have a value of their own.*: 'who'\. To use"):
+        encoder = TableEncoder().fit(frame)
+    assert [column.kind for column in encoder.columns_] == ["identifier", "number"]
+    assert encoder.names_ == ["who is missing", "x"]
+    new = pl.DataFrame({"who": ["someone", None], "x": [1.0, 2.0]})
+    assert encoder.encode(new)[0].tolist() == [[0, 1], [1, 2]]
+    assert encoder.unseen(new) == {}
+    back = encoder.restore(encoder.inverse_transform(encoder.transform(new)))
+    assert back["who"].to_list() == ["(other)", None]
+    assert np.array_equal(encoder.transform(back), encoder.transform(new))
+    # a level of 5 % of the rows is worth a look
+    kept = pl.DataFrame({"who": [*people, *["w"] * 5]})
+    with pytest.warns(UserWarning, match="'who' has 351 levels"):
+        assert TableEncoder().fit(kept).columns_[0].kind == "category"
+    with (
+        pytest.warns(UserWarning, match="Left out"),
+        pytest.raises(ValueError, match="Every column of `X` is constant or an identifier"),
+    ):
+        TableRatio("logistic").fit_samples(frame[["who"]][:200], frame[["who"]][200:419])
+
+
+def test_numbers_that_count_the_rows_are_a_warning() -> None:
+    rng = np.random.default_rng(0)
+    counts = {
+        "two runs": np.r_[10_000:10_040, 0:60],
+        "in disorder": rng.permutation(100) + 7,
+        "each sample from 0 on": np.r_[rng.permutation(50), rng.permutation(50)],
+        "falling": np.arange(0, -300, -3),
+    }
+    for values in counts.values():
+        with pytest.warns(UserWarning, match=r"'n' has a value of its own in every row: .* with `exclude`"):
+            assert TableEncoder().fit(pl.DataFrame({"n": values})).columns_[0].kind == "integer"
+    others = {"age": rng.integers(18, 90, 100), "income": rng.integers(0, 10**6, 100), "size": np.arange(100.0)}
+    TableEncoder().fit(pl.DataFrame(others))  # warnings are errors here
+    TableEncoder().fit(pl.DataFrame({"few": np.arange(49)}))
+
+
+def test_numbers_are_confined_to_what_was_there() -> None:
+    n = 60
+    frame = pl.DataFrame(
+        {
+            "zip": pl.Series(["02139", "10001", "94105"] * (n // 3)),
+            "hours": [20, 40, None] * (n // 3),
+            "x": np.linspace(-1, 2, n),
+            "job": ["a", "b"] * (n // 2),
+        }
+    )
+    encoder = TableEncoder().fit(frame)
+    assert encoder.columns_[0].values == (2139.0, 10001.0, 94105.0)
+    assert encoder.columns_[2].values == ()
+    X = np.array([[6000.0, 29.0, 0.2, -7.0, 0.6], [6100.0, 31.0, 0.9, 0.5, 0.1], [1e9, -3.0, 0.0, 9.0, 0.9]])
+    back = encoder.restore(encoder.inverse_transform(encoder.confined(X)))
+    assert back.rows() == [("02139", 20, -1.0, "b"), ("10001", None, 0.5, "a"), ("94105", 20, 2.0, "b")]
+    assert np.array_equal(encoder.confined(encoder.transform(frame)), encoder.transform(frame))
+
+
+def test_words_after_a_blank_keep_it() -> None:
+    P = pl.DataFrame({"work": [" Private", " State", " ?"] * 5, "in": [" US"] * 15, "some": [" a", "b", "c"] * 5})
+    encoder = TableEncoder().fit(pooled(P, P))
+    assert encoder.columns_[0].levels == ("Private", "State")
+    back = encoder.restore(encoder.inverse_transform(encoder.transform(P[:3])))
+    assert back.rows() == [(" Private", " US", "a"), (" State", " US", "b"), (None, " US", "c")]
 
 
 def test_reading_times_keeps_microseconds() -> None:

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 from flowratio.reading import open_table, read_table
-from flowratio.writing import TABLE_ENDINGS, check_output, with_numbers, write_table
+from flowratio.writing import TABLE_ENDINGS, check_output, for_pandas, with_numbers, write_table
 
 FRAME = pl.DataFrame(
     {
@@ -54,11 +56,36 @@ def test_standard_output(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
 
 def test_types_that_a_format_has_not(tmp_path: Path) -> None:
     frame = pl.DataFrame({"a": [[1, 2]]})
-    with pytest.raises(ValueError, match=r"Cannot write .*Leave such columns out") as caught:
+    with pytest.raises(ValueError, match=r"^Cannot write .*: column 'a' is of type List.*\.parquet\.$") as caught:
         write_table([frame], tmp_path / "rows.csv")
     assert "\n" not in str(caught.value)
     write_table([frame], tmp_path / "rows.parquet")
     assert_frame_equal(read_table(tmp_path / "rows.parquet"), frame)
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_durations_are_seconds_in_csv(tmp_path: Path, unit: Literal["ms", "us", "ns"]) -> None:
+    spans = pl.Series("wait", [timedelta(hours=1, milliseconds=500), None, timedelta(0)], pl.Duration(unit))
+    write_table([spans.to_frame()], tmp_path / "rows.csv")
+    assert read_table(tmp_path / "rows.csv")["wait"].to_list() == ["3600.5", None, "0.0"]
+
+
+def test_separators_and_what_they_stand_in_come_back(tmp_path: Path) -> None:
+    frame = FRAME.with_columns(job=pl.Series(["a;b", "1,5", None, "c", "d\te"])).cast(pl.String)
+    for separator in (";", "\t", "|"):
+        write_table([frame[:2], frame[2:]], tmp_path / "rows.csv", separator=separator)
+        assert (tmp_path / "rows.csv").read_text().startswith(f"age{separator}job{separator}since\n")
+        assert_frame_equal(read_table(tmp_path / "rows.csv"), frame)
+
+
+def test_pandas_reads_whole_numbers_and_truth_values_with_gaps(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {"n": [1, None], "m": [1, 2], "b": [True, None], "x": [0.5, None]}, schema_overrides={"n": pl.UInt8}
+    )
+    write_table([frame], tmp_path / "rows.parquet", for_pandas(frame))
+    read = pd.read_parquet(tmp_path / "rows.parquet")
+    assert [str(dtype) for dtype in read.dtypes] == ["UInt8", "int64", "boolean", "float64"]
+    assert_frame_equal(pl.read_parquet(tmp_path / "rows.parquet"), frame)
 
 
 def test_what_a_file_says_of_itself_is_kept(tmp_path: Path) -> None:

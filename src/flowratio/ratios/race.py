@@ -142,8 +142,9 @@ class Race:
             expected = self._expected_seconds(ratio)
             for k, (rest, aside) in enumerate(self.folds):
                 if expected * (len(self.folds) - k) > self.left():
-                    needed = "" if math.isinf(expected) else f": about {expected * len(self.folds):.2g} s needed"
-                    found.note = f"no time{needed}"
+                    found.note = "no time"
+                    if math.isfinite(expected):
+                        found.note += f": about {max(1, round(expected * len(self.folds)))} s needed"
                     break
                 since = time.perf_counter()
                 models.append(self._fitted(ratio, rest, k))

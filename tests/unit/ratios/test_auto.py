@@ -521,6 +521,19 @@ def test_the_time_left_is_within_the_budget(clock: Clock) -> None:
     assert race.Race(X, y, np.ones(len(X)), np.arange(len(X)) % 5, 0, None).expected_left(2) == math.inf
 
 
+def test_what_comes_after_a_fit_is_not_of_the_next(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = draw()
+    one = race.Race(X, y, np.ones(len(X)), np.arange(len(X)) % 5, 0, None)
+
+    def stack(*_: object) -> None:
+        clock.now += 100
+
+    monkeypatch.setattr(one, "_finish", stack)
+    for name in ("first", "second"):
+        one.run(name, Fake(seconds=0.01))
+    assert [one.found[name].seconds for name in ("first", "second")] == pytest.approx([18, 18])  # 5 fits to 360 rows
+
+
 def test_pretrained_flows_of_one_kind_are_not_taken_for_one_another() -> None:
     X, y = draw()
     first, second = (FlowFeaturizer(flow=MAF(2, generator=torch.Generator().manual_seed(k))) for k in (0, 1))
