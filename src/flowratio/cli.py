@@ -419,16 +419,24 @@ def _two_tables(
     from flowratio.reading import read_table
 
     P, Q = read_table(p, columns), read_table(q, columns)
+    known = {name for path, table in ((p, P), (q, Q)) for name in (table.columns if path == "-" else _columns(path))}
     for name in exclude or ():
-        if name not in P.columns and name not in Q.columns:
-            near = get_close_matches(name, {*P.columns, *Q.columns}, 1)
+        if name not in known:
+            near = get_close_matches(name, known, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            named = " that `--columns` names" if columns else ""
-            raise ValueError(f"`--exclude` names {name!r}, which is no column of {p} or {q}{named}.{hint}")
+            raise ValueError(f"`--exclude` names {name!r}, which is no column of {p} or {q}.{hint}")
     P, Q = (table.drop(exclude or (), strict=False) for table in (P, Q))
     if not P.columns or not Q.columns:
         raise ValueError(f"No column is left: `--columns` and `--exclude` must leave at least one of {p} and {q}.")
     return P, Q
+
+
+def _columns(path: str) -> list[str]:
+    """Return the names of all columns of a file."""
+    from flowratio.reading import open_table
+
+    with open_table(path) as table:
+        return list(table.columns)
 
 
 def _two_matrices(
