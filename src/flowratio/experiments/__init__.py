@@ -12,4 +12,6 @@ NAMES = (
     "breast-cancer",
     "transfusion-wine",
     "mutual-information",
+    "mnist",
+    "omniglot",
 )

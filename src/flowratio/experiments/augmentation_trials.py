@@ -1,0 +1,281 @@
+r"""The stages of an experiment on augmentation: generated drawings, ratios of x and of z, weights, classifiers.
+
+r = p/q, with p the real drawings (y = 1) and q the generated ones.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.metrics import roc_auc_score
+
+from flowratio.applications.crossfit import Sample, cross_fit
+from flowratio.experiments.characters import TRAINING, Part
+from flowratio.experiments.dagan import Dagan, DaganSettings
+from flowratio.experiments.image_classifier import fit_classifier
+from flowratio.experiments.image_laws import log_densities
+from flowratio.experiments.images import SIDE
+from flowratio.featurizer import FlowFeaturizer
+from flowratio.ratios import ClassifierRatio
+from flowratio.ratios.networks import CNN
+from flowratio.training import Recipe
+from flowratio.weights import effective_sample_size, flatten, self_normalize
+
+DATA, SYNTHETIC, MIXTURE = "data only", "synthetic only", "mixture"
+GAMMAS = {"x": (1.0, 0.2), "z": (0.1, 0.2, 0.5, 1.0)}
+_LOOKED_AT = 5  # generated drawings of each character that the classifier of real ones is shown
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes of the experiment.
+
+    Parameters
+    ----------
+    seeds
+        Runs.
+    classes
+        Characters, the first ones.
+    per_class
+        Generated drawings of each, a multiple of 10.
+    dagan_channels, dagan_noise, dagan_steps, dagan_critic_steps, dagan_batch
+        Of the generator, as in `DaganSettings`.
+    dagan_rate, dagan_critic_rate, dagan_penalty_share
+        Of the generator, as in `DaganSettings`.
+    flow_blocks, flow_hidden, flow_epochs, flow_batch, flow_rate, flow_decay
+        Of the flow; `flow_epochs` None for the flow and the settings of the paper.
+    filters, rate
+        Of each of the four layers of a CNN, and the learning rate of its training.
+    ratio_epochs
+        Passes of a ratio over both samples, at most.
+    folds
+        Parts of the drawings, each weighted by a ratio that was fitted without it; 1 to fit one ratio to all.
+    classifier_steps, batch_size
+        Steps of a classifier, at most, and drawings of each.
+    """
+
+    seeds: int
+    classes: int = 1200
+    per_class: int = 50
+    dagan_channels: int = 64
+    dagan_noise: int = 100
+    dagan_steps: int = 24_000
+    dagan_critic_steps: int = 5
+    dagan_batch: int = 100
+    dagan_rate: float = 1e-4
+    dagan_critic_rate: float = 1e-4
+    dagan_penalty_share: float = 1.0
+    flow_blocks: int = 5
+    flow_hidden: tuple[int, ...] = (1024, 1024, 1024)
+    flow_epochs: int | None = None
+    flow_batch: int = 128
+    flow_rate: float = 1e-3
+    flow_decay: float = 0.3
+    filters: int = 64
+    rate: float = 1e-3
+    ratio_epochs: int = 10
+    folds: int = 1
+    classifier_steps: int = 112_500  # 100 passes over the mixture
+    batch_size: int = 64
+
+
+def weighted(space: str, gamma: float) -> str:
+    """Return the name of the setting with weights from x or z, to the power γ."""
+    return f"mixture + IW({space}), γ = {gamma:g}"
+
+
+def generate(settings: Settings, training: Part, seed: int, checkpoint: Path) -> dict[str, np.ndarray]:
+    """Train the generator and let it make the same number of drawings from each real one.
+
+    Returns the generated `images`, (m, 784); `source`, (m,), the position of the real drawing that each was made from;
+    and `gaps`, what the critic told apart in each twentieth of the training.
+
+    Parameters
+    ----------
+    settings
+        Of the generator.
+    training
+        Real drawings and their characters.
+    seed
+        Of everything random.
+    checkpoint
+        Folder that keeps the training.
+    """
+    images, labels = training
+    of_dagan = DaganSettings(
+        channels=settings.dagan_channels,
+        noise=settings.dagan_noise,
+        steps=settings.dagan_steps,
+        critic_steps=settings.dagan_critic_steps,
+        batch_size=settings.dagan_batch,
+        learning_rate=settings.dagan_rate,
+        critic_rate=settings.dagan_critic_rate,
+        penalty_share=settings.dagan_penalty_share,
+    )
+    dagan = Dagan(images, labels, of_dagan, seed=seed).train(checkpoint)
+    source = np.repeat(np.arange(len(images)), settings.per_class // TRAINING)
+    gaps = [part.mean() for part in np.array_split(dagan.gaps, min(20, len(dagan.gaps)))]
+    return {"images": dagan.generate(images[source], seed), "source": source, "gaps": np.round(gaps, 4)}
+
+
+def ratio_of_x(settings: Settings, training: Part, made: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """Return log r = log p/q, p the real drawings, of `real` and `made` ones, by CNNs that see pixels."""
+    return log_ratios(settings, training[0], made["images"], made["source"], seed)
+
+
+def ratio_of_z(
+    settings: Settings, parts: dict[str, Part], made: dict[str, np.ndarray], seed: int, checkpoint: Path
+) -> dict[str, np.ndarray]:
+    """Return the same by CNNs that see z, and the flow's bits for each pixel of unseen real drawings and of made ones.
+
+    Parameters
+    ----------
+    settings
+        Of flow and ratio.
+    parts
+        Real drawings, as `split` gives them.
+    made
+        Generated ones, as `generate` gives them.
+    seed
+        Of everything random.
+    checkpoint
+        Folder that keeps the training of the flow; it is removed in the end.
+    """
+    pooled = np.concatenate([parts["training"][0], made["images"]]).astype(np.float32)
+    flow = new_flow(settings, seed, checkpoint).fit(pooled)
+    Z, n = flow.transform(pooled), len(parts["training"][0])
+    found = log_ratios(settings, Z[:n], Z[n:], made["source"], seed)
+    rng, some = np.random.default_rng([seed, 3]), made["images"][:: settings.per_class // _LOOKED_AT]
+    for kind, images in (("real", parts["validation"][0]), ("made", some)):
+        found[f"bits_{kind}"] = log_densities(flow, images, rng)["bits"].mean()
+    shutil.rmtree(checkpoint)  # large, and of no more use
+    return found
+
+
+def new_flow(settings: Settings, seed: int, checkpoint: Path) -> FlowFeaturizer:
+    """Return the flow, not yet fitted."""
+    if settings.flow_epochs is None:
+        return FlowFeaturizer.from_paper("omniglot", random_state=seed).set_params(checkpoint=checkpoint)
+    return FlowFeaturizer(
+        scaling="image",
+        n_blocks=settings.flow_blocks,
+        hidden=settings.flow_hidden,
+        max_epochs=settings.flow_epochs,
+        batch_size=settings.flow_batch,
+        learning_rate=settings.flow_rate,
+        weight_decay=settings.flow_decay,
+        random_state=seed,
+        checkpoint=checkpoint,
+    )
+
+
+def log_ratios(
+    settings: Settings, real: np.ndarray, made: np.ndarray, source: np.ndarray, seed: int
+) -> dict[str, np.ndarray]:
+    """Return log r of `real` and `made` rows, each by a CNN that has seen neither the row nor any of its source.
+
+    Parameters
+    ----------
+    settings
+        Of the ratio and the folds.
+    real, made
+        Rows of x or z, of shapes (n, 784) and (m, 784).
+    source
+        Position of the real row from which each was made, of shape (m,).
+    seed
+        Of the ratio.
+    """
+    ratio = ClassifierRatio(
+        "cnn",
+        hidden=(settings.filters,) * 4,
+        max_epochs=settings.ratio_epochs,
+        batch_size=64,
+        learning_rate=settings.rate,
+        random_state=seed,
+    )
+    if settings.folds == 1:
+        ratio.fit_samples(real, made)
+        return {"real": ratio.log_ratio(real), "made": ratio.log_ratio(made)}
+    fold = np.arange(len(real)) % TRAINING % settings.folds  # in each character as many
+    p, q = Sample(real, np.ones(len(real)), fold), Sample(made, np.ones(len(made)), fold[source])
+    found = cross_fit(ratio, p, q, seed)
+    return {"real": found.log_p, "made": found.log_q}
+
+
+def of_ratio(log_p: np.ndarray, log_q: np.ndarray) -> dict[str, Any]:
+    """Return how far a ratio tells real rows from generated ones, and how many of these the weights are worth."""
+    is_real = np.repeat([1, 0], [len(log_p), len(log_q)])
+    share = {f"{g:g}": effective_sample_size(flatten(log_q, g)) / len(log_q) for g in GAMMAS["z"]}
+    auc = float(roc_auc_score(is_real, np.concatenate([log_p, log_q])))
+    return {"auc": auc, "mean_real": float(log_p.mean()), "mean_made": float(log_q.mean()), "effective": share}
+
+
+def weights_by_setting(log_r: dict[str, np.ndarray]) -> dict[str, np.ndarray | None]:
+    """Return the weights of generated rows in each setting, by its name; None where all count 1.
+
+    Parameters
+    ----------
+    log_r
+        Log-ratios of the generated rows in x and in z, of shape (m,) each.
+    """
+    weights: dict[str, np.ndarray | None] = {DATA: None, SYNTHETIC: None, MIXTURE: None}
+    for space, gammas in GAMMAS.items():
+        for gamma in gammas:
+            log_w = flatten(log_r[space], gamma)
+            weights[weighted(space, gamma)] = self_normalize(log_w, total=len(log_w))
+    return weights
+
+
+def train_one(
+    settings: Settings,
+    name: str,
+    parts: dict[str, Part],
+    made: dict[str, np.ndarray],
+    weights: np.ndarray | None,
+    seed: int,
+) -> dict[str, float]:
+    """Train a classifier in one setting, and return its accuracies.
+
+    Parameters
+    ----------
+    settings
+        Of the classifier.
+    name
+        Of the setting.
+    parts, made
+        Real and generated drawings, as `split` and `generate` give them.
+    weights
+        Of generated ones; None for 1.
+    seed
+        Of first weights and order.
+    """
+    images, labels = parts["training"]
+    of_made = made["images"], labels[made["source"]]
+    rows = {DATA: [parts["training"]], SYNTHETIC: [of_made]}.get(name, [parts["training"], of_made])
+    X, y = (np.concatenate(both) for both in zip(*rows, strict=True))
+    epochs = math.ceil(settings.classifier_steps * settings.batch_size / len(X))
+    network = CNN((1, SIDE, SIDE), (settings.filters,) * 4, settings.classes, generator=_generator(seed))
+    found = fit_classifier(
+        network,
+        X,
+        y,
+        held_out=parts["validation"],
+        recipe=Recipe(epochs, settings.batch_size, settings.rate, patience=math.ceil(epochs / 3)),
+        seed=seed,
+        weights=None if weights is None else np.concatenate([np.ones(len(images)), weights]),
+    )
+    result = {part: found.accuracy(*parts[part]) for part in ("validation", "test")}
+    if name == DATA:  # how many generated drawings it takes for what they were made from
+        some = slice(None, None, settings.per_class // _LOOKED_AT)
+        result["of_made"] = found.accuracy(of_made[0][some], of_made[1][some])
+    return {**result, "loss": min(found.history.held_out_loss), "best_epoch": found.history.best_epoch}
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)

@@ -1,0 +1,278 @@
+r"""Tables 3 and 4, Fig. 7: drawings of characters, generated ones beside them, and how much each of these should count.
+
+Claim: a classifier of Omniglot's characters that learns from real and generated drawings is better if the generated
+ones are weighted by a ratio of z (.784) than with no weights (.767) or with a ratio of x (.765), better than one that
+learns from real drawings alone (.756), and that better than one of generated drawings alone (.557). Command:
+`flowratio reproduce omniglot --preset laptop`.
+
+Of each character's 20 drawings the first 10 are for training, 5 decide when to stop, 5 are the test. A DAGAN, trained
+on the first, makes 50 drawings of each character, 5 from each of the 10. A MAF is trained on real and generated
+drawings; a CNN tells the two apart in x, and another in z, reshaped to 28 × 28. With r = p/q, p the real drawings and q
+the generated ones, a generated drawing counts
+
+.. math:: w_i \propto r(x_i)^\gamma, \qquad \mathrm{mean}\, w = 1
+
+where the paper has γ = 1 in x and γ = .2 in z. Real drawings count 1. Beside the paper's two, all γ in z are shown, the
+one that the validation drawings choose, and γ = .2 in x: what is owed to z, and what to γ?
+
+*A ratio that has seen a drawing* knows which it is. Here no ratio weights a drawing that it was fitted to: the drawings
+fall into folds by the real one from which they were made, so that a real drawing and all that came of it are left out
+at once. (The paper's ratios were fitted to what they weight; `paper` does so, too.) The flow sees all, but not which is
+which. Everything is done once for each seed, the DAGAN too.
+
+Where else we part from the paper: see `dagan` for the generator; generated drawings take the 38 grey values that the
+scaled drawings have, as any other value would tell them apart at once; z is taken at the middle of a grey value; all
+classifiers take the same number of steps, also those of fewer drawings. `laptop` has the first 200 characters in place
+of 1200, half the filters, a smaller flow and generator.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowratio.experiments.augmentation_trials import (
+    DATA,
+    GAMMAS,
+    MIXTURE,
+    SYNTHETIC,
+    Settings,
+    generate,
+    of_ratio,
+    ratio_of_x,
+    ratio_of_z,
+    train_one,
+    weighted,
+    weights_by_setting,
+)
+from flowratio.experiments.characters import grouped, read, split
+from flowratio.experiments.data import find
+from flowratio.experiments.images import PIXELS, sheets
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, commit
+from flowratio.experiments.stages import Stages
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "Tables 3 and 4, Fig. 7: generated drawings of Omniglot's characters, weighted by ratios of x and of z"
+FILE = "omniglot/omniglot28.npz"
+PAPER_GAMMA = {"x": 1.0, "z": 0.2}
+CHOSEN = "mixture + IW(z), γ chosen"
+PAPER_CLASSES = 1200
+PARTS = ("test", "validation")
+PAPER = {
+    DATA: 0.756,
+    SYNTHETIC: 0.557,
+    MIXTURE: 0.767,
+    weighted("x", PAPER_GAMMA["x"]): 0.765,
+    weighted("z", PAPER_GAMMA["z"]): 0.784,
+}
+PRESETS = {
+    "quick": Settings(
+        1,
+        classes=10,
+        per_class=10,
+        dagan_channels=8,
+        dagan_noise=8,
+        dagan_steps=60,
+        dagan_critic_steps=1,
+        dagan_batch=16,
+        dagan_rate=1e-3,
+        dagan_critic_rate=3e-3,
+        flow_blocks=2,
+        flow_hidden=(64,),
+        flow_epochs=4,
+        filters=8,
+        rate=5e-3,
+        ratio_epochs=40,
+        folds=2,
+        classifier_steps=150,
+        batch_size=32,
+    ),
+    "laptop": Settings(
+        4,
+        classes=200,
+        dagan_channels=32,
+        dagan_noise=64,
+        dagan_steps=2000,
+        dagan_critic_steps=2,
+        dagan_batch=64,
+        dagan_rate=5e-4,
+        dagan_critic_rate=2e-3,
+        dagan_penalty_share=0.5,
+        flow_hidden=(512, 512),
+        flow_epochs=15,
+        filters=32,
+        ratio_epochs=5,
+        folds=2,
+        classifier_steps=1500,
+    ),
+    "paper": Settings(3),
+}
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """Return one task for each run."""
+    return [{"seed": seed} for seed in range(settings.seeds)]
+
+
+def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
+    """Train the generator, the flow, the ratios and the classifiers, and return accuracies and what is behind them."""
+    seed, parts = task["seed"], split(grouped(*read(find(FILE)), settings.classes))
+    about = {name: value for name, value in asdict(settings).items() if name != "seeds"}
+    stages = Stages(keep / f"seed-{seed}", {**about, **task, "commit": commit()})
+    made = stages.arrays("generated", lambda: generate(settings, parts["training"], seed, stages.folder / "dagan"))
+    found = {
+        "x": stages.arrays("ratio-x", lambda: ratio_of_x(settings, parts["training"], made, seed)),
+        "z": stages.arrays("ratio-z", lambda: ratio_of_z(settings, parts, made, seed, stages.folder / "flow")),
+    }
+    trained = {}
+    for name, weights in weights_by_setting({space: log_r["made"] for space, log_r in found.items()}).items():
+        trained[name] = stages.numbers(
+            f"classifier-{len(trained)}",
+            lambda name=name, weights=weights: train_one(settings, name, parts, made, weights, seed),
+        )
+    return {
+        "settings": trained,
+        "ratios": {space: of_ratio(log_r["real"], log_r["made"]) for space, log_r in found.items()},
+        "bits": {kind: float(found["z"][f"bits_{kind}"]) for kind in ("real", "made")},
+        "gap": made["gaps"].tolist(),
+    }
+
+
+def accuracies(done: list[Done], name: str, part: str = "test") -> np.ndarray:
+    """Return the accuracy of each run in a setting, of shape (t,); of the chosen γ too."""
+    if name != CHOSEN:
+        return np.array([one.result["settings"][name][part] for one in done])
+    names = [weighted("z", gamma) for gamma in GAMMAS["z"]]
+    best = [min(names, key=lambda name: one.result["settings"][name]["loss"]) for one in done]
+    return np.array([one.result["settings"][name][part] for one, name in zip(done, best, strict=True)])
+
+
+def with_error(values: np.ndarray) -> str:
+    """Return mean and standard error, which one run does not tell."""
+    error = f" ± {values.std(ddof=1) / math.sqrt(len(values)):.3f}" if len(values) > 1 else ""
+    return f"{values.mean():.3f}{error}"
+
+
+def report(settings: Settings, done: list[Done]) -> Report:
+    """Return accuracies beside the paper's, what ratios and generator are worth, and the claims."""
+    names = [*done[0].result["settings"], CHOSEN]
+    lines = [
+        [name, f"{PAPER[name]:.3f}" if name in PAPER else "", *[with_error(accuracies(done, name, of)) for of in PARTS]]
+        for name in names
+    ]
+    title = f"Accuracy on {settings.classes} characters: mean ± standard error of {len(done)} runs"
+    table = Table(title, ["setting", f"paper, {PAPER_CLASSES} characters", *PARTS], lines)
+    return Report([table, _of_ratios(done), _of_generator(done)], _claims(done))
+
+
+def _of_ratios(done: list[Done]) -> Table:
+    lines = []
+    for space in GAMMAS:
+        found = [one.result["ratios"][space] for one in done]
+        numbers = [np.array([one[name] for one in found]) for name in ("auc", "mean_real", "mean_made")]
+        shares = [np.array([one["effective"][f"{gamma:g}"] for one in found]) for gamma in GAMMAS["z"]]
+        lines.append([space, *[with_error(values) for values in (*numbers, *shares)]])
+    head = ["space", "AUC, real over made", "mean log r, real", "mean log r, made"]
+    return Table(
+        "Ratios, and the share of generated drawings that the weights are worth (effective sample size)",
+        [*head, *[f"worth, γ = {gamma:g}" for gamma in GAMMAS["z"]]],
+        lines,
+    )
+
+
+def _of_generator(done: list[Done]) -> Table:
+    bits = [np.array([one.result["bits"][kind] for one in done]) for kind in ("real", "made")]
+    gap = np.array([[one.result["gap"][k] for k in (0, -1)] for one in done])
+    return Table(
+        "Generator and flow",
+        ["what", "mean ± standard error"],
+        [
+            ["generated drawings that the classifier of real ones gives their character", _taken_right(done)],
+            ["critic's gap in the first twentieth of the steps", with_error(gap[:, 0])],
+            ["critic's gap in the last", with_error(gap[:, 1])],
+            ["flow: bits for each pixel of validation drawings", with_error(bits[0])],
+            ["flow: bits for each pixel of generated drawings", with_error(bits[1])],
+        ],
+    )
+
+
+def _taken_right(done: list[Done]) -> str:
+    return with_error(accuracies(done, DATA, "of_made"))
+
+
+def _claims(done: list[Done]) -> list[Claim]:
+    z, x = weighted("z", PAPER_GAMMA["z"]), weighted("x", PAPER_GAMMA["x"])
+    return [
+        above("drawings weighted by z, as in the paper, are worth more than with no weights", done, z, MIXTURE),
+        above("drawings weighted by z, with the γ that validation chose, do so too", done, CHOSEN, MIXTURE),
+        above("weights from z are worth more than weights from x", done, z, x),
+        above("weights from z are worth more than weights from x to the same power", done, z, weighted("x", 0.2)),
+        above("generated drawings beside real ones are worth more than real ones alone", done, MIXTURE, DATA),
+        above("real drawings alone are worth more than generated ones alone", done, DATA, SYNTHETIC),
+    ]
+
+
+def above(words: str, done: list[Done], better: str, worse: str) -> Claim:
+    """Return the claim that one setting has a higher test accuracy, which cannot be told within a standard error.
+
+    Parameters
+    ----------
+    words
+        The claim.
+    done
+        Runs, in each of which both settings have the same drawings.
+    better, worse
+        Names of the settings.
+    """
+    gain = accuracies(done, better) - accuracies(done, worse)
+    error = gain.std(ddof=1) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
+    holds = None if abs(gain.mean()) <= error else bool(gain.mean() > 0)
+    bar = f" ± {error:.3f}" if math.isfinite(error) else ", one run"
+    return Claim(words, holds, f"{better} less {worse}: {gain.mean():+.3f}{bar}")
+
+
+def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
+    """Return the accuracies as a figure, and a sheet of real and generated drawings if these are still there."""
+    figures = {"": _draw_accuracies(settings, done)}
+    path = keep / f"seed-{done[0].task['seed']}" / "generated.npz"
+    if path.exists() and settings.classes >= 10:
+        figures["drawings"] = _draw_sheets(settings, path)
+    return figures
+
+
+def _draw_accuracies(settings: Settings, done: list[Done]) -> Figure:
+    from matplotlib.figure import Figure
+
+    names = [*done[0].result["settings"], CHOSEN]
+    values = [accuracies(done, name) for name in names]
+    figure = Figure(figsize=(7, 0.33 * len(names) + 1.3), layout="constrained")
+    axes = figure.add_subplot(xlabel="test accuracy")
+    rows = np.arange(len(names))[::-1]
+    for row, runs in zip(rows, values, strict=True):
+        axes.plot(runs, np.full(len(runs), row), "|", color="0.4", ms=9)
+    bars = [runs.std(ddof=1) / math.sqrt(len(runs)) if len(runs) > 1 else 0.0 for runs in values]
+    means = [runs.mean() for runs in values]
+    label = f"{settings.classes} characters, {len(done)} runs"
+    axes.errorbar(means, rows, xerr=bars, fmt="o", color="black", ms=5, capsize=3, label=label)
+    paper = [(PAPER[name], row) for name, row in zip(names, rows, strict=True) if name in PAPER]
+    axes.plot(*np.transpose(paper), "D", color="0.5", mfc="none", ms=6, label=f"paper, {PAPER_CLASSES} characters")
+    axes.set_yticks(rows, names)
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _draw_sheets(settings: Settings, path: Path) -> Figure:
+    """Draw ten drawings of ten characters in rows, real ones on the left and generated ones on the right."""
+    drawings = grouped(*read(find(FILE)), settings.classes)
+    with np.load(path, allow_pickle=False) as file:
+        made = file["images"].reshape(settings.classes, settings.per_class, PIXELS)
+    some = np.linspace(0, settings.classes - 1, 10).astype(int)
+    each = np.arange(10) * (settings.per_class // 10)  # one from each real drawing
+    pages = {"real": drawings[some, :10], "generated, each from the real one at its place": made[some][:, each]}
+    return sheets({name: page.reshape(-1, PIXELS) for name, page in pages.items()})

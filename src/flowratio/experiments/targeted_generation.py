@@ -1,0 +1,206 @@
+r"""One cell of targeted generation: a flow of p and q, ratios of z and of x, and images drawn toward q.
+
+Of N candidates that the flow draws, n are drawn by the weights q/h, h the mixture that the flow has learned. A ratio of
+z weights candidates as they are, and only the chosen are decoded; for a ratio of x all are.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flowratio.applications import Drawn, TargetedSampler
+from flowratio.experiments.image_classifier import ImageClassifier
+from flowratio.experiments.image_laws import (
+    attribute_classifier,
+    check_perc,
+    laws,
+    log_densities,
+    noisy_latent,
+    two_samples,
+)
+from flowratio.experiments.images import mnist
+from flowratio.experiments.running import Task
+from flowratio.featurizer import FlowFeaturizer
+from flowratio.files import replacing
+from flowratio.flows import MAF
+from flowratio.flows.base import new_generator
+from flowratio.ratios import ClassifierRatio
+
+PERCS = (0.1, 0.25, 0.5, 1.0)
+SHEET = 100  # images of the first run that are kept
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes of the experiment.
+
+    Parameters
+    ----------
+    seeds
+        Runs.
+    percs
+        Images of q for each image of p, above 0 and at most 1.
+    rows
+        Images of p at most; None for all.
+    steps
+        Of the training of the flow; None for the flow, the epochs and the settings of the paper.
+    n_blocks, hidden, batch_size, learning_rate, weight_decay
+        Of the flow and its training, if `steps` is given.
+    ratio_epochs
+        Passes over pairs of images of p and q.
+    samples
+        Images that each method draws.
+    candidates_z, candidates_x
+        Candidates for each of these.
+    attribute_rows, attribute_epochs
+        Images of p that the classifier of the attribute learns from, at most, and passes over them.
+    test_rows
+        Test images of p, and of q, on which flow and ratio are scored; None for all.
+    """
+
+    seeds: int
+    percs: tuple[float, ...] = PERCS
+    rows: int | None = None
+    steps: int | None = None
+    n_blocks: int = 5
+    hidden: tuple[int, ...] = (1024,)
+    batch_size: int = 100
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.1
+    ratio_epochs: int = 10
+    samples: int = 1000
+    candidates_z: int = 100
+    candidates_x: int = 100
+    attribute_rows: int | None = None
+    attribute_epochs: int = 10
+    test_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        for perc in self.percs:
+            check_perc(perc)
+
+
+def run_cell(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
+    """Train a flow and two ratios, draw images by the three methods, and return the shares of the target."""
+    seed, perc, name = task["seed"], task["perc"], f"{task['task']}-{task['perc']:g}"
+    rng = np.random.default_rng([seed, 8])
+    all_train, all_test = (laws(task["task"], *mnist(part)) for part in ("train", "test"))
+    X_p, X_q = two_samples(*all_train, perc, settings.rows, rng)
+    test = two_samples(*all_test, 1.0, settings.test_rows, rng)
+    checkpoint = keep / f"{name}-{seed}-flow"
+    featurizer = new_flow(settings, len(X_p) + len(X_q), seed, checkpoint).fit(np.concatenate([X_p, X_q]))
+    latents, test_latents = ([noisy_latent(featurizer, X, rng) for X in pair] for pair in ((X_p, X_q), test))
+    ratios = {
+        space: new_ratio(settings, seed).fit_samples(*pair) for space, pair in (("z", latents), ("x", (X_p, X_q)))
+    }
+    drawn = draw_images(settings, featurizer, ratios, seed)
+    classifier, accuracy = attribute_classifier(all_train, all_test, settings.attribute_rows, settings.attribute_epochs)
+    if seed == 0:
+        _write_sheets(keep / f"{name}.npz", drawn)
+    shutil.rmtree(checkpoint)  # hundreds of megabytes, of no more use
+    return {
+        "rows": [len(X_p), len(X_q)],
+        "accuracy": accuracy,
+        "flow": _of_flow(featurizer, *test, perc, rng),
+        "ratio": {"z": _of_ratio(ratios["z"], *test_latents), "x": _of_ratio(ratios["x"], *test)},
+        "methods": {method: _of_drawn(one, classifier) for method, one in drawn.items()},
+    }
+
+
+def new_flow(settings: Settings, n: int, seed: int, checkpoint: Path) -> FlowFeaturizer:
+    """Return the flow for n images, not yet fitted.
+
+    Parameters
+    ----------
+    settings
+        Of the flow.
+    n
+        Images, of which a tenth is held out.
+    seed
+        Of the flow.
+    checkpoint
+        Folder that keeps its training.
+    """
+    if settings.steps is None:
+        return FlowFeaturizer.from_paper("mnist", random_state=seed).set_params(checkpoint=checkpoint)
+    return FlowFeaturizer(
+        lambda d: MAF(
+            d,
+            n_blocks=settings.n_blocks,
+            hidden=settings.hidden,
+            batch_norm=True,
+            generator=new_generator().manual_seed(seed),
+        ),
+        scaling="image",
+        max_epochs=max(1, round(settings.steps * settings.batch_size / (0.9 * n))),
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        random_state=seed,
+        checkpoint=checkpoint,
+    )
+
+
+def new_ratio(settings: Settings, seed: int) -> ClassifierRatio:
+    """Return the ratio of the paper, alike for x and z, not yet fitted."""
+    return ClassifierRatio(
+        "mlp",
+        hidden=(100, 100, 100),
+        max_epochs=settings.ratio_epochs,
+        batch_size=64,
+        learning_rate=1e-3,
+        l2_penalty=0.0,
+        patience=settings.ratio_epochs,
+        random_state=seed,
+    )
+
+
+def draw_images(
+    settings: Settings, featurizer: FlowFeaturizer, ratios: dict[str, ClassifierRatio], seed: int
+) -> dict[str, Drawn]:
+    """Draw images toward q, by the ratio of z and by that of x, and from the flow as it is."""
+    n = settings.samples
+    of_z = TargetedSampler(featurizer, ratios["z"], n_candidates=settings.candidates_z, random_state=seed)
+    of_x = TargetedSampler(featurizer, ratios["x"], n_candidates=settings.candidates_x, space="x", random_state=seed)
+    return {"z": of_z.draw(n, toward="q"), "x": of_x.draw(n, toward="q"), "regular": of_z.draw(n, toward=None)}
+
+
+def _of_drawn(drawn: Drawn, classifier: ImageClassifier) -> dict[str, float | None]:
+    return {
+        "share": float(np.mean(classifier.predict(drawn.X) == 1)),
+        "effective": drawn.effective_sample_size / len(drawn.log_w),
+        "unique": drawn.unique_share,
+        "k_hat": drawn.k_hat if math.isfinite(drawn.k_hat) else None,  # no tail at all, or none that can be fitted
+    }
+
+
+def _of_ratio(ratio: ClassifierRatio, of_p: np.ndarray, of_q: np.ndarray) -> dict[str, float]:
+    """Return loss and accuracy on rows of p and q that were not seen, each sample counting one half."""
+    log_p, log_q = ratio.log_ratio(of_p), ratio.log_ratio(of_q)
+    losses, right = (np.logaddexp(0, -log_p), np.logaddexp(0, log_q)), (log_p > 0, log_q < 0)
+    return {
+        "loss": float(np.mean([one.mean() for one in losses])),
+        "accuracy": float(np.mean([one.mean() for one in right])),
+    }
+
+
+def _of_flow(
+    featurizer: FlowFeaturizer, of_p: np.ndarray, of_q: np.ndarray, perc: float, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Return the mean log-density of test images, mixed as the flow has learned them, and how long it learned."""
+    p, q = (log_densities(featurizer, X, rng) for X in (of_p, of_q))
+    mean = {name: float((p[name].mean() + perc * q[name].mean()) / (1 + perc)) for name in p}
+    history: Any = featurizer.history_
+    return {**mean, "epochs": history.epoch[-1], "best_epoch": history.best_epoch, "seconds": history.seconds[-1]}
+
+
+def _write_sheets(path: Path, drawn: dict[str, Drawn]) -> None:
+    with replacing(path) as temporary:
+        kept: dict[str, Any] = {name: one.X[:SHEET].astype(np.uint8) for name, one in drawn.items()}
+        np.savez_compressed(temporary, **kept)

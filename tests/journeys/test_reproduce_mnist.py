@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+from flowratio.experiments.image_laws import BACKGROUND, TASKS
+from flowratio.experiments.running import reproduce
+
+
+def test_quick(tmp_path: Path) -> None:
+    report, paths = reproduce("mnist", "quick", tmp_path, verbose=False)
+    sheets = [f"mnist-quick-{task}-1.png" for task in TASKS]
+    assert [path.name for path in paths] == ["mnist-quick.json", "mnist-quick.png", *sheets]
+    results = {one["task"]["task"]: one["result"] for one in json.loads(paths[0].read_text())["runs"]}
+    assert list(results) == list(TASKS)
+    for result in results.values():
+        assert result["rows"] == [100, 100]
+        assert result["accuracy"] > 0.95
+        assert 1 < result["flow"]["bits"] < 8
+        assert set(result["methods"]) == {"z", "x", "regular"}
+        for space in ("z", "x"):
+            assert result["ratio"][space]["loss"] < math.log(2)  # better than no ratio
+    methods = results[BACKGROUND]["methods"]
+    assert methods["x"]["share"] > methods["regular"]["share"] + 0.1  # dark or bright is easily told
+    assert not list((tmp_path / "mnist-quick").glob("*-flow"))  # checkpoints of runs that are done
+    assert len(report.tables) == 3

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from flowratio.experiments import dagan
+from flowratio.experiments.dagan import Critic, Dagan, DaganSettings, Generator, same_class
+from flowratio.training import TrainingDiverged
+
+TINY = DaganSettings(channels=8, noise=4, steps=4, critic_steps=2, batch_size=6)
+LABELS = np.repeat(np.arange(4), 5)
+
+
+def _bars(seed: int = 0) -> np.ndarray:
+    """Drawings of four classes: a bar at one of four heights, longer or shorter, in two grey values and black."""
+    rng = np.random.default_rng(seed)
+    images = np.zeros((20, 28, 28), np.uint8)
+    for image, label in zip(images, LABELS, strict=True):
+        image[4 + 6 * label, 2 : rng.integers(15, 26)] = rng.choice([200, 255])
+    return images
+
+
+def test_pairs_are_two_images_of_a_class() -> None:
+    labels = np.array([2, 0, 2, 1, 0, 2, 1])
+    of, other = same_class(labels, np.random.default_rng(0), 4000)
+    assert np.array_equal(labels[of], labels[other])
+    assert (of != other).all()
+    counts = np.zeros((7, 7), int)
+    np.add.at(counts, (of, other), 1)
+    expected = (labels[:, None] == labels) & ~np.eye(7, dtype=bool)
+    expected = expected / expected.sum(axis=1, keepdims=True) * 4000 / 7
+    # each count is binomial: five standard deviations
+    assert (np.abs(counts - expected) <= 5 * np.sqrt(expected)).all()
+
+
+def test_a_class_of_one_image_has_no_pairs() -> None:
+    with pytest.raises(ValueError, match="A class has one image only: give two or more of each"):
+        same_class(np.array([0, 0, 1]), np.random.default_rng(0), 5)
+
+
+def test_networks_leave_global_generators_alone_and_images_do_not_depend_on_each_other() -> None:
+    state = torch.get_rng_state()
+    generator = Generator(8, 4, torch.Generator().manual_seed(0))
+    nn.init.constant_(generator.output.get_parameter("weight"), 0.1)  # else the images are copies
+    critic = Critic(8, torch.Generator().manual_seed(0))
+    x, u = torch.linspace(-1, 1, 5 * 784).view(5, 1, 28, 28), torch.linspace(-2, 2, 20).view(5, 4)
+    made = generator(x, u)
+    assert made.shape == (5, 1, 28, 28)
+    assert made.abs().max() <= 1
+    assert critic(x, made).shape == (5,)
+    torch.testing.assert_close(generator(x[3:4], u[3:4]), made[3:4])
+    assert not torch.allclose(generator(x[3:4], u[4:5]), made[3:4])  # noise counts
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+class _LinearCritic(nn.Module):
+    def forward(self, x: Tensor, other: Tensor) -> Tensor:
+        return (0.25 * other - x).flatten(1).sum(1)
+
+
+def test_the_critic_has_the_loss_of_wgan_with_a_gradient_penalty() -> None:
+    model: Any = Dagan(_bars(), LABELS, TINY, seed=0)
+    model.critic = _LinearCritic()
+    x, other, made = (torch.full((6, 1, 28, 28), value) for value in (0.3, 0.5, -0.25))
+    gap, loss = model._critic_loss(x, other, made, np.random.default_rng(0))
+    # the gradient with respect to the second image is ¼ at each of 784 pixels: its length is 28 / 4 everywhere
+    assert gap == pytest.approx(784 * 0.25 * 0.75)
+    assert loss.item() == pytest.approx(10 * (7 - 1) ** 2 - gap, rel=1e-5)
+
+
+class _Point(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = nn.Parameter(torch.linspace(-1, 1, 6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ((self.at * x).sin() ** 2).sum()
+
+
+def test_steps_are_those_of_adam() -> None:
+    ours, theirs = _Point(), _Point()
+    mover = dagan._Adam(ours, 0.1)
+    peer = torch.optim.Adam(theirs.parameters(), 0.1, betas=(0.0, 0.9), foreach=False)
+    for k in range(3):
+        x = torch.arange(6.0) + k
+        mover.move(ours(x))
+        peer.zero_grad()
+        theirs(x).backward()
+        peer.step()
+    torch.testing.assert_close(ours.at, theirs.at)
+
+
+def test_training_turns_copies_into_other_drawings() -> None:
+    images = _bars().reshape(20, 784)
+    settings = DaganSettings(8, 4, steps=60, critic_steps=1, batch_size=8, learning_rate=3e-3, critic_rate=3e-3)
+    model = Dagan(images, LABELS, settings, seed=0)
+    assert np.array_equal(model.generate(images, 0), images)
+    made = model.train().generate(images, 0)
+    assert len(model.gaps) == 60
+    assert (made != images).any(axis=1).all()
+    assert made.shape == (20, 784)
+    assert set(np.unique(made)) <= {0, 200, 255}
+    # a bar has 13 to 24 of 784 pixels; without a critic that knows it, ink would cover anything from none to all
+    assert 5 < (made > 0).sum(axis=1).mean() < 100
+    assert np.array_equal(model.generate(images, 0), made)
+    assert not np.array_equal(model.generate(images, 1), made)
+
+
+def test_a_run_that_was_killed_goes_on_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dagan, "_CHECKPOINT_SECONDS", 0.0)
+    whole = Dagan(_bars(), LABELS, TINY, seed=1).train()
+    killed = Dagan(_bars(), LABELS, TINY, seed=1)
+    step = killed._step
+
+    def breaks(x: Tensor) -> None:
+        if len(killed.gaps) == 2:
+            raise KeyboardInterrupt
+        step(x)
+
+    monkeypatch.setattr(killed, "_step", breaks)
+    with pytest.raises(KeyboardInterrupt):
+        killed.train(tmp_path)
+    resumed = Dagan(_bars(), LABELS, TINY, seed=1).train(tmp_path)
+    assert resumed.gaps == whole.gaps
+    for ours, theirs in zip(resumed.average.parameters(), whole.average.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert np.array_equal(resumed.generate(_bars(), 0), whole.generate(_bars(), 0))
+    done = Dagan(_bars(), LABELS, TINY, seed=1)
+    monkeypatch.setattr(done, "_step", lambda x: pytest.fail("all steps were taken"))
+    assert done.train(tmp_path).gaps == whole.gaps
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    Dagan(_bars(), LABELS, TINY, seed=1).train(tmp_path)
+    with pytest.raises(ValueError, match="belongs to another run: it differs in seed"):
+        Dagan(_bars(), LABELS, TINY, seed=2).train(tmp_path)
+    with pytest.raises(ValueError, match="belongs to another run: it differs in images"):
+        Dagan(_bars(1), LABELS, TINY, seed=1).train(tmp_path)
+    with pytest.raises(ValueError, match="belongs to another run: it differs in channels"):
+        Dagan(_bars(), LABELS, DaganSettings(16, 4, 4, 2, 6), seed=1).train(tmp_path)
+
+
+def test_a_loss_that_is_not_finite_ends_the_run() -> None:
+    settings = DaganSettings(8, 4, steps=50, critic_steps=1, batch_size=6, critic_rate=1e30)
+    with pytest.raises(TrainingDiverged, match=r"give lower rates than 0.0003 and 1e\+30"):
+        Dagan(_bars(), LABELS, settings, seed=0).train()
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "settings", "message"),
+    [
+        (np.zeros((20, 27, 28), np.uint8), LABELS, TINY, "images must be of 28 × 28 pixels"),
+        (np.zeros((20, 784)), LABELS, TINY, "pixels must be bytes"),
+        (np.zeros((20, 784), np.uint8), LABELS[:-1], TINY, r"`labels` has shape \(19,\) for 20 images"),
+        (np.zeros((20, 784), np.uint8), LABELS, DaganSettings(channels=12), "`channels` is 12: give a multiple of 8"),
+    ],
+)
+def test_bad_input_is_refused(images: Any, labels: Any, settings: DaganSettings, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Dagan(images, labels, settings, seed=0)

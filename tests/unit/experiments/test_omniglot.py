@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flowratio.experiments import omniglot
+from flowratio.experiments.augmentation_trials import DATA, GAMMAS, MIXTURE, SYNTHETIC, weighted
+from flowratio.experiments.omniglot import CHOSEN, PAPER, PRESETS, above, accuracies, draw, report, tasks
+from flowratio.experiments.running import Done, Report, reproduce
+
+TEST = {DATA: 0.7, SYNTHETIC: 0.4, MIXTURE: 0.72}
+Z = {0.1: 0.73, 0.2: 0.75, 0.5: 0.71, 1.0: 0.6}
+
+
+def _done(seed: int, shift: float, best: float) -> Done:
+    """Return a run with accuracies that are known; the loss on validation is lowest for one γ."""
+    accuracy = TEST | {weighted("x", gamma): 0.74 for gamma in GAMMAS["x"]}
+    accuracy |= {weighted("z", gamma): value for gamma, value in Z.items()}
+    settings: dict[str, Any] = {
+        name: {"test": value + shift, "validation": value, "loss": 1.0 - (name == weighted("z", best))}
+        for name, value in accuracy.items()
+    }
+    settings[DATA]["of_made"] = 0.5
+    worth = {f"{gamma:g}": 0.9 for gamma in GAMMAS["z"]}
+    ratio = {"auc": 0.8, "mean_real": 0.5, "mean_made": -0.5, "effective": worth}
+    result = {"settings": settings, "ratios": {"x": ratio, "z": ratio}, "bits": {"real": 1.0, "made": 2.0}}
+    return Done({"seed": seed}, {**result, "gap": [4.0, 1.0]}, 1.0)
+
+
+DONE = [_done(0, 0.01, best=0.2), _done(1, -0.01, best=0.1)]
+
+
+def test_validation_chooses_gamma_in_each_run() -> None:
+    assert accuracies(DONE, CHOSEN).tolist() == pytest.approx([0.76, 0.72])
+    assert accuracies(DONE, MIXTURE).tolist() == pytest.approx([0.73, 0.71])
+    assert accuracies(DONE, MIXTURE, "validation").tolist() == [0.72, 0.72]
+
+
+def test_accuracies_stand_beside_the_papers() -> None:
+    found = report(PRESETS["laptop"], DONE)
+    lines = {line[0]: line for line in found.tables[0].lines}
+    assert set(PAPER) < set(lines)
+    # 0.73 and 0.71: mean .72, standard error .02 / 2
+    assert lines[MIXTURE] == [MIXTURE, "0.767", "0.720 ± 0.010", "0.720 ± 0.000"]
+    assert lines[CHOSEN][1:3] == ["", "0.740 ± 0.020"]
+    assert "200 characters" in found.tables[0].title
+    assert [claim.holds for claim in found.claims] == [True] * 6
+    assert all(line for table in found.tables for line in table.markdown().splitlines())
+
+
+def test_a_difference_within_its_error_tells_nothing() -> None:
+    # chosen less mixture: .03 and .01, mean .02, error .01; chosen less x: .01 and -.01
+    assert above("more", DONE, CHOSEN, MIXTURE).holds
+    assert above("more", DONE, CHOSEN, weighted("x", 1)).holds is None
+    assert above("more", DONE, SYNTHETIC, DATA).holds is False
+    assert above("more", DONE[:1], MIXTURE, DATA).holds is None
+    assert "one run" in above("more", DONE[:1], MIXTURE, DATA).measured
+
+
+def test_figures(tmp_path: Path) -> None:
+    assert list(draw(PRESETS["laptop"], DONE, tmp_path)) == [""]  # no drawings are there
+
+
+def test_presets() -> None:
+    assert tasks(PRESETS["laptop"])[-1] == {"seed": PRESETS["laptop"].seeds - 1}
+    assert PRESETS["laptop"].seeds >= 3
+    assert PRESETS["laptop"].classes >= 200
+    assert PRESETS["paper"].classes == 1200
+    for settings in PRESETS.values():
+        assert settings.per_class % 10 == 0
+
+
+def test_a_restart_forgets_what_stages_have_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(omniglot, "run", lambda settings, task, keep: {})
+    monkeypatch.setattr(omniglot, "report", lambda settings, done: Report())
+    monkeypatch.setattr(omniglot, "draw", lambda settings, done, keep: {})
+    left = tmp_path / "omniglot-quick" / "seed-0" / "run.json"
+    left.parent.mkdir(parents=True)
+    left.write_text("{}")
+    reproduce("omniglot", "quick", tmp_path, verbose=False)
+    assert left.exists()
+    reproduce("omniglot", "quick", tmp_path, restart=True, verbose=False)
+    assert not left.exists()
+
+
+def test_the_checkpoints_of_another_task_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = np.zeros((200, 784), np.uint8)
+    monkeypatch.setattr(omniglot, "find", lambda name: Path(name))
+    monkeypatch.setattr(omniglot, "read", lambda path: (images, np.repeat(np.arange(10), 20)))
+    monkeypatch.setattr(omniglot, "generate", lambda *given: pytest.fail("refused before anything is trained"))
+    (tmp_path / "seed-0").mkdir()
+    (tmp_path / "seed-0" / "run.json").write_text('{"seed": 1}')
+    with pytest.raises(ValueError, match=r"seed-0 has checkpoints of another run: it differs in .*seed"):
+        omniglot.run(PRESETS["quick"], {"seed": 0}, tmp_path)

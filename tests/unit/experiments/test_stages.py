@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flowratio.experiments.stages import Stages
+
+
+def test_a_stage_is_run_once(tmp_path: Path) -> None:
+    first, again = Stages(tmp_path / "new", {"seed": 0}), Stages(tmp_path / "new", {"seed": 0})
+    assert first.numbers("loss", lambda: {"value": 0.1, "name": "γ"}) == {"value": 0.1, "name": "γ"}
+    assert again.numbers("loss", lambda: pytest.fail("it is there")) == {"value": 0.1, "name": "γ"}
+    made = {"a": np.arange(3), "b": np.array(0.5)}
+    first.arrays("rows", lambda: made)
+    kept = again.arrays("rows", lambda: pytest.fail("they are there"))
+    assert kept.keys() == made.keys()
+    assert all(np.array_equal(kept[name], made[name]) for name in made)
+
+
+def test_a_stage_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    stages = Stages(tmp_path, {"seed": 0})
+    with pytest.raises(ZeroDivisionError):
+        stages.numbers("broken", lambda: {"value": 1 // 0})
+    with pytest.raises(ZeroDivisionError):
+        stages.arrays("broken", lambda: {"value": np.array(1 // 0)})
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_what_another_run_left_is_refused(tmp_path: Path) -> None:
+    Stages(tmp_path, {"seed": 0, "classes": 10, "hidden": (1, 2)})
+    Stages(tmp_path, {"seed": 0, "classes": 10, "hidden": (1, 2)})
+    with pytest.raises(ValueError, match=r"checkpoints of another run: it differs in classes, seed. Delete the folder"):
+        Stages(tmp_path, {"seed": 1, "classes": 20, "hidden": (1, 2)})
+
+
+@pytest.mark.parametrize("name", ["loss.json", "rows.npz"])
+def test_a_damaged_file_is_named(name: str, tmp_path: Path) -> None:
+    stages = Stages(tmp_path, {})
+    (tmp_path / name).write_text("{")
+    with pytest.raises(ValueError, match=rf"{name} is damaged .*: delete it to make it again"):
+        stages.numbers("loss", dict) if name == "loss.json" else stages.arrays("rows", dict)
