@@ -4,8 +4,21 @@ import json
 import math
 from pathlib import Path
 
+import pytest
+
+from flowratio.experiments import images
 from flowratio.experiments.image_laws import BACKGROUND, TASKS
 from flowratio.experiments.running import reproduce
+
+try:
+    IMAGES, LABELS = images.mnist("test")
+except OSError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+
+def test_the_digits() -> None:
+    assert IMAGES.shape == (10_000, 784)
+    assert set(LABELS) == set(range(10))
 
 
 def test_quick(tmp_path: Path) -> None:
