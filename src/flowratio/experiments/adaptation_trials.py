@@ -25,7 +25,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from flowratio.experiments.running import Claim
+from flowratio.experiments.running import Claim, standard_error
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.ratios.kliep import KLIEP
 from flowratio.ratios.kmm import KMM
@@ -260,13 +260,6 @@ def picked(results: Sequence[Mapping[str, Any]], space: str, method: str) -> np.
 def unweighted(results: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Return errors without weights by trial and classifier, of shape (t, k)."""
     return np.array([result["none"] for result in results])
-
-
-def standard_error(values: np.ndarray) -> np.ndarray:
-    """Return the standard error of the mean over trials, (t, …) to (…): not known from one trial."""
-    if len(values) < 2:
-        return np.full(values.shape[1:], np.nan)
-    return values.std(axis=0, ddof=1) / np.sqrt(len(values))
 
 
 def cells(values: np.ndarray, paper: Sequence[float] | None = None) -> list[str]:

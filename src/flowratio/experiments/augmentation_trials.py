@@ -29,6 +29,7 @@ from flowratio.weights import effective_sample_size, flatten, self_normalize
 
 DATA, SYNTHETIC, MIXTURE = "data only", "synthetic only", "mixture"
 GAMMAS = {"x": (1.0, 0.2), "z": (0.1, 0.2, 0.5, 1.0)}
+_DAGAN = DaganSettings(64, 100, 24_000, 5, 100, 1e-4, 1e-4, penalty_share=1.0)
 _LOOKED_AT = 5  # generated drawings of each character that the classifier of real ones is shown
 
 
@@ -44,10 +45,8 @@ class Settings:
         Characters, the first ones.
     per_class
         Generated drawings of each, a multiple of 10.
-    dagan_channels, dagan_noise, dagan_steps, dagan_critic_steps, dagan_batch
-        Of the generator, as in `DaganSettings`.
-    dagan_rate, dagan_critic_rate, dagan_penalty_share
-        Of the generator, as in `DaganSettings`.
+    dagan
+        Of the generator.
     flow_blocks, flow_hidden, flow_epochs, flow_batch, flow_rate, flow_decay
         Of the flow; `flow_epochs` None for the flow and the settings of the paper.
     filters, rate
@@ -63,14 +62,7 @@ class Settings:
     seeds: int
     classes: int = 1200
     per_class: int = 50
-    dagan_channels: int = 64
-    dagan_noise: int = 100
-    dagan_steps: int = 24_000
-    dagan_critic_steps: int = 5
-    dagan_batch: int = 100
-    dagan_rate: float = 1e-4
-    dagan_critic_rate: float = 1e-4
-    dagan_penalty_share: float = 1.0
+    dagan: DaganSettings = _DAGAN
     flow_blocks: int = 5
     flow_hidden: tuple[int, ...] = (1024, 1024, 1024)
     flow_epochs: int | None = None
@@ -108,17 +100,7 @@ def generate(settings: Settings, training: Part, seed: int, checkpoint: Path) ->
         Folder that keeps the training.
     """
     images, labels = training
-    of_dagan = DaganSettings(
-        channels=settings.dagan_channels,
-        noise=settings.dagan_noise,
-        steps=settings.dagan_steps,
-        critic_steps=settings.dagan_critic_steps,
-        batch_size=settings.dagan_batch,
-        learning_rate=settings.dagan_rate,
-        critic_rate=settings.dagan_critic_rate,
-        penalty_share=settings.dagan_penalty_share,
-    )
-    dagan = Dagan(images, labels, of_dagan, seed=seed).train(checkpoint)
+    dagan = Dagan(images, labels, settings.dagan, seed=seed).train(checkpoint)
     source = np.repeat(np.arange(len(images)), settings.per_class // TRAINING)
     gaps = [part.mean() for part in np.array_split(dagan.gaps, min(20, len(dagan.gaps)))]
     return {"images": dagan.generate(images[source], seed), "source": source, "gaps": np.round(gaps, 4)}

@@ -39,10 +39,9 @@ from flowratio.experiments.adaptation_trials import (
     errors,
     picked,
     run_trial,
-    standard_error,
     unweighted,
 )
-from flowratio.experiments.running import Claim, Done, Report, Table, Task
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, standard_error
 
 if TYPE_CHECKING:
     from pathlib import Path

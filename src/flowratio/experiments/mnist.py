@@ -38,7 +38,7 @@ import numpy as np
 
 from flowratio.experiments.image_laws import BACKGROUND, DIGITS, TASKS
 from flowratio.experiments.images import sheets
-from flowratio.experiments.running import Claim, Done, Report, Table, Task
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, standard_error
 from flowratio.experiments.targeted_generation import PERCS, Settings, run_cell
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def shares(done: Sequence[Done], task: str, method: str, perc: float) -> np.ndar
     return np.array([result["methods"][method]["share"] for result in cell])
 
 
-def standard_error(values: np.ndarray, samples: int) -> float:
+def error_of_share(values: np.ndarray, samples: int) -> float:
     """Return the standard error of the mean of shares: that of the runs, or that of the draws if it is larger.
 
     Parameters
@@ -114,7 +114,7 @@ def standard_error(values: np.ndarray, samples: int) -> float:
     """
     mean, n = float(values.mean()), len(values)
     of_draws = math.sqrt(mean * (1 - mean) / (samples * n))
-    return max(of_draws, float(values.std(ddof=1)) / math.sqrt(n)) if n > 1 else of_draws
+    return max(of_draws, float(standard_error(values, 0.0)))
 
 
 def report(settings: Settings, done: list[Done]) -> Report:
@@ -135,7 +135,7 @@ def _table(settings: Settings, done: list[Done], task: str) -> Table:
         for perc in settings.percs:
             ours, paper = shares(done, task, method, perc), _published(task, method, perc)
             beside = "" if paper is None else f" [{paper:.3f}]"
-            cells.append(f"{ours.mean():.3f} ± {standard_error(ours, settings.samples):.3f}{beside}")
+            cells.append(f"{ours.mean():.3f} ± {error_of_share(ours, settings.samples):.3f}{beside}")
         lines.append([name, *cells])
     lines.append(["a perfect flow", *[f"{perc / (1 + perc):.3f}" for perc in settings.percs]])
     title = (
@@ -189,7 +189,7 @@ def _differences(
     found = {}
     for perc in settings.percs:
         pair = [shares(done, task, method, perc) for method in (better, other)]
-        error = math.hypot(*[standard_error(values, settings.samples) for values in pair])
+        error = math.hypot(*[error_of_share(values, settings.samples) for values in pair])
         found[perc] = float(pair[0].mean() - pair[1].mean()), error
     return found
 
@@ -213,7 +213,7 @@ def _claims_of_level(settings: Settings, done: list[Done]) -> list[Claim]:
         ours, paper = shares(done, task, "z", settings.percs[-1]), _published(task, "z", settings.percs[-1])
         if paper is not None:
             words = f"{task}: {METHODS['z']} has the paper's {paper:.3f} or more at perc = {settings.percs[-1]:g}"
-            told = f"{ours.mean():.3f} ± {standard_error(ours, settings.samples):.3f}"
+            told = f"{ours.mean():.3f} ± {error_of_share(ours, settings.samples):.3f}"
             claims.append(Claim(words, bool(ours.mean() >= paper), told))
     return claims
 
@@ -256,7 +256,7 @@ def _draw_shares(settings: Settings, done: list[Done]) -> Figure:
     for axes, task in zip(row, TASKS, strict=True):
         for method, marker, fill in zip(METHODS, "sov", ("black", "white", "0.6"), strict=True):
             values = [shares(done, task, method, perc) for perc in settings.percs]
-            means, errors = [one.mean() for one in values], [standard_error(one, settings.samples) for one in values]
+            means, errors = [one.mean() for one in values], [error_of_share(one, settings.samples) for one in values]
             name = METHODS[method]
             axes.plot(PERCS, PAPER[task][method], ":", marker=marker, color="0.6", mfc="none", label=f"{name}, paper")
             axes.errorbar(settings.percs, means, errors, fmt=f"-{marker}", color="black", mfc=fill, label=name)

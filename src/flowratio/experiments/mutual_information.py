@@ -38,7 +38,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowratio.experiments.adaptation_trials import standard_error
 from flowratio.experiments.information_runs import (
     BRIDGES,
     Data,
@@ -50,7 +49,7 @@ from flowratio.experiments.information_runs import (
     run_separate,
     truth,
 )
-from flowratio.experiments.running import Claim, Done, Report, Table, Task
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, standard_error
 
 if TYPE_CHECKING:
     from pathlib import Path

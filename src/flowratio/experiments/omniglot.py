@@ -50,9 +50,10 @@ from flowratio.experiments.augmentation_trials import (
     weights_by_setting,
 )
 from flowratio.experiments.characters import grouped, read, split
+from flowratio.experiments.dagan import DaganSettings
 from flowratio.experiments.data import find
 from flowratio.experiments.images import PIXELS, sheets
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, commit
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, commit, standard_error
 from flowratio.experiments.stages import Stages
 
 if TYPE_CHECKING:
@@ -76,13 +77,7 @@ PRESETS = {
         1,
         classes=10,
         per_class=10,
-        dagan_channels=8,
-        dagan_noise=8,
-        dagan_steps=60,
-        dagan_critic_steps=1,
-        dagan_batch=16,
-        dagan_rate=1e-3,
-        dagan_critic_rate=3e-3,
+        dagan=DaganSettings(8, 8, 60, 1, 16, 1e-3, 3e-3, penalty_share=1.0),
         flow_blocks=2,
         flow_hidden=(64,),
         flow_epochs=4,
@@ -96,14 +91,7 @@ PRESETS = {
     "laptop": Settings(
         4,
         classes=200,
-        dagan_channels=32,
-        dagan_noise=64,
-        dagan_steps=2000,
-        dagan_critic_steps=2,
-        dagan_batch=64,
-        dagan_rate=5e-4,
-        dagan_critic_rate=2e-3,
-        dagan_penalty_share=0.5,
+        dagan=DaganSettings(32, 64, 2000, 2, 64, 5e-4, 2e-3, penalty_share=0.5),
         flow_hidden=(512, 512),
         flow_epochs=15,
         filters=32,
@@ -155,7 +143,7 @@ def accuracies(done: list[Done], name: str, part: str = "test") -> np.ndarray:
 
 def with_error(values: np.ndarray) -> str:
     """Return mean and standard error, which one run does not tell."""
-    error = f" ± {values.std(ddof=1) / math.sqrt(len(values)):.3f}" if len(values) > 1 else ""
+    error = f" ± {standard_error(values):.3f}" if len(values) > 1 else ""
     return f"{values.mean():.3f}{error}"
 
 
@@ -231,7 +219,7 @@ def above(words: str, done: list[Done], better: str, worse: str) -> Claim:
         Names of the settings.
     """
     gain = accuracies(done, better) - accuracies(done, worse)
-    error = gain.std(ddof=1) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
+    error = float(standard_error(gain, math.inf))
     holds = None if abs(gain.mean()) <= error else bool(gain.mean() > 0)
     bar = f" ± {error:.3f}" if math.isfinite(error) else ", one run"
     return Claim(words, holds, f"{better} less {worse}: {gain.mean():+.3f}{bar}")
@@ -256,7 +244,7 @@ def _draw_accuracies(settings: Settings, done: list[Done]) -> Figure:
     rows = np.arange(len(names))[::-1]
     for row, runs in zip(rows, values, strict=True):
         axes.plot(runs, np.full(len(runs), row), "|", color="0.4", ms=9)
-    bars = [runs.std(ddof=1) / math.sqrt(len(runs)) if len(runs) > 1 else 0.0 for runs in values]
+    bars = [float(standard_error(runs, 0.0)) for runs in values]
     means = [runs.mean() for runs in values]
     label = f"{settings.classes} characters, {len(done)} runs"
     axes.errorbar(means, rows, xerr=bars, fmt="o", color="black", ms=5, capsize=3, label=label)

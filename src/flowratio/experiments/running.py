@@ -7,6 +7,7 @@ command, versions, the commit and every run's numbers: what is there is not run 
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import shutil
 import subprocess
@@ -16,12 +17,14 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from flowratio.files import replacing
 from flowratio.progress import progress
@@ -208,7 +211,7 @@ def reproduce(
 
 def _settings(found: Experiment, preset: str, seeds: int | None) -> Any:
     settings = found.PRESETS[preset]
-    return settings if seeds is None else type(settings)(**{**asdict(settings), "seeds": seeds})
+    return settings if seeds is None else replace(settings, seeds=seeds)
 
 
 class Results:
@@ -314,6 +317,13 @@ def _run(name: str, settings: Any, task: Task, keep: Path) -> Done:
         warnings.simplefilter("ignore")  # what a fit says shows in its numbers
         result = experiment(name).run(settings, task, keep)
     return Done(task, result, round(time.process_time() - started, 3))
+
+
+def standard_error(values: np.ndarray, of_one: float = math.nan) -> np.ndarray:
+    """Return the standard error of the mean over runs, (t, …) to (…), and `of_one` where there is only one."""
+    if len(values) < 2:
+        return np.full(values.shape[1:], of_one)
+    return values.std(axis=0, ddof=1) / math.sqrt(len(values))
 
 
 def versions() -> dict[str, str]:

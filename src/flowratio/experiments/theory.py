@@ -43,7 +43,7 @@ from flowratio.experiments.known_maps import (
     random_flow,
     trained,
 )
-from flowratio.experiments.running import Claim, Done, Report, Table, Task
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, standard_error
 from flowratio.flows import Flow
 from flowratio.ratios.names import new_ratio
 
@@ -299,13 +299,9 @@ def _errors(done: list[Done], method: str, space: str) -> np.ndarray:
     return np.array([one[space] for one in _results(done, "consistency", method=method)])  # (runs, sizes)
 
 
-def _standard_error(values: np.ndarray) -> np.ndarray:
-    return values.std(axis=0, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else np.full(values.shape[1:], np.inf)
-
-
 def _is_negative(values: np.ndarray) -> bool | None:
     """Return whether the mean is, if it is two standard errors from 0."""
-    mean, error = values.mean(), _standard_error(values)
+    mean, error = values.mean(), standard_error(values, math.inf)
     return bool(mean < 0) if abs(mean) > 2 * error else None
 
 
@@ -316,8 +312,8 @@ def _consistent(settings: Settings, done: list[Done]) -> tuple[Table, list[Claim
         for space in ("x", "z"):
             errors = _errors(done, method, space)
             rates[space] = slopes(settings, errors)
-            pairs = zip(errors.mean(axis=0), _standard_error(errors), strict=True)
-            rate = f"{rates[space].mean():.2f} ± {_standard_error(rates[space]):.2f}"
+            pairs = zip(errors.mean(axis=0), standard_error(errors, math.inf), strict=True)
+            rate = f"{rates[space].mean():.2f} ± {standard_error(rates[space], math.inf):.2f}"
             lines.append([method, space, *(f"{mean:.4f} ± {bar:.4f}" for mean, bar in pairs), rate, str(len(errors))])
             if (method, space) != ("quadratic", "z"):  # for which the corollary supposes nothing
                 words = f"Corollary 2: the error of {method} falls with n in {space}"
@@ -325,8 +321,8 @@ def _consistent(settings: Settings, done: list[Done]) -> tuple[Table, list[Claim
         if method == "quadratic":
             more = rates["z"] - rates["x"]
             words = "that of quadratic, which is true for these p and q in x alone, falls in z as it does in x"
-            measured = f"powers of n differ by {more.mean():+.2f} ± {_standard_error(more):.2f}"
-            claims.append(Claim(words, bool(more.mean() < 2 * _standard_error(more)), measured))
+            measured = f"powers of n differ by {more.mean():+.2f} ± {standard_error(more, math.inf):.2f}"
+            claims.append(Claim(words, bool(more.mean() < 2 * standard_error(more, math.inf)), measured))
     head = ["ratio", "space", *(f"n = {n}" for n in settings.sizes), "power of n", "runs"]
     return Table(f"Corollary 2: mean squared error of log r where |log r| < {NEAR:g}", head, lines), claims
 
@@ -379,7 +375,7 @@ def _draw_errors(axes: Axes, settings: Settings, done: list[Done], method: str) 
     for space, style, fill in (("x", "o-", "white"), ("z", "s--", "black")):
         errors = _errors(done, method, space)
         label = f"{space}: power {slopes(settings, errors).mean():.2f}"
-        bars = _standard_error(errors) if len(errors) > 1 else None
+        bars = standard_error(errors, math.inf) if len(errors) > 1 else None
         axes.errorbar(settings.sizes, errors.mean(axis=0), bars, fmt=style, color="black", mfc=fill, ms=5, label=label)
     axes.set(xscale="log", yscale="log", xlabel="rows of each sample", title=method)
     axes.legend(frameon=False)

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowratio.experiments.running import Claim, Done, Report, Table, Task
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, standard_error
 from flowratio.samples import stack
 
 if TYPE_CHECKING:
@@ -300,12 +300,8 @@ def report(settings: Settings, done: list[Done]) -> Report:
 def _cell(found: np.ndarray, authors: float | None = None) -> str:
     if not len(found):
         return ""
-    bar = f" ± {_error(found):.2g}" if len(found) > 1 else ""
+    bar = f" ± {standard_error(found):.2g}" if len(found) > 1 else ""
     return f"{found.mean():.3g}{bar}" + ("" if authors is None else f" [{authors:g}]")
-
-
-def _error(found: np.ndarray) -> float:
-    return float(found.std(ddof=1) / np.sqrt(len(found))) if len(found) > 1 else 0.0
 
 
 def _claims(settings: Settings, done: list[Done]) -> list[Claim]:
@@ -348,7 +344,7 @@ def _claims_of_order(settings: Settings, done: list[Done]) -> list[Claim]:
 
 def _less(words: str, ours: np.ndarray, other: np.ndarray) -> Claim:
     """Return the claim that errors are less than others of the same seeds; not told within two standard errors."""
-    gain, error = float((other - ours).mean()), _error(other - ours)
+    gain, error = float((other - ours).mean()), float(standard_error(other - ours, 0.0))
     holds = None if abs(gain) < 2 * error else gain > 0
     return Claim(words, holds, f"{ours.mean():.3g} against {other.mean():.3g}, difference {gain:.3g} ± {error:.2g}")
 

@@ -23,9 +23,9 @@ from flowratio.experiments.adaptation_trials import (
     run_trial,
     scaled,
     source_errors,
-    standard_error,
     unweighted,
 )
+from flowratio.experiments.running import standard_error
 from flowratio.ratios.kmm import KMM
 from flowratio.ratios.names import silent
 

@@ -22,9 +22,10 @@ from flowratio.experiments.augmentation_trials import (
     weights_by_setting,
 )
 from flowratio.experiments.characters import split
+from flowratio.experiments.dagan import DaganSettings
 from flowratio.ratios import ClassifierRatio
 
-TINY = Settings(1, classes=3, per_class=20, dagan_channels=8, dagan_noise=4, dagan_steps=1, dagan_critic_steps=1)
+TINY = Settings(1, classes=3, per_class=20, dagan=DaganSettings(8, 4, 1, 1, 100, 1e-4, 1e-4, penalty_share=1.0))
 SOURCE = np.repeat(np.arange(30), 2)
 
 

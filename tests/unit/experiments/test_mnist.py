@@ -13,9 +13,9 @@ from flowratio.experiments.mnist import (
     PERCS,
     PRESETS,
     draw,
+    error_of_share,
     report,
     shares,
-    standard_error,
     tasks,
 )
 from flowratio.experiments.running import Done
@@ -72,9 +72,9 @@ def test_the_steps_of_a_flow_do_not_depend_on_its_images() -> None:
 
 
 def test_the_standard_error_is_that_of_runs_or_of_draws() -> None:
-    assert standard_error(np.array([0.4, 0.6]), 1000) == pytest.approx(0.1)
-    assert standard_error(np.array([0.5, 0.5]), 1000) == pytest.approx(math.sqrt(0.25 / 2000))
-    assert standard_error(np.array([0.5]), 100) == pytest.approx(0.05)
+    assert error_of_share(np.array([0.4, 0.6]), 1000) == pytest.approx(0.1)
+    assert error_of_share(np.array([0.5, 0.5]), 1000) == pytest.approx(math.sqrt(0.25 / 2000))
+    assert error_of_share(np.array([0.5]), 100) == pytest.approx(0.05)
 
 
 def test_the_paper_s_own_numbers_get_its_own_verdicts() -> None:
