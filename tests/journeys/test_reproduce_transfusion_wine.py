@@ -8,7 +8,7 @@ import pytest
 
 from flowratio.experiments.adaptation_trials import unweighted
 from flowratio.experiments.running import reproduce
-from flowratio.experiments.transfusion_wine import READ
+from flowratio.experiments.transfusion_wine import APART, READ
 
 try:
     TABLES = {name: read() for name, read in READ.items()}
@@ -39,6 +39,8 @@ def test_quick(tmp_path: Path) -> None:
     assert (none["wine-code"] > 0.2).all()
     assert (none["wine-code"] < 0.35).all()
     assert none["blood"] == pytest.approx(0.235, abs=0.05)
+    apart = [one["result"][APART] for one in runs if one["task"]["table"] == "wine-code"]
+    assert apart == pytest.approx(none["wine-code"], abs=0.03)  # two scalers, hardly apart: rows far out are few
     assert [table.title.split(":")[0] for table in report.tables] == list(READ)
-    assert all(len(table.lines) == 3 for table in report.tables)
-    assert len(report.claims) == len(READ) * 5
+    assert all(len(table.lines) == 4 for table in report.tables)
+    assert len(report.claims) == len(READ) * 6

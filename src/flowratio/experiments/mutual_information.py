@@ -147,11 +147,19 @@ def report(settings: Settings, done: list[Done]) -> Report:
     ]
     claims = [
         _claim_of_truth(settings),
-        _claim_of_separate(settings, "an MLP of z", by_way[SEPARATE]),
+        _claim_of_separate(settings, "an MLP of z, penalty by held-out loss", by_way[SEPARATE]),
+        *[
+            _claim_of_separate(settings, f"an MLP of z, penalty {penalty:g}", _runs_at(done, SEPARATE, k))
+            for k, penalty in enumerate(settings.penalties)
+        ],
         _claim_of_separate(settings, "bridges in z", by_method[BRIDGES]),
         _claim_of_order(settings, by_way),
         *[_claim_at_penalty(settings, done, k) for k in range(len(settings.penalties))],
         *[_claim_of_fall(way, runs) for way, runs in by_way.items()],
+        *[
+            _claim_of_fall(f"{SEPARATE}, penalty {penalty:g}", _runs_at(done, SEPARATE, k))
+            for k, penalty in enumerate(settings.penalties)
+        ],
         *[_claim_of_own(settings, method, by_method[method]) for method in settings.methods],
         _claim_of_errors(curve),
     ]
@@ -160,6 +168,11 @@ def report(settings: Settings, done: list[Done]) -> Report:
 
 def _results(done: list[Done], **wanted: str) -> list[dict[str, Any]]:
     return [one.result for one in done if wanted.items() <= one.task.items()]
+
+
+def _runs_at(done: list[Done], way: str, k: int) -> list[dict[str, Any]]:
+    """Return the runs of a strategy with the k-th penalty."""
+    return [result["runs"][k] for result in _results(done, strategy=way)]
 
 
 def _cell(values: Sequence[float]) -> str:
@@ -277,7 +290,7 @@ def _claim_of_order(settings: Settings, by_way: dict[str, list[dict[str, Any]]])
 
 def _claim_at_penalty(settings: Settings, done: list[Done], k: int) -> Claim:
     """Return whether, with the same penalty for both, z is nearer to the truth than x."""
-    nats = {way: [one["runs"][k]["nats"] for one in _results(done, strategy=way)] for way in (BASELINE, SEPARATE)}
+    nats = {way: [one["nats"] for one in _runs_at(done, way, k)] for way in (BASELINE, SEPARATE)}
     told = ", ".join(f"{way} {_cell(values)}, {_off(settings, values):+.1%}" for way, values in nats.items())
     holds = abs(_off(settings, nats[SEPARATE])) < abs(_off(settings, nats[BASELINE]))
     return Claim(f"with a penalty of {settings.penalties[k]:g}, separate is nearer than the baseline", holds, told)
