@@ -375,10 +375,19 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Map x to z: (n, d) to (n, d_z), in float32 for float32 rows and float64 for others."""
         return self.encode(self._checked(X))
 
-    def encode(self, X: np.ndarray) -> np.ndarray:
-        """Map x to z as `transform` does, but for an array of floats that is known to be sound."""
+    def encode(self, X: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
+        """Map x to z as `transform` does, but for an array of floats that is known to be sound.
+
+        Parameters
+        ----------
+        X
+            Rows, of shape (n, d).
+        rng
+            Of the noise of a scaling that has some, such as `"image"`: z is then a draw among those that stand for a
+            row, as those of `sample` are, and not the one in their middle.
+        """
         Z = np.empty((len(X), self._n_features_out), X.dtype)
-        for part, z, _ in self._mapped(X):
+        for part, z, _ in self._mapped(X, rng):
             Z[part] = z.cpu().numpy()
         return Z
 
@@ -405,12 +414,14 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return np.asarray(validate_data(self, X, dtype=_FLOATS, reset=False))
 
     @torch.no_grad()
-    def _mapped(self, X: np.ndarray) -> Iterator[tuple[slice, torch.Tensor, np.ndarray]]:
+    def _mapped(
+        self, X: np.ndarray, rng: np.random.Generator | None = None
+    ) -> Iterator[tuple[slice, torch.Tensor, np.ndarray]]:
         """Yield the rows a chunk at a time: where they stand, their z, and the log-determinant of x → z."""
         kind = like(self.flow_)
         size = _chunk(X.shape[1])
         for start in range(0, len(X), size):
-            scaled, log_det = self.scaler_.forward(X[start : start + size])
+            scaled, log_det = self.scaler_.forward(X[start : start + size], rng)
             z, flow_log_det = self.flow_(torch.tensor(scaled, dtype=kind.dtype, device=kind.device))
             yield slice(start, start + size), z, log_det + flow_log_det.cpu().double().numpy()
 

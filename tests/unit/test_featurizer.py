@@ -387,6 +387,13 @@ class TestImages:
         drawn = fitted.sample(50, random_state=0)
         assert np.array_equal(drawn, np.round(drawn).clip(0, 255))
 
+    def test_codes_with_noise_stand_for_the_same_images(self) -> None:
+        X = images()
+        fitted = small(scaling="image").fit(X)
+        Z, other = (fitted.encode(X, np.random.default_rng(seed)) for seed in (1, 2))
+        assert (other != Z).all()
+        assert np.array_equal(fitted.inverse_transform(Z), X)
+
     def test_a_pixel_that_is_always_black_is_no_trouble(self) -> None:
         X = images()
         X[:, 1] = 0

@@ -2,8 +2,8 @@ r"""Two laws of images, p and q, what a flow of both makes of them, and a classi
 
 A flow learns (x + u) / 256, with u uniform and new in every pass, by way of a logit. `FlowFeaturizer.transform` puts an
 image at u = ½. There dark pixels lie amid their mode, and draws z ~ N(0, I) of the flow hardly ever do: a ratio of z
-that is to weight such draws must be fitted to z of images with noise, as `noisy_latent` gives them. As p and q have the
-same noise, it changes no ratio.
+that is to weight such draws must be fitted to z of images with noise, as `FlowFeaturizer.encode` gives them with an
+`rng`, and as `FeaturizedRatio` does by itself. As p and q have the same noise, it changes no ratio.
 """
 
 from __future__ import annotations
@@ -72,21 +72,6 @@ def two_samples(
     return of_p[np.sort(rng.permutation(len(of_p))[:n_p])], of_q[np.sort(rng.permutation(len(of_q))[:n_q])]
 
 
-def noisy_latent(featurizer: FlowFeaturizer, images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return z of images with uniform noise, (n, 784) to (n, 784).
-
-    Parameters
-    ----------
-    featurizer
-        Fitted, with `scaling="image"`.
-    images
-        Bytes.
-    rng
-        Of the noise.
-    """
-    return _flow_alone(featurizer).transform(_noisy(featurizer, images, rng)[0])
-
-
 def log_densities(featurizer: FlowFeaturizer, images: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Return log-densities of images with uniform noise, of shape (n,) each.
 
@@ -95,25 +80,19 @@ def log_densities(featurizer: FlowFeaturizer, images: np.ndarray, rng: np.random
 
     Parameters
     ----------
-    featurizer, images, rng
-        As in `noisy_latent`.
+    featurizer
+        Fitted, with `scaling="image"`.
+    images
+        Bytes, of shape (n, 784).
+    rng
+        Of the noise.
     """
-    scaled, log_det = _noisy(featurizer, images, rng)
-    nats = _flow_alone(featurizer).score_samples(scaled)
+    scaled, log_det = featurizer.scaler_.forward(images.astype(float), rng)
+    flow_alone = FlowFeaturizer(featurizer.flow_, scaling="none").fit(np.zeros((2, PIXELS), np.float32))
+    nats = flow_alone.score_samples(scaled.astype(np.float32))
     standardizer: Any = vars(featurizer.scaler_)["steps_"][-1]
     of_standardizer = standardizer.forward(np.zeros((1, PIXELS)))[1]
     return {"logit": nats + of_standardizer, "bits": -(nats + log_det) / (PIXELS * math.log(2))}
-
-
-def _noisy(featurizer: FlowFeaturizer, images: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return images as the flow has learned them, scaled and with noise, (n, 784), and log-determinants, (n,)."""
-    scaled, log_det = featurizer.scaler_.forward(images.astype(float), rng)
-    return scaled.astype(np.float32), log_det
-
-
-def _flow_alone(featurizer: FlowFeaturizer) -> FlowFeaturizer:
-    """Return the flow of a featurizer without the scaling before it."""
-    return FlowFeaturizer(featurizer.flow_, scaling="none").fit(np.zeros((2, PIXELS), np.float32))
 
 
 def attribute_classifier(

@@ -21,7 +21,6 @@ from flowratio.experiments.image_laws import (
     check_perc,
     laws,
     log_densities,
-    noisy_latent,
     two_samples,
 )
 from flowratio.experiments.images import mnist
@@ -95,7 +94,9 @@ def run_cell(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     test = two_samples(*all_test, 1.0, settings.test_rows, rng)
     checkpoint = keep / f"{name}-{seed}-flow"
     featurizer = new_flow(settings, len(X_p) + len(X_q), seed, checkpoint).fit(np.concatenate([X_p, X_q]))
-    latents, test_latents = ([noisy_latent(featurizer, X, rng) for X in pair] for pair in ((X_p, X_q), test))
+    latents, test_latents = (
+        [featurizer.encode(X.astype(np.float32), rng) for X in pair] for pair in ((X_p, X_q), test)
+    )
     ratios = {
         space: new_ratio(settings, seed).fit_samples(*pair) for space, pair in (("z", latents), ("x", (X_p, X_q)))
     }

@@ -133,7 +133,7 @@ class FeaturizedRatio(RatioEstimator):
             self.featurizer_ = self._fitted_map(X, mixed(y, w, self.mixture), names, seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OverlapWarning)  # it is told once, of this ratio
-            self.ratio_ = fitted(ratio, encoded(self.featurizer_, X), y, w)
+            self.ratio_ = fitted(ratio, encoded(self.featurizer_, X, np.random.default_rng([seed, 6])), y, w)
 
     def _fitted_map(self, X: np.ndarray, w: np.ndarray, names: np.ndarray | None, seed: int) -> FlowFeaturizer | Scaler:
         given = self.featurizer
@@ -194,10 +194,19 @@ def weighted(X: np.ndarray, w: np.ndarray, names: np.ndarray | None) -> ArrayRow
     return rows
 
 
-def encoded(featurizer: FlowFeaturizer | Scaler, X: np.ndarray) -> np.ndarray:
-    """Map sound rows to z, (n, d) to (n, d_z)."""
+def encoded(featurizer: FlowFeaturizer | Scaler, X: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
+    """Map sound rows to z, (n, d) to (n, d_z).
+
+    Parameters
+    ----------
+    featurizer, X
+        The map and rows of x.
+    rng
+        Of the noise of a scaling that has some. A ratio of z that is fitted without it knows the middles of cells
+        alone, where draws of the flow never are.
+    """
     with silent_scaling():
-        return featurizer.encode(X) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X)[0]
+        return featurizer.encode(X, rng) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X, rng)[0]
 
 
 def in_float64(featurizer: Any) -> Any:

@@ -148,6 +148,27 @@ class TestAlgorithm:
         assert (given.random_state, ratio.random_state) == (None, None)
 
 
+class Kept(ClassifierRatio):
+    """A ratio that keeps the rows that it was fitted to."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        self.rows_ = X
+        return super().fit(X, y, sample_weight)
+
+
+class TestImages:
+    """Bytes, of which a flow learns x + u, with u uniform."""
+
+    def test_the_ratio_is_fitted_where_the_flow_draws(self) -> None:
+        images = np.random.default_rng(0).integers(0, 4, (200, 2)).astype(float)
+        model = quick(Kept("logistic"), featurizer=flow(scaling="image")).fit(images, Y)
+        Z = model.ratio_.rows_
+        assert len(np.unique(Z, axis=0)) == 200  # each with noise of its own, where there are 16 images
+        assert sorted(model.featurizer_.inverse_transform(Z).tolist()) == sorted(images.tolist())
+        again = quick(Kept("logistic"), featurizer=flow(scaling="image")).fit(images, Y)
+        np.testing.assert_array_equal(again.ratio_.rows_, Z)
+
+
 class TestGivenMaps:
     def test_pretrained_flow_is_used_as_it_is(self, trained_flows: TrainedFlows) -> None:
         given = MAF(2, n_blocks=2, hidden=(8,), generator=torch.Generator().manual_seed(3)).eval()
