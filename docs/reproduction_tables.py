@@ -15,8 +15,7 @@ from flowratio.experiments.running import Claim, Table
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"
-COMPARISON, MANY = "is at least as good as", 8
-ENDS = {"as good as x": "z is", "as good as no weights": "x is"}
+COMPARISON, MANY = re.compile(r"\b([xz])(?:, our flow)? is (at least as good as (?:x|no weights))"), 8
 MARK = re.compile(r"^<!-- ([\w-]+) (\w+) -->\n.*?^<!-- end -->$", re.DOTALL | re.MULTILINE)
 
 
@@ -38,16 +37,19 @@ def part(name: str, what: str) -> str:
 
 def verdicts(claims: list[Claim]) -> str:
     """Return a table of claims; of many comparisons of x and z, how many hold."""
-    compared = [one for one in claims if COMPARISON in one.words]
-    shown = [one for one in claims if one not in compared] if len(compared) > MANY else claims
+    compared: dict[str, list[bool]] = {}
+    rest = []
+    for one in claims:
+        if found := COMPARISON.search(one.words):
+            compared.setdefault(f"{found[1]} is {found[2]}", []).append(one.holds is True)
+        else:
+            rest.append(one)
+    shown = rest if sum(map(len, compared.values())) > MANY else claims
     words = {True: "yes", False: "**no**", None: "open"}
     table = Table("", ["holds", "claim", "measured"], [[words[one.holds], one.words, one.measured] for one in shown])
-    if shown == claims:
+    if shown is claims:
         return table.markdown()
-    told = []
-    for end, of in ENDS.items():
-        found = [one.holds is True for one in compared if end in one.words]
-        told.append(f"{of} at least {end} in {sum(found)} of {len(found)} comparisons")
+    told = [f"{what} in {sum(found)} of {len(found)} comparisons" for what, found in sorted(compared.items())]
     return f"{table.markdown()}\n\nWithin one standard error (for every C), {', and '.join(told)}; `results/` has each."
 
 
