@@ -394,6 +394,9 @@ def reproduce(
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 2,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results and figures.")] = Path("results"),
     restart: Annotated[bool, typer.Option("--restart", help="Forget results that are there.")] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="Run nothing: write tables and figures again of what is there.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Run an experiment of the paper, and print its table beside the paper's numbers, with a verdict on each claim.
@@ -405,10 +408,13 @@ def reproduce(
     check_choice(name, (*NAMES, "all"), "NAME")
     check_choice(preset, PRESETS, "--preset")
     check_folder(out)
+    if restart and report:
+        raise ValueError("--restart forgets results, and --report is of those that are there: give one of them.")
     from flowratio.experiments.running import reproduce as run
 
+    settings: Any = {"seeds": seeds, "jobs": jobs, "restart": restart, "report_only": report, "verbose": not quiet}
     for one in NAMES if name == "all" else (name,):
-        found, paths = run(one, preset, out, seeds=seeds, jobs=jobs, restart=restart, verbose=not quiet)
+        found, paths = run(one, preset, out, **settings)
         print(f"{found}\n{' '.join(map(str, paths))}", flush=True)
 
 

@@ -6,6 +6,7 @@ command, versions, the commit and every run's numbers: what is there is not run 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shlex
@@ -163,6 +164,7 @@ def reproduce(
     seeds: int | None = None,
     jobs: int = 1,
     restart: bool = False,
+    report_only: bool = False,
     verbose: bool = True,
 ) -> tuple[Report, list[Path]]:
     """Run an experiment, or what is left of it, and write its results, its tables and its figures.
@@ -181,6 +183,9 @@ def reproduce(
         Processes.
     restart
         Whether to forget results that are there.
+    report_only
+        Whether to run nothing, and to write tables, verdicts and figures again of runs that are there, whatever commit
+        they are of.
     verbose
         Whether to show a progress bar.
     """
@@ -190,10 +195,14 @@ def reproduce(
     results = Results(path, {"experiment": name, "title": found.TITLE, "preset": preset, "settings": asdict(settings)})
     keep = path.with_suffix("")  # a folder, of which only tasks that write files make use
     if not restart:
-        results.resume()
+        results.resume(of_any_commit=report_only)
     elif keep.is_dir():
         shutil.rmtree(keep)
     tasks = [task for task in found.tasks(settings) if not results.has(task)]
+    if report_only and tasks:
+        raise ValueError(
+            f"{path} lacks {len(tasks)} of {len(found.tasks(settings))} runs: leave --report out to run them."
+        )
     with progress(len(tasks), name, verbose and len(tasks) > 0) as step:
         for done in _each(name, settings, tasks, keep, jobs):
             results.add(done)
@@ -229,16 +238,18 @@ class Results:
         self.path = path
         self.about = json.loads(json.dumps({"format": _FORMAT, **about}))
         self.made = {"command": shlex.join(["flowratio", *sys.argv[1:]]), "commit": commit(), "versions": versions()}
+        self.reported_by = self.made["commit"]
         self.done: dict[str, Done] = {}
 
-    def resume(self) -> None:
-        """Take over what is there."""
+    def resume(self, of_any_commit: bool = False) -> None:
+        """Take over what is there; of another commit only to report of it."""
         if not self.path.exists():
             return
         try:
             kept = json.loads(self.path.read_text())
             runs = [Done(one["task"], one["result"], one["seconds"]) for one in kept["runs"]]
-            about, of_commit = {name: kept[name] for name in self.about}, kept["commit"]
+            about, made = {name: kept[name] for name in self.about}, {name: kept[name] for name in self.made}
+            same_seeds = about["settings"]["seeds"] == self.about["settings"]["seeds"]
             about["settings"] = {**about["settings"], "seeds": self.about["settings"]["seeds"]}
         except OSError as error:
             raise OSError(f"{self.path} cannot be read ({error.strerror}): give another --out.") from error
@@ -249,12 +260,16 @@ class Results:
             ) from error
         if about != self.about:
             raise ValueError(f"{self.path} has results of other settings. Give --restart, or another --out.")
-        if of_commit != self.made["commit"]:
-            raise ValueError(
-                f"{self.path} has results of commit {of_commit}, and this is {self.made['commit']}. Give --restart to "
-                "run all of it again, or another --out."
-            )
-        self.done = {_key(one.task): one for one in runs}
+        if of_any_commit:
+            self.made = made
+        for what in ("commit", "versions"):
+            if made[what] != self.made[what]:
+                raise ValueError(
+                    f"{self.path} has results of {what} {_told(made[what])}, and this is {_told(self.made[what])}. "
+                    "Give --restart to run all of it again, or another --out."
+                )
+        # a task without a seed has all of them in it
+        self.done = {_key(one.task): one for one in runs if same_seeds or "seed" in one.task}
 
     def has(self, task: Task) -> bool:
         """Return whether a task is done."""
@@ -268,12 +283,16 @@ class Results:
     def write(self, report: Report) -> None:
         """Write the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        head = {**self.about, **self.made}
+        head = {**self.about, **self.made, "reported_by": self.reported_by}
         said = {"tables": [asdict(table) for table in report.tables], "claims": [asdict(one) for one in report.claims]}
         runs = ",\n".join(f"  {json.dumps(asdict(one))}" for one in self.done.values())  # a line each
         text = json.dumps({**head, **said}, indent=1)[:-2] + f',\n "runs": [\n{runs}\n ]\n}}\n'
         with replacing(self.path) as temporary:
             temporary.write_text(text)
+
+
+def _told(made: str | dict[str, str]) -> str:
+    return made if isinstance(made, str) else ", ".join(f"{name} {number}" for name, number in made.items())
 
 
 def _key(task: Task) -> str:
@@ -293,7 +312,7 @@ def _each(name: str, settings: Any, tasks: list[Task], keep: Path, jobs: int) ->
             while left and len(pending) < jobs:
                 pending.add(pool.submit(_run, name, settings, left.pop(0), keep))
             ready, pending = wait(pending, return_when=FIRST_COMPLETED)
-            for future in ready:
+            for future in sorted(ready, key=lambda one: one.exception() is not None):  # what is done is kept first
                 yield future.result()
 
 
@@ -326,6 +345,12 @@ def standard_error(values: np.ndarray, of_one: float = math.nan) -> np.ndarray:
     return values.std(axis=0, ddof=1) / math.sqrt(len(values))
 
 
+def beyond(differences: np.ndarray) -> bool | None:
+    """Return whether the mean of differences over runs, (t,), is above 0; None within two standard errors of it."""
+    error = float(standard_error(differences, math.inf))
+    return None if abs(differences.mean()) <= 2 * error else bool(differences.mean() > 0)
+
+
 def versions() -> dict[str, str]:
     """Return those of Python and of what the numbers rest on."""
     names = ("flowratio", "numpy", "scipy", "scikit-learn", "torch")
@@ -333,10 +358,18 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit of the checkout, with a mark if files differ from it; the version, if there is none."""
-    folder = Path(__file__).parent
+    """Return the commit that last changed the package, with a mark for what differs from it since; else the version."""
+    package = Path(__file__).parents[1]
     try:
-        words = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--match", ""]
-        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        last = _git(package, "log", "-1", "--format=%h", "--abbrev=12", "--", ".")
+        changed = _git(package, "diff", "HEAD", "--", ".")
     except (OSError, subprocess.SubprocessError):
+        last, changed = "", ""
+    if not last:  # no checkout, or one of another project
         return version("flowratio")
+    return last + (f"-changed-{hashlib.sha256(changed.encode()).hexdigest()[:8]}" if changed else "")
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from flowratio.experiments import running
-from flowratio.experiments.running import Claim, Done, Report, Table, reproduce
+from flowratio.experiments.running import Claim, Done, Report, Table, beyond, commit, reproduce
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,74 @@ def test_results_of_another_commit_are_not_gone_on_with(
     assert (tmp_path / "squares-quick.json").read_text() == before
     run(tmp_path, restart=True)
     assert json.loads((tmp_path / "squares-quick.json").read_text())["commit"] == "bbbb"
+
+
+def test_a_report_is_of_runs_of_any_commit(squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path)
+    monkeypatch.setattr(running, "commit", lambda: "bbbb")
+    reproduce("squares", "quick", tmp_path, report_only=True, verbose=False)
+    kept = json.loads((tmp_path / "squares-quick.json").read_text())
+    assert (kept["commit"], kept["reported_by"]) == ("aaaa", "bbbb")
+    assert squares.ran == [0, 1]
+    with pytest.raises(ValueError, match=r"lacks 1 of 3 runs: leave --report out"):
+        reproduce("squares", "quick", tmp_path, seeds=3, report_only=True, verbose=False)
+
+
+def test_results_of_other_versions_are_not_gone_on_with(
+    squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path)
+    monkeypatch.setattr(running, "versions", lambda: {"numpy": "0.1"})
+    with pytest.raises(ValueError, match=r"results of versions python .*, and this is numpy 0\.1\. Give --restart"):
+        run(tmp_path)
+
+
+def test_tasks_of_all_seeds_are_run_again_if_there_are_more(squares: Squares, tmp_path: Path) -> None:
+    squares.tasks = lambda settings: [{"all": 7}]
+    squares.run = lambda settings, task, keep: squares.ran.append(settings.seeds) or {"square": 0}
+    squares.report = lambda settings, done: Report()
+    run(tmp_path)
+    run(tmp_path)
+    run(tmp_path, seeds=3)
+    assert squares.ran == [2, 3]
+
+
+def test_the_commit_is_that_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "src" / "flowratio"
+    file = package / "experiments" / "running.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("1")
+
+    def git(*words: str) -> str:
+        settings = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        command = ["git", "-C", str(tmp_path), *settings, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    monkeypatch.setattr(running, "__file__", str(file))
+    git("init", "-q")
+    assert commit() == version("flowratio")  # files of another project, as of an environment inside of it
+    git("add", "-A")
+    git("commit", "-qm", "package")
+    first = git("rev-parse", "--short=12", "HEAD")
+    assert commit() == first
+    (tmp_path / "page.md").write_text("a page")
+    git("add", "-A")
+    git("commit", "-qm", "page")
+    assert commit() == first  # what is no part of the package has no part in a number
+    changed = []
+    for text in ("2", "3"):
+        file.write_text(text)
+        changed.append(commit())
+    assert all(one.startswith(f"{first}-changed-") for one in changed)
+    assert changed[0] != changed[1]
+
+
+@pytest.mark.parametrize(
+    ("differences", "found"),
+    [([1.0, 1.1, 0.9], True), ([-1.0, -1.1, -0.9], False), ([1.0, -0.5, 0.2], None), ([5.0], None)],
+)
+def test_beyond_two_standard_errors(differences: list[float], found: bool | None) -> None:
+    assert beyond(np.array(differences)) is found
 
 
 def test_results_of_other_settings_are_not_gone_on_with(squares: Squares, tmp_path: Path) -> None:
