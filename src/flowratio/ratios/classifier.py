@@ -61,7 +61,8 @@ class ClassifierRatio(RatioEstimator):
     validation_fraction
         For networks: share of the rows held out to decide when to stop, 0.1 if None.
     image_shape
-        For `"cnn"`: channels, height and width of the image in a row; one square channel if None.
+        For networks: channels, height and width of the image in a row. If None: one square channel for `"cnn"`, and no
+        image for `"mlp"`, which standardizes each column by itself.
     random_state
         Seed: the same gives the same bits on the same machine. Global generators are never used. Of a given classifier
         it fills in the `random_state` that is None.
@@ -152,7 +153,7 @@ class ClassifierRatio(RatioEstimator):
 
     def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mean, scale = weighted_moments(X, share)
-        if self.classifier != "cnn":
+        if self.classifier != "cnn" and self.image_shape is None:
             return mean, scale
         varies = np.isfinite(scale)
         centre, top = mean[varies].mean(), scale[varies].max()
@@ -250,8 +251,8 @@ class ClassifierRatio(RatioEstimator):
         if self.l2_penalty is not None:
             recipe = replace(recipe, optimizer="adam", weight_decay=float(self.l2_penalty))
         hidden = self.hidden or ((64, 64, 64, 64) if images else choose_hidden(min(n_p, n_q), d))
-        shape = self._checked_shape(d) if images else None
-        network = new_network(d, shape, hidden, seed).to(choose_device(self.device))
+        shape = self._checked_shape(d) if images or self.image_shape is not None else None
+        network = new_network(d, shape if images else None, hidden, seed).to(choose_device(self.device))
         history = train_classifier(
             network,
             X,
@@ -296,16 +297,11 @@ class ClassifierRatio(RatioEstimator):
         self._check_network_settings()
 
     def _check_network_settings(self) -> None:
-        of = {"mlp": _NETWORK_SETTINGS[:-1], "cnn": _NETWORK_SETTINGS}.get(str(self.classifier), ())
-        for name in _NETWORK_SETTINGS:
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if name not in of:
-                users = "'cnn'" if name == "image_shape" else "'mlp' and 'cnn'"
+        for name in () if self.classifier in _NETWORKS else _NETWORK_SETTINGS:
+            if getattr(self, name) is not None:
                 raise ValueError(
-                    f"`{name}` is {value!r}, but `classifier` is {self.classifier!r}: it is a setting of {users}. "
-                    "Leave it out, or set it in a classifier of your own."
+                    f"`{name}` is {getattr(self, name)!r}, but `classifier` is {self.classifier!r}: it is a setting of "
+                    "'mlp' and 'cnn'. Leave it out, or set it in a classifier of your own."
                 )
         check_training_settings(self)
         penalty = self.l2_penalty

@@ -320,6 +320,18 @@ def test_cnn_learns_from_few_images() -> None:
     assert np.array_equal(ratio.log_ratio(X), ratio.log_ratio(noisy))  # what was constant says nothing
 
 
+@pytest.mark.filterwarnings("ignore")  # one epoch
+def test_a_network_of_images_has_one_mean_and_one_scale() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = (rng.normal([0.0, 5.0, 9.0, 0.0], [1.0, 4.0, 0.1, 1.0], (200, 4)) for _ in range(2))
+    ratio = ClassifierRatio("mlp", hidden=(4,), max_epochs=1, random_state=0)
+    assert np.ptp(ratio.fit_samples(X_p, X_q).scale_) > 1
+    ratio.set_params(image_shape=(1, 2, 2)).fit_samples(X_p, X_q)
+    pooled = np.concatenate([X_p, X_q])
+    assert ratio.mean_ == pytest.approx(np.full(4, pooled.mean()))
+    assert ratio.scale_ == pytest.approx(np.full(4, pooled.std()))
+
+
 def test_images_of_other_shapes() -> None:
     X_p, X_q = _shifted(20, 20, d=24)
     ratio = ClassifierRatio("cnn", hidden=(2, 2), max_epochs=2, random_state=0)
@@ -343,7 +355,8 @@ def test_images_of_other_shapes() -> None:
         ({"n_folds": 1}, "`n_folds` is 1"),
         ({"hidden": (10,)}, "`hidden` is .* but `classifier` is 'logistic': it is a setting of 'mlp' and 'cnn'"),
         ({"classifier": "boosting", "learning_rate": 0.1}, "`learning_rate` is 0.1, but `classifier` is 'boosting'"),
-        ({"classifier": "mlp", "image_shape": (1, 1, 2)}, "it is a setting of 'cnn'"),
+        ({"classifier": "logistic", "image_shape": (1, 1, 2)}, "it is a setting of 'mlp' and 'cnn'"),
+        ({"classifier": "mlp", "image_shape": (1, 1, 3)}, r"`image_shape` is \(1, 1, 3\) but `X` has 2 columns"),
         ({"classifier": "mlp", "hidden": ()}, "`hidden` is"),
         ({"classifier": "mlp", "max_epochs": 0}, "`max_epochs` is 0: give a whole number"),
         ({"classifier": "mlp", "weight_decay": -1.0}, "`weight_decay` is -1.0: give a number of 0 or more"),
