@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import shlex
 import shutil
 import subprocess
@@ -21,8 +22,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import version
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -318,8 +320,8 @@ def _each(name: str, settings: Any, tasks: list[Task], keep: Path, jobs: int) ->
 
 @contextmanager
 def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield processes that end at once if what is done inside fails."""
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    """Yield processes that end at once if what is done inside fails, or if this process is killed."""
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_end_with_parent)
     try:
         yield pool
     except BaseException:
@@ -328,6 +330,13 @@ def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
             process.terminate()
         raise
     pool.shutdown()
+
+
+def _end_with_parent() -> None:
+    """End this process as soon as the one that started it is gone: a task of hours would go on for nobody."""
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def _run(name: str, settings: Any, task: Task, keep: Path) -> Done:
