@@ -79,7 +79,8 @@ class TargetedSampler(BaseEstimator):
         A fitted `FlowFeaturizer`: the candidates come from its flow. None for that of `ratio`.
     ratio
         A fitted ratio: a `FeaturizedRatio` or `JointFeaturizedRatio`, which brings its own flow; or, with `featurizer`,
-        any ratio that was fitted to `featurizer.transform(X)` (`space="z"`) or to rows of x (`space="x"`).
+        any ratio that was fitted to `featurizer.transform(X)` (`space="z"`) or to rows of x (`space="x"`). Behind
+        `scaling="image"` z has the noise of the candidates only by `featurizer.encode(X, rng)`.
     space
         Where the candidates are weighted: `"z"`, or `"x"`, for which all of them are decoded first.
     proportion
