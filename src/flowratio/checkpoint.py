@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 from flowratio.files import remove_temporaries, replacing
 
 _FILE = "checkpoint.safetensors"
+_SHARE = 0.02  # of the time of a run, that may go into writing
 
 
 class Checkpoint:
@@ -25,7 +26,8 @@ class Checkpoint:
     folder
         The folder; it is made if it does not exist.
     seconds
-        Time between two writes.
+        Time between two writes, or fifty times what the last of them took, if that is longer: a large state must not
+        slow the run. At 0 every occasion is taken.
     fingerprint
         What tells this run from others, as JSON knows it: a state of another run is refused.
     """
@@ -41,11 +43,11 @@ class Checkpoint:
             ) from error
         self.path, self.seconds = folder / _FILE, seconds
         self.fingerprint = json.loads(json.dumps(fingerprint))
-        self.written = time.monotonic()
+        self.written, self.cost = time.monotonic(), 0.0
 
     def is_due(self) -> bool:
         """Tell whether it is time for the next write."""
-        return time.monotonic() - self.written >= self.seconds
+        return time.monotonic() - self.written >= (max(self.seconds, self.cost / _SHARE) if self.seconds else 0.0)
 
     def write(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Replace the state; if that fails the run goes on, with a warning."""
@@ -56,9 +58,11 @@ class Checkpoint:
         self.written = time.monotonic()
 
     def _replace(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        started = time.monotonic()
         metadata = {"fingerprint": json.dumps(self.fingerprint), "numbers": json.dumps(numbers)}
         with replacing(self.path) as temporary:
             save_file(arrays, temporary, metadata)
+        self.cost = time.monotonic() - started
 
     def begin(
         self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]

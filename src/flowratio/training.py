@@ -188,7 +188,7 @@ def train(
     checkpoint
         Folder that keeps the state of the run, so that it survives a kill; None for none.
     checkpoint_seconds
-        Seconds between two writes of it.
+        Seconds between two writes of it; more for a large state, so that a fiftieth of the time at most goes into them.
     """
     run = _Run(model, loss, recipe)
     kept = None

@@ -43,4 +43,4 @@ def test_quick(tmp_path: Path) -> None:
     assert apart == pytest.approx(none["wine-code"], abs=0.03)  # two scalers, hardly apart: rows far out are few
     assert [table.title.split(":")[0] for table in report.tables] == list(READ)
     assert all(len(table.lines) == 4 for table in report.tables)
-    assert len(report.claims) == len(READ) * 6
+    assert {claim.holds for claim in report.claims} == {None}  # one trial

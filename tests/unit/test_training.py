@@ -561,6 +561,27 @@ class TestCheckpoint:
         assert job.n_calls == 0
         assert (tmp_path / "file").read_text() == "not a folder"
 
+    @pytest.mark.parametrize(
+        ("seconds", "cost", "due"), [(30.0, 0.1, 30.0), (30.0, 0.6, 30.0), (30.0, 4.0, 200.0), (0.0, 4.0, 0.0)]
+    )
+    def test_a_fiftieth_of_the_time_at_most_goes_into_writing(
+        self, seconds: float, cost: float, due: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = [1000.0]
+
+        def save_file(arrays: Any, path: Path, metadata: Any) -> None:
+            now[0] += cost
+
+        monkeypatch.setattr(checkpoint, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        monkeypatch.setattr(checkpoint, "save_file", save_file)
+        kept = checkpoint.Checkpoint(tmp_path, seconds, {})
+        kept.write({}, {})
+        if due:
+            now[0] += due - 0.01
+            assert not kept.is_due()
+        now[0] += 0.02
+        assert kept.is_due()
+
     def test_a_write_that_fails_at_first_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(checkpoint, "save_file", full_disk)
         job = Job()

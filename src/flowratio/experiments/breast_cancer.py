@@ -13,7 +13,8 @@ weights. Both are shown: `separate`, which is the paper's, and `shared`, one sca
 their label, y given x is not the same in both samples: weights by x, even exact ones, answer another question.
 
 Where we part from the paper: its code chose γ and B of KMM by the error on labelled target rows; we show an honest
-choice beside that oracle. The flow is stopped by rows held out of the pooled sample.
+choice beside that oracle. KLIEP is not quite the published one, see `adaptation_trials`. "Our goal" is a limit that we
+set, not the paper.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowratio.experiments.adaptation_trials import (
+    BETTER,
     FIXED,
     HONEST,
     IWCV,
@@ -37,13 +39,15 @@ from flowratio.experiments.adaptation_trials import (
     choices,
     chosen,
     draw_errors,
+    mostly_better,
+    never,
     run_trial,
     scaled,
     support_vector_machines,
     unweighted,
 )
 from flowratio.experiments.data import find
-from flowratio.experiments.running import Claim, Done, Report, Table, Task
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +62,7 @@ PRESETS = {
 }
 SCALINGS = ("separate", "shared")
 KEPT_BENIGN, KEPT_MALIGNANT = 0.1, 0.9
-BEST_IN_PAPER = 0.418
+BEST_IN_PAPER, SMALL = 0.418, 0.06
 # errors by C, and standard deviations of those without weights
 PAPER = {
     "none": (0.616, 0.537, 0.591, 0.587),
@@ -98,8 +102,9 @@ def report(settings: TrialSettings, done: list[Done]) -> Report:
     """Return the errors of both scalings beside the paper's, and the claims."""
     by_scaling = {name: [one.result for one in done if one.task["scaling"] == name] for name in SCALINGS}
     tables = [_table(settings, scaling, results) for scaling, results in by_scaling.items()]
-    claims = _claims_of_scaling(by_scaling["separate"], by_scaling["shared"])
-    claims += [_claim_of_best(settings, by_scaling["separate"], choice) for choice in (HONEST, IWCV, FIXED, ORACLE)]
+    claims = [*_claims_of_paper(by_scaling["separate"]), _claim_of_scaling(by_scaling["shared"])]
+    for space in settings.spaces[1:]:
+        claims += [_claim_of_best(by_scaling["separate"], space, one) for one in (HONEST, IWCV, FIXED, ORACLE)]
     for scaling, results in by_scaling.items():
         claims += _claims_of_order(settings, scaling, results)
     return Report(tables, claims)
@@ -122,26 +127,49 @@ def _paper_choice(method: str) -> str:
     return ORACLE if method == "KMM" else HONEST
 
 
-def _claims_of_scaling(separate: Sequence[dict[str, Any]], shared: Sequence[dict[str, Any]]) -> list[Claim]:
-    words = "scaling=separate: without weights the errors are the paper's, within two standard errors"
-    same = as_published(words, unweighted(separate), PAPER["none"], PAPER_SPREAD)
+def _claims_of_paper(results: Sequence[dict[str, Any]]) -> list[Claim]:
+    """Return what the paper says of its table: weights by KMM and its oracle, and by KLIEP; separate scaling."""
+    none, labels = unweighted(results), [f"C = {C:g}" for C in PENALTIES]
+    kmm, kliep = ({s: chosen(results, s, name, _paper_choice(name)) for s in "xz"} for name in ("KMM", "KLIEP"))
+    words = "Table 6 (separate scaling): without weights the errors are the paper's, within two standard errors"
+    table = "Table 6 (KMM, oracle, separate scaling)"
+    means = {name: values.mean(axis=0) for name, values in (("z", kmm["z"]), ("x", kmm["x"]), ("no weights", none))}
+    least = {"z": kmm["z"], "x": kmm["x"], "no weights": none}
+    least = {name: values[:, means[name].argmin()] for name, values in least.items()}
+    gains = [beyond(least[name] - least["z"]) for name in ("x", "no weights")]
+    told = ", ".join(f"{name} {cells(values[:, None])[0]}" for name, values in least.items())
+    return [
+        as_published(words, none, PAPER["none"], PAPER_SPREAD),
+        mostly_better(f"{table}: z beats x for nearly all C", kmm["z"], kmm["x"], labels),
+        mostly_better(f"{table}: z beats no weights for nearly all C", kmm["z"], none, labels),
+        Claim(f"{table}: the least error over C is that of z", _all(gains), told),
+        never(
+            "Table 6 (KLIEP, separate scaling): weights from x or z bring no significant improvement",
+            BETTER,
+            {space: (kliep[space], none) for space in "xz"},
+        ),
+    ]
+
+
+def _all(verdicts: Sequence[bool | None]) -> bool | None:
+    return False if False in verdicts else None if None in verdicts else True
+
+
+def _claim_of_scaling(shared: Sequence[dict[str, Any]]) -> Claim:
     least = unweighted(shared)[:, 1:]
-    words = "they come from the scaling: shared scaling without weights leaves less than .06 for C of 1 or more"
-    return [same, Claim(words, bool((least.mean(axis=0) < 0.06).all()), ", ".join(cells(least)))]
+    words = f"not in the paper: with shared scaling, no weights leave less than {SMALL:g} for C of 1 or more"
+    return Claim(words, _all([beyond(SMALL - values) for values in least.T]), ", ".join(cells(least)))
 
 
-def _claim_of_best(settings: TrialSettings, results: Sequence[dict[str, Any]], choice: str) -> Claim:
-    """Return whether KMM in z is as good as the paper's best, for some C."""
-    found = {
-        f"{method} in {space}": chosen(results, space, method, choice).mean(axis=0).min()
-        for method in settings.methods
-        if method.startswith("KMM")
-        for space in settings.spaces
-        if space != "x"
-    }
-    told = ", ".join(f"{name} {error:.3f}" for name, error in found.items())
-    words = f"scaling=separate: KMM in z is at or below the paper's {BEST_IN_PAPER} for some C, {choice}"
-    return Claim(words, bool(min(found.values()) <= BEST_IN_PAPER), f"least over C: {told}")
+def _claim_of_best(results: Sequence[dict[str, Any]], space: str, choice: str) -> Claim:
+    """Return whether KMM in z is below the paper's best, for some C."""
+    values = chosen(results, space, "KMM", choice)
+    verdicts = [beyond(BEST_IN_PAPER - one) for one in values.T]
+    holds = True if True in verdicts else None if None in verdicts else False
+    words = (
+        f"our goal: KMM in {space} is below the paper's best, {BEST_IN_PAPER}, for some C; separate scaling, {choice}"
+    )
+    return Claim(words, holds, ", ".join(cells(values)))
 
 
 def _claims_of_order(settings: TrialSettings, scaling: str, results: Sequence[dict[str, Any]]) -> list[Claim]:

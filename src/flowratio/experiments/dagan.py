@@ -40,7 +40,7 @@ _SLOPE = 0.2  # of leaky ReLU below 0
 _GROUPS = 4  # of channels, that are normalized together
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DaganSettings:
     """Settings of the networks and their training.
 
@@ -65,15 +65,15 @@ class DaganSettings:
         Share of a batch on which it is computed, which is the dearest part of a step.
     """
 
-    channels: int = 32
-    noise: int = 64
-    steps: int = 3000
-    critic_steps: int = 3
-    batch_size: int = 64
-    learning_rate: float = 3e-4
-    critic_rate: float = 1e-3
+    channels: int
+    noise: int
+    steps: int
+    critic_steps: int
+    batch_size: int
+    learning_rate: float
+    critic_rate: float
     penalty: float = 10.0
-    penalty_share: float = 0.5
+    penalty_share: float
 
 
 class Generator(nn.Module):
@@ -288,7 +288,7 @@ class Dagan:
         seed
             Of the noise.
         """
-        x, rng = _as_input(flat(images)), np.random.default_rng([seed, 1])
+        x, rng = _as_input(flat(images)), np.random.default_rng([seed, 0, 5])  # no step has a third word
         parts = [self.average(part, self._noise(rng, len(part))) for part in x.split(_GENERATED_ROWS)]
         grey = 127.5 * (torch.cat(parts).numpy().reshape(len(x), PIXELS) + 1)
         borders = (self.levels[1:].astype(float) + self.levels[:-1]) / 2

@@ -109,7 +109,7 @@ def fit_classifier(
 
 def _joined(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Return images, classes and weights side by side, as the loop takes them: (n, d + 2)."""
-    return np.column_stack([X, y, w]).astype(np.float32)  # exact for up to 2²⁴ classes
+    return np.column_stack([X, y.astype(np.float32), w.astype(np.float32)])  # exact for up to 2²⁴ classes
 
 
 def _as_rows(images: Any, network: Network, name: str) -> np.ndarray:

@@ -22,6 +22,7 @@ from flowratio.training import Recipe
 DIGITS, BACKGROUND = "diff-digits", "diff-background"
 TASKS = (DIGITS, BACKGROUND)
 _HELD_OUT = 0.1
+_ROWS = 2000  # images that are mapped at a time
 
 
 def check_perc(perc: Any) -> None:
@@ -51,7 +52,7 @@ def laws(task: str, images: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
 def two_samples(
     of_p: np.ndarray, of_q: np.ndarray, perc: float, rows: int | None, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw images of p, and perc times as many of q, or all of them if there are fewer.
+    """Draw images of p, and perc times as many of q; fewer of p where there are not so many of q.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ def two_samples(
         Of the draws.
     """
     check_perc(perc)
-    n_p = min(len(of_p), rows or len(of_p))
+    n_p = min(len(of_p), rows or len(of_p), int(len(of_q) / perc))
     n_q = min(len(of_q), round(perc * n_p))
     if n_q < 2:
         raise ValueError(f"`perc` is {perc} with {n_p} images of p, {n_q} of q: give a larger one, or more images.")
@@ -87,9 +88,12 @@ def log_densities(featurizer: FlowFeaturizer, images: np.ndarray, rng: np.random
     rng
         Of the noise.
     """
-    scaled, log_det = featurizer.scaler_.forward(images.astype(float), rng)
     flow_alone = FlowFeaturizer(featurizer.flow_, scaling="none").fit(np.zeros((2, PIXELS), np.float32))
-    nats = flow_alone.score_samples(scaled.astype(np.float32))
+    nats, log_det = np.empty(len(images)), np.empty(len(images))
+    for start in range(0, len(images), _ROWS):
+        part = slice(start, start + _ROWS)
+        scaled, log_det[part] = featurizer.scaler_.forward(images[part].astype(float), rng)
+        nats[part] = flow_alone.score_samples(scaled.astype(np.float32))
     standardizer: Any = vars(featurizer.scaler_)["steps_"][-1]
     of_standardizer = standardizer.forward(np.zeros((1, PIXELS)))[1]
     return {"logit": nats + of_standardizer, "bits": -(nats + log_det) / (PIXELS * math.log(2))}

@@ -128,16 +128,3 @@ def sheets(images: dict[str, Any], title: str = "") -> Figure:
     if title:
         figure.text(0.5, 1 - 4 / height, title, ha="center", va="top", fontsize=10)
     return figure
-
-
-def sheet(images: Any, title: str = "") -> Figure:
-    """Draw a sheet of 100 images, ten by ten.
-
-    Parameters
-    ----------
-    images
-        Bytes, of shape (100, 784).
-    title
-        Above it.
-    """
-    return sheets({title: images})

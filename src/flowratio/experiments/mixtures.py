@@ -14,7 +14,8 @@ known. An error far below it is one that a wrong ratio gives. Weights by class, 
 
 Where we part from the paper: its code chose γ and B by the error on labelled target rows, and its KLIEP number for z
 came from a notebook that used one run's rows again and again; we show an honest choice beside the oracle, and draw new
-rows for each run. The flow is stopped by rows held out of the pooled sample.
+rows for each run. KLIEP is not quite the published one, see `adaptation_trials`. "Our goal" is a limit that we set, not
+the paper.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from flowratio.experiments.adaptation_trials import (
     run_trial,
     unweighted,
 )
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, standard_error
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, standard_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +58,7 @@ PRESETS = {
 ROWS, TEST_ROWS = 1000, 10_000
 SHARE, SHIFT = 0.01, 3.0  # of N(0, I) in the source, and the mean of the other component
 PAPER = {"none": 0.236, "KMM": {"x": 0.163, "z": 0.0408}, "KLIEP": {"x": 0.163, "z": 0.125}}
-LIMITS = {"KMM": 0.06, "KLIEP": 0.125}  # to be reached in z
+LIMITS = {"KMM": 0.06, "KLIEP": 0.125}  # our goals in z
 EXACT, BY_CLASS = "exact ratio", "exact weights of the classes"
 
 
@@ -123,8 +124,12 @@ def report(settings: TrialSettings, done: list[Done]) -> Report:
     return Report([Table(title, head, lines), wrong], _claims(settings, results))
 
 
+def _paper_choice(method: str) -> str:
+    return ORACLE if method == "KMM" else HONEST
+
+
 def _cell(results: Sequence[dict[str, Any]], space: str, method: str, choice: str) -> str:
-    beside = PAPER.get(method, {}).get(space) if choice == (ORACLE if method == "KMM" else HONEST) else None
+    beside = PAPER.get(method, {}).get(space) if choice == _paper_choice(method) else None
     return cells(chosen(results, space, method, choice), None if beside is None else [beside])[0]
 
 
@@ -136,9 +141,9 @@ def _log_r_cell(results: Sequence[dict[str, Any]], space: str, method: str) -> s
 
 
 def _claims(settings: TrialSettings, results: Sequence[dict[str, Any]]) -> list[Claim]:
-    claims = [
-        _claim_of_limit(settings, results, family, choice) for family in LIMITS for choice in (HONEST, IWCV, ORACLE)
-    ]
+    claims = [claim for method in ("KMM", "KLIEP") for claim in _claims_of_paper(results, method)]
+    latent = settings.spaces[1:]
+    claims += [_claim_of_limit(results, method, space) for method in settings.methods for space in latent]
     for method in settings.methods:
         for choice in (HONEST, IWCV, ORACLE):
             ours = {"no weights": unweighted(results)}
@@ -150,33 +155,40 @@ def _claims(settings: TrialSettings, results: Sequence[dict[str, Any]]) -> list[
     return [*claims, _claim_of_exact(settings, results)]
 
 
-def _claim_of_limit(settings: TrialSettings, results: Sequence[dict[str, Any]], family: str, choice: str) -> Claim:
-    """Return whether KMM or KLIEP, in z, is below its limit."""
-    found = {
-        f"{method} in {space}": chosen(results, space, method, choice)
-        for method in settings.methods
-        if method.startswith(family)
-        for space in settings.spaces
-        if space != "x"
-    }
-    told = ", ".join(f"{name} {cells(values)[0]}" for name, values in found.items())
-    is_below = min(values.mean() for values in found.values()) < LIMITS[family]
-    return Claim(f"{family} in z has an error below {LIMITS[family]}, {choice}", bool(is_below), told)
+def _claims_of_paper(results: Sequence[dict[str, Any]], method: str) -> list[Claim]:
+    """Return the order of the paper's table, by the paper's choice of a setting."""
+    choice = _paper_choice(method)
+    errors_of = {"none": unweighted(results)} | {space: chosen(results, space, method, choice) for space in "xz"}
+    claims = []
+    for less, more in (("z", "x"), ("x", "none")):
+        ours, other = errors_of[less], errors_of[more]
+        told = f"{cells(ours)[0]} against {cells(other)[0]}, difference {cells(ours - other)[0]}"
+        words = f"Table 5 ({method}, {choice}): {less} beats {more.replace('none', 'no weights')}"
+        claims.append(Claim(words, beyond((other - ours)[:, 0]), told))
+    return claims
+
+
+def _claim_of_limit(results: Sequence[dict[str, Any]], method: str, space: str) -> Claim:
+    """Return whether a method is below its limit by the honest choice; other choices are told."""
+    limit = LIMITS[method.split(",")[0]]
+    holds = beyond(limit - chosen(results, space, method, HONEST)[:, 0])
+    told = [f"{choice} {cells(chosen(results, space, method, choice))[0]}" for choice in (HONEST, IWCV, ORACLE)]
+    return Claim(f"our goal: {method} in {space} has an error below {limit:g}, {HONEST}", holds, "; ".join(told))
 
 
 def _claim_of_exact(settings: TrialSettings, results: Sequence[dict[str, Any]]) -> Claim:
     """Return whether what is gained over the exact ratio, by the honest choice of a ratio, is chance."""
     exact = np.array([result[EXACT] for result in results])  # (t, 1)
     gains = {
-        f"{method} in {space}": chosen(results, space, method, HONEST) - exact
+        f"{method} in {space}": (exact - chosen(results, space, method, HONEST))[:, 0]
         for method in settings.methods
         for space in settings.spaces
     }
-    name, gain = min(gains.items(), key=lambda item: item[1].mean())
-    error = float(np.nan_to_num(standard_error(gain))[0])
-    told = f"best {name}: {gain.mean():+.3f} ± {error:.3f}; for large n the exact ratio has {exact_error():.3f}"
-    words = "by the held-out score nothing beats the exact ratio by more than two standard errors"
-    return Claim(words, bool(gain.mean() >= -2 * error), told)
+    name, gain = max(gains.items(), key=lambda item: item[1].mean())
+    told = f"best {name}: gain {gain.mean():+.3f} ± {standard_error(gain):.3f}; for large n the exact ratio has"
+    words = "not in the paper: by the held-out score nothing beats the exact ratio by more than two standard errors"
+    holds = None if len(results) < 2 else not any(beyond(gain) for gain in gains.values())
+    return Claim(words, holds, f"{told} {exact_error():.3f}")
 
 
 def draw(settings: TrialSettings, done: list[Done], keep: Path) -> dict[str, Figure]:
@@ -194,7 +206,7 @@ def draw(settings: TrialSettings, done: list[Done], keep: Path) -> dict[str, Fig
         axes.errorbar(means, at, xerr=bars, fmt=marker, color="black", mfc=("white", "black", "0.6")[k], label=space)
     for row, (method, choice) in enumerate(rows):
         for space, marker in (("x", "o"), ("z", "s")):
-            if choice == (ORACLE if method == "KMM" else HONEST) and method in PAPER:
+            if choice == _paper_choice(method) and method in PAPER:
                 label = f"paper, {space}" if method == "KMM" else None
                 axes.plot(PAPER[method][space], row, marker, color="0.55", mfc="none", ms=11, label=label)
     axes.axvline(unweighted(results).mean(), color="black", linestyle=":", label="no weights")

@@ -8,30 +8,36 @@ from __future__ import annotations
 
 import math
 import shutil
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from flowratio.applications import Drawn, TargetedSampler
 from flowratio.experiments.image_classifier import ImageClassifier
 from flowratio.experiments.image_laws import (
+    TASKS,
     attribute_classifier,
     check_perc,
     laws,
     log_densities,
     two_samples,
 )
-from flowratio.experiments.images import mnist
-from flowratio.experiments.running import Task
+from flowratio.experiments.images import SIDE, mnist
+from flowratio.experiments.running import Task, commit
+from flowratio.experiments.stages import Stages
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.files import replacing
 from flowratio.flows import MAF
 from flowratio.flows.base import new_generator
-from flowratio.ratios import ClassifierRatio
+from flowratio.ratios import ClassifierRatio, RatioEstimator
 
 PERCS = (0.1, 0.25, 0.5, 1.0)
+PARTS: tuple[Literal["train", "test"], ...] = ("train", "test")
 SHEET = 100  # images of the first run that are kept
 
 
@@ -50,7 +56,7 @@ class Settings:
     steps
         Of the training of the flow; None for the flow, the epochs and the settings of the paper.
     n_blocks, hidden, batch_size, learning_rate, weight_decay
-        Of the flow and its training, if `steps` is given.
+        Of the flow and its training; the paper's if `steps` is None.
     ratio_epochs
         Passes over pairs of images of p and q.
     samples
@@ -68,10 +74,10 @@ class Settings:
     rows: int | None = None
     steps: int | None = None
     n_blocks: int = 5
-    hidden: tuple[int, ...] = (1024,)
+    hidden: tuple[int, ...] = (1024, 1024)
     batch_size: int = 100
-    learning_rate: float = 3e-3
-    weight_decay: float = 0.1
+    learning_rate: float = 1e-4
+    weight_decay: float = 1e-6
     ratio_epochs: int = 10
     samples: int = 1000
     candidates_z: int = 100
@@ -88,30 +94,34 @@ class Settings:
 def run_cell(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     """Train a flow and two ratios, draw images by the three methods, and return the shares of the target."""
     seed, perc, name = task["seed"], task["perc"], f"{task['task']}-{task['perc']:g}"
-    rng = np.random.default_rng([seed, 8])
-    all_train, all_test = (laws(task["task"], *mnist(part)) for part in ("train", "test"))
-    X_p, X_q = two_samples(*all_train, perc, settings.rows, rng)
-    test = two_samples(*all_test, 1.0, settings.test_rows, rng)
-    checkpoint = keep / f"{name}-{seed}-flow"
-    featurizer = new_flow(settings, len(X_p) + len(X_q), seed, checkpoint).fit(np.concatenate([X_p, X_q]))
-    latents, test_latents = (
-        [featurizer.encode(X.astype(np.float32), rng) for X in pair] for pair in ((X_p, X_q), test)
-    )
-    ratios = {
-        space: new_ratio(settings, seed).fit_samples(*pair) for space, pair in (("z", latents), ("x", (X_p, X_q)))
-    }
-    drawn = draw_images(settings, featurizer, ratios, seed)
-    classifier, accuracy = attribute_classifier(all_train, all_test, settings.attribute_rows, settings.attribute_epochs)
+    rng, (all_train, all_test) = np.random.default_rng([seed, 8]), (laws(task["task"], *mnist(part)) for part in PARTS)
+    train = [X.astype(np.float32) for X in two_samples(*all_train, perc, settings.rows, rng)]
+    test = [X.astype(np.float32) for X in two_samples(*all_test, 1.0, settings.test_rows, rng)]
+    about = {key: value for key, value in asdict(settings).items() if key not in ("seeds", "percs")}
+    stages = Stages(keep / f"{name}-{seed}", {**about, **task, "commit": commit()})
+    featurizer = new_flow(settings, sum(map(len, train)), seed, stages.folder / "flow").fit(np.concatenate(train))
+    latents, test_latents = ([featurizer.encode(X, rng) for X in pair] for pair in (train, test))
+    ratios = {space: new_ratio(settings, seed).fit_samples(*pair) for space, pair in (("z", latents), ("x", train))}
+    drawn, seconds = draw_images(settings, featurizer, ratios, seed)
+    classifier, accuracy = _of_attribute(task["task"], settings.attribute_rows, settings.attribute_epochs)
     if seed == 0:
         _write_sheets(keep / f"{name}.npz", drawn)
-    shutil.rmtree(checkpoint)  # hundreds of megabytes, of no more use
-    return {
-        "rows": [len(X_p), len(X_q)],
+    result = {
+        "rows": [len(X) for X in train],
         "accuracy": accuracy,
-        "flow": _of_flow(featurizer, *test, perc, rng),
+        "flow": _of_flow(featurizer, test, perc, rng),
         "ratio": {"z": _of_ratio(ratios["z"], *test_latents), "x": _of_ratio(ratios["x"], *test)},
-        "methods": {method: _of_drawn(one, classifier) for method, one in drawn.items()},
+        "methods": {one: {**_of_drawn(drawn[one], classifier), "seconds": seconds[one]} for one in drawn},
     }
+    shutil.rmtree(stages.folder)  # hundreds of megabytes, of no more use
+    return result
+
+
+@lru_cache(maxsize=len(TASKS))
+def _of_attribute(task: str, rows: int | None, epochs: int) -> tuple[ImageClassifier, float]:
+    """Return the classifier of a task and its accuracy, which are the same in every run: it is trained once."""
+    train, test = (laws(task, *mnist(part)) for part in PARTS)
+    return attribute_classifier(train, test, rows, epochs)
 
 
 def new_flow(settings: Settings, n: int, seed: int, checkpoint: Path) -> FlowFeaturizer:
@@ -149,7 +159,11 @@ def new_flow(settings: Settings, n: int, seed: int, checkpoint: Path) -> FlowFea
 
 
 def new_ratio(settings: Settings, seed: int) -> ClassifierRatio:
-    """Return the ratio of the paper, alike for x and z, not yet fitted."""
+    """Return the ratio of the paper, alike for x and z, not yet fitted.
+
+    All pixels have one mean and one scale: by its own, a pixel that is dark in all images but a few would come as
+    hundreds of standard deviations from an image of the flow in which it is not.
+    """
     return ClassifierRatio(
         "mlp",
         hidden=(100, 100, 100),
@@ -158,18 +172,37 @@ def new_ratio(settings: Settings, seed: int) -> ClassifierRatio:
         learning_rate=1e-3,
         l2_penalty=0.0,
         patience=settings.ratio_epochs,
+        image_shape=(1, SIDE, SIDE),
         random_state=seed,
     )
 
 
 def draw_images(
-    settings: Settings, featurizer: FlowFeaturizer, ratios: dict[str, ClassifierRatio], seed: int
-) -> dict[str, Drawn]:
-    """Draw images toward q, by the ratio of z and by that of x, and from the flow as it is."""
-    n = settings.samples
+    settings: Settings, featurizer: FlowFeaturizer, ratios: Mapping[str, RatioEstimator], seed: int
+) -> tuple[dict[str, Drawn], dict[str, float]]:
+    """Draw images toward q, by the ratio of z and by that of x, and from the flow as it is; and say how long each took.
+
+    Parameters
+    ----------
+    settings
+        Numbers of images and candidates.
+    featurizer
+        The flow of both laws, fitted.
+    ratios
+        p/q of `"z"` and of `"x"`, fitted.
+    seed
+        Of the draws.
+    """
     of_z = TargetedSampler(featurizer, ratios["z"], n_candidates=settings.candidates_z, random_state=seed)
     of_x = TargetedSampler(featurizer, ratios["x"], n_candidates=settings.candidates_x, space="x", random_state=seed)
-    return {"z": of_z.draw(n, toward="q"), "x": of_x.draw(n, toward="q"), "regular": of_z.draw(n, toward=None)}
+    draws: dict[str, tuple[TargetedSampler, Literal["q"] | None]]
+    draws = {"z": (of_z, "q"), "x": (of_x, "q"), "regular": (of_z, None)}
+    drawn, seconds = dict[str, Drawn](), dict[str, float]()
+    for method, (sampler, toward) in draws.items():
+        started = time.perf_counter()
+        drawn[method] = sampler.draw(settings.samples, toward)
+        seconds[method] = round(time.perf_counter() - started, 3)
+    return drawn, seconds
 
 
 def _of_drawn(drawn: Drawn, classifier: ImageClassifier) -> dict[str, float | None]:
@@ -181,7 +214,7 @@ def _of_drawn(drawn: Drawn, classifier: ImageClassifier) -> dict[str, float | No
     }
 
 
-def _of_ratio(ratio: ClassifierRatio, of_p: np.ndarray, of_q: np.ndarray) -> dict[str, float]:
+def _of_ratio(ratio: RatioEstimator, of_p: np.ndarray, of_q: np.ndarray) -> dict[str, float]:
     """Return loss and accuracy on rows of p and q that were not seen, each sample counting one half."""
     log_p, log_q = ratio.log_ratio(of_p), ratio.log_ratio(of_q)
     losses, right = (np.logaddexp(0, -log_p), np.logaddexp(0, log_q)), (log_p > 0, log_q < 0)
@@ -192,10 +225,10 @@ def _of_ratio(ratio: ClassifierRatio, of_p: np.ndarray, of_q: np.ndarray) -> dic
 
 
 def _of_flow(
-    featurizer: FlowFeaturizer, of_p: np.ndarray, of_q: np.ndarray, perc: float, rng: np.random.Generator
+    featurizer: FlowFeaturizer, test: Sequence[np.ndarray], perc: float, rng: np.random.Generator
 ) -> dict[str, Any]:
     """Return the mean log-density of test images, mixed as the flow has learned them, and how long it learned."""
-    p, q = (log_densities(featurizer, X, rng) for X in (of_p, of_q))
+    p, q = (log_densities(featurizer, X, rng) for X in test)
     mean = {name: float((p[name].mean() + perc * q[name].mean()) / (1 + perc)) for name in p}
     history: Any = featurizer.history_
     return {**mean, "epochs": history.epoch[-1], "best_epoch": history.best_epoch, "seconds": history.seconds[-1]}

@@ -8,10 +8,14 @@ from sklearn.linear_model import LogisticRegression
 
 from flowratio.experiments import adaptation_trials
 from flowratio.experiments.adaptation_trials import (
+    BETTER,
+    EQUAL,
     FIXED,
     HONEST,
     IWCV,
+    OPEN,
     ORACLE,
+    WORSE,
     Trial,
     TrialSettings,
     as_published,
@@ -19,7 +23,10 @@ from flowratio.experiments.adaptation_trials import (
     bandwidth,
     cells,
     chosen,
+    compared,
     errors,
+    mostly_better,
+    never,
     run_trial,
     scaled,
     source_errors,
@@ -83,24 +90,58 @@ def test_cells_show_mean_standard_error_and_paper() -> None:
     assert standard_error(values) == pytest.approx([0.1])
 
 
-def test_a_difference_within_a_standard_error_is_as_good() -> None:
-    other = np.zeros((2, 1))
-    assert at_least_as_good("", np.array([[0.0], [0.2]]), other, ["x"]).holds  # .1 ± .1
-    assert not at_least_as_good("", np.array([[0.1], [0.2]]), other, ["x"]).holds  # .15 ± .05
+# differences of two trials: -.15 ± .05, .1 ± .1, .15 ± .05, 0
+OURS = {BETTER: [0.3, 0.4], OPEN: [0.5, 0.7], WORSE: [0.6, 0.7], EQUAL: [0.5, 0.5]}
 
 
-def test_exceptions_are_named() -> None:
-    worse, same, other = np.array([[0.1], [0.1]]), np.zeros((2, 1)), np.zeros((2, 4))
-    assert at_least_as_good("", np.hstack([same, same, same, same]), other, "abcd").holds
-    found = at_least_as_good("", np.hstack([worse, same, worse, same]), other, "abcd")
-    assert not found.holds
-    assert found.measured.startswith("not for a, c; ")
+def _ours(*names: str) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([OURS[name] for name in names]).T, np.full((2, len(names)), 0.5)
+
+
+def test_differences_count_beyond_two_standard_errors() -> None:
+    names = [BETTER, OPEN, WORSE, EQUAL]
+    ours, other = _ours(*names)
+    assert compared(ours, other) == names
+    assert compared(ours[:1], other[:1]) == [OPEN] * 4  # one trial tells nothing
+
+
+@pytest.mark.parametrize(
+    ("names", "as_good", "mostly"),
+    [
+        ((BETTER, BETTER, BETTER, WORSE), False, True),
+        ((BETTER, BETTER, BETTER, OPEN), True, True),
+        ((BETTER, BETTER, OPEN, OPEN), True, None),
+        ((BETTER, BETTER, WORSE, OPEN), False, None),
+        ((BETTER, EQUAL, EQUAL, OPEN), True, False),
+        ((OPEN, EQUAL, OPEN, OPEN), None, None),
+        ((EQUAL, EQUAL, EQUAL, EQUAL), True, False),
+    ],
+)
+def test_verdicts_over_classifiers(names: tuple[str, ...], as_good: bool | None, mostly: bool | None) -> None:
+    ours, other = _ours(*names)
+    assert at_least_as_good("", ours, other, "abcd").holds is as_good
+    assert mostly_better("", ours, other, "abcd").holds is mostly
+
+
+def test_differences_are_counted_and_told() -> None:
+    told = at_least_as_good("", *_ours(BETTER, WORSE, WORSE), "abc").measured
+    assert told == "better 1, worse 2; difference: a -0.150 ± 0.050, b +0.150 ± 0.050, c +0.150 ± 0.050"
+    assert at_least_as_good("", *_ours(OPEN), "a").measured == "cannot be told: difference +0.100 ± 0.100"
+
+
+def test_nothing_is_significantly_better() -> None:
+    pairs = {"x": _ours(OPEN, EQUAL), "z": _ours(WORSE, OPEN)}
+    assert never("", BETTER, pairs).holds is True
+    assert never("", WORSE, pairs).holds is False
+    assert never("", WORSE, pairs).measured == "x: equal 1, cannot be told 1; z: cannot be told 1, worse 1"
+    assert never("", BETTER, {"x": (np.zeros((1, 2)), np.ones((1, 2)))}).holds is None
 
 
 def test_published_within_two_standard_errors() -> None:
     ours = np.array([[0.1], [0.3]])  # .2 ± .1
     assert as_published("", ours, [0.4], [0.01]).holds
-    assert not as_published("", ours, [0.41], [0.0]).holds
+    assert as_published("", ours, [0.41], [0.0]).holds is False
+    assert as_published("", ours[:1], [0.1], [0.0]).holds is None
 
 
 def test_gamma_becomes_a_bandwidth_in_standard_units(trial: Trial) -> None:

@@ -25,7 +25,22 @@ from flowratio.experiments.characters import split
 from flowratio.experiments.dagan import DaganSettings
 from flowratio.ratios import ClassifierRatio
 
-TINY = Settings(1, classes=3, per_class=20, dagan=DaganSettings(8, 4, 1, 1, 100, 1e-4, 1e-4, penalty_share=1.0))
+TINY = Settings(
+    1,
+    classes=3,
+    per_class=20,
+    dagan=DaganSettings(
+        channels=8,
+        noise=4,
+        steps=1,
+        critic_steps=1,
+        batch_size=100,
+        learning_rate=1e-4,
+        critic_rate=1e-4,
+        penalty_share=1.0,
+    ),
+    plain=False,
+)
 SOURCE = np.repeat(np.arange(30), 2)
 
 

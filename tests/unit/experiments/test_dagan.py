@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,16 @@ from flowratio.experiments import dagan
 from flowratio.experiments.dagan import Critic, Dagan, DaganSettings, Generator, same_class
 from flowratio.training import TrainingDiverged
 
-TINY = DaganSettings(channels=8, noise=4, steps=4, critic_steps=2, batch_size=6)
+TINY = DaganSettings(
+    channels=8,
+    noise=4,
+    steps=4,
+    critic_steps=2,
+    batch_size=6,
+    learning_rate=3e-4,
+    critic_rate=1e-3,
+    penalty_share=0.5,
+)
 LABELS = np.repeat(np.arange(4), 5)
 
 
@@ -58,19 +68,23 @@ def test_networks_leave_global_generators_alone_and_images_do_not_depend_on_each
     assert torch.equal(torch.get_rng_state(), state)
 
 
-class _LinearCritic(nn.Module):
+class _QuadraticCritic(nn.Module):
     def forward(self, x: Tensor, other: Tensor) -> Tensor:
-        return (0.25 * other - x).flatten(1).sum(1)
+        return (0.05 * other**2 - x).flatten(1).sum(1)
 
 
 def test_the_critic_has_the_loss_of_wgan_with_a_gradient_penalty() -> None:
     model: Any = Dagan(_bars(), LABELS, TINY, seed=0)
-    model.critic = _LinearCritic()
-    x, other, made = (torch.full((6, 1, 28, 28), value) for value in (0.3, 0.5, -0.25))
-    gap, loss = model._critic_loss(x, other, made, np.random.default_rng(0))
-    # the gradient with respect to the second image is ¼ at each of 784 pixels: its length is 28 / 4 everywhere
-    assert gap == pytest.approx(784 * 0.25 * 0.75)
-    assert loss.item() == pytest.approx(10 * (7 - 1) ** 2 - gap, rel=1e-5)
+    model.critic = _QuadraticCritic()
+    x, other, made = np.random.default_rng(1).normal(size=(3, 6, 1, 28, 28)).astype(np.float32)
+    gap, loss = model._critic_loss(*map(torch.from_numpy, (x, other, made)), np.random.default_rng(0))
+    assert gap == pytest.approx(0.05 * 784 * ((other**2).mean() - (made**2).mean()), rel=1e-4)
+    # the gradient is a tenth of the image where it is taken: between other and made, on the first half of the rows
+    at = np.random.default_rng(0).random((3, 1, 1, 1), np.float32)
+    between = other[:3] + at * (made[:3] - other[:3])
+    lengths = 0.1 * np.sqrt((between**2).sum(axis=(1, 2, 3)))
+    assert np.ptp(lengths) > 0.1  # a penalty on other rows, or at another point, is another number
+    assert loss.item() == pytest.approx(10 * np.mean((lengths - 1) ** 2) - gap, rel=1e-4)
 
 
 class _Point(nn.Module):
@@ -97,7 +111,7 @@ def test_steps_are_those_of_adam() -> None:
 
 def test_training_turns_copies_into_other_drawings() -> None:
     images = _bars().reshape(20, 784)
-    settings = DaganSettings(8, 4, steps=60, critic_steps=1, batch_size=8, learning_rate=3e-3, critic_rate=3e-3)
+    settings = replace(TINY, steps=60, critic_steps=1, batch_size=8, learning_rate=3e-3, critic_rate=3e-3)
     model = Dagan(images, LABELS, settings, seed=0)
     assert np.array_equal(model.generate(images, 0), images)
     made = model.train().generate(images, 0)
@@ -142,11 +156,11 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="belongs to another run: it differs in images"):
         Dagan(_bars(1), LABELS, TINY, seed=1).train(tmp_path)
     with pytest.raises(ValueError, match="belongs to another run: it differs in channels"):
-        Dagan(_bars(), LABELS, DaganSettings(16, 4, 4, 2, 6), seed=1).train(tmp_path)
+        Dagan(_bars(), LABELS, replace(TINY, channels=16), seed=1).train(tmp_path)
 
 
 def test_a_loss_that_is_not_finite_ends_the_run() -> None:
-    settings = DaganSettings(8, 4, steps=50, critic_steps=1, batch_size=6, critic_rate=1e30)
+    settings = replace(TINY, steps=50, critic_steps=1, critic_rate=1e30)
     with pytest.raises(TrainingDiverged, match=r"give lower rates than 0.0003 and 1e\+30"):
         Dagan(_bars(), LABELS, settings, seed=0).train()
 
@@ -157,7 +171,7 @@ def test_a_loss_that_is_not_finite_ends_the_run() -> None:
         (np.zeros((20, 27, 28), np.uint8), LABELS, TINY, "images must be of 28 × 28 pixels"),
         (np.zeros((20, 784)), LABELS, TINY, "pixels must be bytes"),
         (np.zeros((20, 784), np.uint8), LABELS[:-1], TINY, r"`labels` has shape \(19,\) for 20 images"),
-        (np.zeros((20, 784), np.uint8), LABELS, DaganSettings(channels=12), "`channels` is 12: give a multiple of 8"),
+        (np.zeros((20, 784), np.uint8), LABELS, replace(TINY, channels=12), "`channels` is 12: give a multiple of 8"),
     ],
 )
 def test_bad_input_is_refused(images: Any, labels: Any, settings: DaganSettings, message: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from scipy.special import logit
 from scipy.stats import norm
 
+from flowratio.experiments import image_laws
 from flowratio.experiments.image_laws import (
     BACKGROUND,
     DIGITS,
@@ -61,7 +62,9 @@ def test_q_has_perc_times_as_many_images_as_p(images: np.ndarray) -> None:
     of_p, of_q = two_samples(images, 255 - images, 0.25, 40, rng)
     assert (len(of_p), len(of_q)) == (40, 10)
     assert len(np.unique(of_p, axis=0)) == 40  # none twice
-    assert [len(X) for X in two_samples(images, images[:90], 1.0, None, rng)] == [300, 90]
+    # as many of p as there are images of q for: a perfect flow draws the share perc / (1 + perc) of q in any case
+    assert [len(X) for X in two_samples(images, images[:90], 1.0, None, rng)] == [90, 90]
+    assert [len(X) for X in two_samples(images, images[:90], 0.5, 200, rng)] == [180, 90]
 
 
 @pytest.mark.parametrize("perc", [0, -0.1, 1.01, math.nan, "1"])
@@ -75,7 +78,10 @@ def test_perc_must_leave_images_of_q(images: np.ndarray) -> None:
         two_samples(images, images, 0.01, 40, np.random.default_rng(0))
 
 
-def test_log_densities_against_those_of_normal_logits(featurizer: FlowFeaturizer, images: np.ndarray) -> None:
+def test_log_densities_against_those_of_normal_logits(
+    featurizer: FlowFeaturizer, images: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_laws, "_ROWS", 128)  # the images are cut into three parts
     found = log_densities(featurizer, images, np.random.default_rng(1))
     x = (images + np.random.default_rng(1).random(images.shape)) / 256
     y = 1e-6 + (1 - 2e-6) * x

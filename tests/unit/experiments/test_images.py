@@ -9,7 +9,7 @@ import pytest
 
 from flowratio.experiments import data, images
 from flowratio.experiments.data import DataFile
-from flowratio.experiments.images import flat, mnist, read_idx, sheet, sheets, tiled
+from flowratio.experiments.images import flat, mnist, read_idx, sheets, tiled
 
 NAMES = ("mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz")
 
@@ -110,4 +110,3 @@ def test_a_sheet_has_a_dot_for_each_pixel() -> None:
     for axes in figure.axes:
         assert axes.get_window_extent().size == pytest.approx([289, 289])
     assert [axes.get_title() for axes in figure.axes] == ["left", "right"]
-    assert len(sheet(pictures, "one").axes) == 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,19 @@ import numpy as np
 import pytest
 
 from flowratio.experiments import omniglot
-from flowratio.experiments.augmentation_trials import DATA, GAMMAS, MIXTURE, SYNTHETIC, weighted
+from flowratio.experiments.augmentation_trials import (
+    DATA,
+    GAMMAS,
+    MIXTURE,
+    SYNTHETIC,
+    classifier_recipe,
+    new_flow,
+    new_ratio,
+    weighted,
+)
 from flowratio.experiments.omniglot import CHOSEN, PAPER, PRESETS, above, accuracies, draw, report, tasks
 from flowratio.experiments.running import Done, Report, reproduce
+from flowratio.training import Recipe
 
 TEST = {DATA: 0.7, SYNTHETIC: 0.4, MIXTURE: 0.72}
 Z = {0.1: 0.73, 0.2: 0.75, 0.5: 0.71, 1.0: 0.6}
@@ -47,13 +58,14 @@ def test_accuracies_stand_beside_the_papers() -> None:
     assert lines[MIXTURE] == [MIXTURE, "0.767", "0.720 ± 0.010", "0.720 ± 0.000"]
     assert lines[CHOSEN][1:3] == ["", "0.740 ± 0.020"]
     assert "200 characters" in found.tables[0].title
-    assert [claim.holds for claim in found.claims] == [True] * 6
-    assert all(line for table in found.tables for line in table.markdown().splitlines())
+    # what γ validation chose differs: .03 and .01 more than the mixture, no more than two standard errors
+    assert [claim.holds for claim in found.claims] == [True, None, True, True, True, True]
 
 
 def test_a_difference_within_its_error_tells_nothing() -> None:
-    # chosen less mixture: .03 and .01, mean .02, error .01; chosen less x: .01 and -.01
-    assert above("more", DONE, CHOSEN, MIXTURE).holds
+    # chosen less mixture: .03 and .01, mean .02, error .01; chosen less data: .05 and .03; chosen less x: .01 and -.01
+    assert above("more", DONE, CHOSEN, MIXTURE).holds is None
+    assert above("more", DONE, CHOSEN, DATA).holds
     assert above("more", DONE, CHOSEN, weighted("x", 1)).holds is None
     assert above("more", DONE, SYNTHETIC, DATA).holds is False
     assert above("more", DONE[:1], MIXTURE, DATA).holds is None
@@ -68,9 +80,40 @@ def test_presets() -> None:
     assert tasks(PRESETS["laptop"])[-1] == {"seed": PRESETS["laptop"].seeds - 1}
     assert PRESETS["laptop"].seeds >= 3
     assert PRESETS["laptop"].classes >= 200
-    assert PRESETS["paper"].classes == 1200
     for settings in PRESETS.values():
         assert settings.per_class % 10 == 0
+
+
+def test_the_paper_preset_is_the_paper() -> None:
+    settings = PRESETS["paper"]
+    assert (settings.seeds, settings.classes, settings.per_class, settings.folds) == (3, 1200, 50, 1)
+    dagan = settings.dagan
+    assert (dagan.noise, dagan.batch_size, dagan.learning_rate, dagan.critic_rate) == (100, 100, 1e-4, 1e-4)
+    assert dagan.steps * dagan.batch_size == 200 * 1200 * 10  # epochs of all drawings
+    flow = new_flow(settings, 0, Path("flow"))
+    recipe = flow.recipe(72_000, 784)
+    assert (recipe.max_epochs, recipe.batch_size, recipe.optimizer, recipe.schedule) == (200, 100, "adam", "constant")
+    assert (recipe.learning_rate, recipe.weight_decay, recipe.average) == (1e-4, 1e-6, False)
+    # n_hidden = 2 in the paper's table is three layers in its code, and what is recorded is what is run
+    assert flow.hidden == settings.flow_hidden == (1024, 1024, 1024)
+    recorded = (settings.flow_batch, settings.flow_rate, settings.flow_decay)
+    assert recorded == (recipe.batch_size, recipe.learning_rate, recipe.weight_decay)
+    ratio = new_ratio(settings, 0)
+    assert (ratio.classifier, ratio.hidden, ratio.max_epochs, ratio.batch_size) == ("cnn", (64,) * 4, 10, 64)
+    assert (ratio.learning_rate, ratio.l2_penalty, ratio.weight_decay) == (1e-3, 0.0, None)
+    plain = {"optimizer": "adam", "schedule": "constant", "patience": 100, "warm_up": 0, "average": False}
+    assert classifier_recipe(settings, 100) == Recipe(100, 64, 1e-3, clip_norm=math.inf, **plain)
+    assert settings.classifier_steps * settings.batch_size == 100 * 1200 * 60
+
+
+def test_laptop_says_what_it_runs() -> None:
+    settings = PRESETS["laptop"]
+    flow = new_flow(settings, 0, Path("flow"))
+    recipe = flow.recipe(12_000, 784)
+    assert (recipe.batch_size, recipe.learning_rate, recipe.weight_decay, recipe.optimizer) == (128, 1e-3, 0.3, "adamw")
+    assert flow.hidden == (512, 512)
+    assert new_ratio(settings, 0).l2_penalty is None
+    assert classifier_recipe(settings, 8) == Recipe(8, 64, 1e-3, patience=3)
 
 
 def test_a_restart_forgets_what_stages_have_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

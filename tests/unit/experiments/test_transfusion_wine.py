@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowratio.experiments.transfusion_wine import PRESETS, TEXT_TRIALS, split, tasks
+from flowratio.experiments.transfusion_wine import PAPER, PAPER_SPREAD, PRESETS, split, tasks
 
 
 def test_the_source_keeps_rows_by_their_distance_from_the_mean() -> None:
@@ -16,10 +16,16 @@ def test_the_source_keeps_rows_by_their_distance_from_the_mean() -> None:
     assert trial.X_source.var(axis=0) == pytest.approx([10 / 11, 10 / 11], abs=0.04)
 
 
-def test_wine_as_in_the_text_has_few_trials() -> None:
-    listed = tasks(PRESETS["laptop"])
+@pytest.mark.parametrize(("preset", "of_text"), [("quick", 1), ("laptop", 5), ("paper", 30)])
+def test_wine_as_in_the_text_has_few_trials_but_in_the_paper(preset: str, of_text: int) -> None:
+    listed, seeds = tasks(PRESETS[preset]), PRESETS[preset].seeds
     assert {table: sum(task["table"] == table for task in listed) for table in ("blood", "wine-text", "wine-code")} == {
-        "blood": 30,
-        "wine-text": TEXT_TRIALS,
-        "wine-code": 30,
+        "blood": seeds,
+        "wine-text": of_text,
+        "wine-code": seeds,
     }
+
+
+def test_every_published_error_has_a_spread() -> None:
+    for table, rows in PAPER.items():
+        assert PAPER_SPREAD[table.split("-")[0]].keys() == rows.keys()
