@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +22,7 @@ from matplotlib.figure import Figure
 import flowratio
 from flowratio import demo
 from flowratio.cli import app, main
+from flowratio.experiments.running import Done, experiment
 from flowratio.ratios import auto
 
 ROOT = Path(__file__).parents[2]
@@ -116,6 +119,18 @@ def test_the_tables_of_the_reproduction_are_those_of_the_results() -> None:
     assert {name for name, _ in marks} == {path.name.removesuffix("-laptop.json") for path in RESULTS}
     assert text.count("<!-- end -->") == len(marks)
     assert tables.filled(text) == text, "run `python docs/reproduction_tables.py`"
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_tables_and_verdicts_are_those_of_the_runs(path: Path) -> None:
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    found = experiment(kept["experiment"])
+    settings = found.PRESETS[kept["preset"]]
+    assert json.loads(json.dumps(asdict(settings))) == kept["settings"]
+    runs = {json.dumps(one["task"]): Done(**one) for one in kept["runs"]}
+    said = json.loads(json.dumps(asdict(found.report(settings, [runs[json.dumps(t)] for t in found.tasks(settings)]))))
+    again = f"run `flowratio reproduce {kept['experiment']} --preset {kept['preset']} --report`"
+    assert (said["tables"], said["claims"]) == (kept["tables"], kept["claims"]), again
 
 
 def test_reference_has_every_public_name_in_the_order_of_the_path() -> None:

@@ -52,20 +52,70 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_no_data_and_no_network(run: Run, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("breast-cancer", "uci/breast-cancer-wisconsin.data"), ("mnist", "mnist/train-images-idx3-ubyte.gz")],
+)
+def test_no_data_and_no_network(
+    name: str, file: str, run: Run, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def urlopen(request: object, timeout: float) -> object:
         raise URLError("no route to host")
 
     monkeypatch.setattr(data, "urlopen", urlopen)
-    words = refused(run, "breast-cancer", tmp_path)
-    assert "uci/breast-cancer-wisconsin.data is not on this machine" in words
+    words = refused(run, name, tmp_path)
+    assert f"{file} is not on this machine" in words
     assert "no route to host" in words
     assert "FLOWRATIO_DATA" in words
 
 
-def test_a_damaged_download(run: Run, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawings_have_no_public_home(run: Run, cache: Path, tmp_path: Path) -> None:
+    words = refused(run, "omniglot", tmp_path)
+    assert "omniglot/omniglot28.npz is not on this machine, and has no public home" in words
+    assert str(cache / "omniglot" / "omniglot28.npz") in words
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("breast-cancer", "uci/breast-cancer-wisconsin.data"), ("mnist", "mnist/train-images-idx3-ubyte.gz")],
+)
+def test_a_damaged_download(
+    name: str, file: str, run: Run, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(data, "urlopen", lambda request, timeout: io.BytesIO(b"<html>"))
-    words = refused(run, "breast-cancer", tmp_path)
+    words = refused(run, name, tmp_path)
     assert sha256(b"<html>").hexdigest() in words
-    assert data.FILES["uci/breast-cancer-wisconsin.data"].sha256 in words
+    assert data.FILES[file].sha256 in words
     assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("mnist", "mnist/train-images-idx3-ubyte.gz"), ("omniglot", "omniglot/omniglot28.npz")],
+)
+def test_a_damaged_file_of_images(name: str, file: str, run: Run, cache: Path, tmp_path: Path) -> None:
+    (cache / file).parent.mkdir(parents=True)
+    (cache / file).write_bytes(b"cut off")
+    words = refused(run, name, tmp_path)
+    assert f"{cache / file} has the SHA-256 {sha256(b'cut off').hexdigest()}" in words
+    assert "put the right one in its place" in words
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "folder"),
+    [
+        ("mnist", "mnist/train-images-idx3-ubyte.gz", "diff-digits-1-0"),
+        ("omniglot", "omniglot/omniglot28.npz", "seed-0"),
+    ],
+)
+def test_checkpoints_of_another_task(name: str, file: str, folder: str, run: Run, tmp_path: Path) -> None:
+    try:
+        data.find(file)
+    except OSError as error:
+        pytest.skip(str(error))
+    kept = tmp_path / f"{name}-quick" / folder
+    kept.mkdir(parents=True)
+    (kept / "run.json").write_text('{"seed": 1}')
+    words = refused(run, name, tmp_path)
+    assert f"{kept} has checkpoints of another run: it differs in" in words
+    assert "Delete the folder to start again" in words
