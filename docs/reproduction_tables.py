@@ -37,11 +37,11 @@ def part(name: str, what: str) -> str:
 
 def verdicts(claims: list[Claim]) -> str:
     """Return a table of claims; of many comparisons of x and z, how many hold."""
-    compared: dict[str, list[bool]] = {}
+    compared: dict[str, list[bool | None]] = {}
     rest = []
     for one in claims:
         if found := COMPARISON.search(one.words):
-            compared.setdefault(f"{found[1]} is {found[2]}", []).append(one.holds is True)
+            compared.setdefault(f"{found[1]} is {found[2]}", []).append(one.holds)
         else:
             rest.append(one)
     shown = rest if sum(map(len, compared.values())) > MANY else claims
@@ -49,8 +49,11 @@ def verdicts(claims: list[Claim]) -> str:
     table = Table("", ["holds", "claim", "measured"], [[words[one.holds], one.words, one.measured] for one in shown])
     if shown is claims:
         return table.markdown()
-    told = [f"{what} in {sum(found)} of {len(found)} comparisons" for what, found in sorted(compared.items())]
-    return f"{table.markdown()}\n\nWithin one standard error (for every C), {', and '.join(told)}; `results/` has each."
+    told = []
+    for what, found in sorted(compared.items()):
+        yes, no, cannot = (found.count(holds) for holds in (True, False, None))
+        told.append(f"{what}: {yes} yes, {no} no, {cannot} open")
+    return f"{table.markdown()}\n\nOf comparisons of our variants, {', and '.join(told)}; `results/` has each."
 
 
 def made(results: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ def test_quick(tmp_path: Path) -> None:
     results = [one["result"] for one in json.loads(paths[0].read_text())["runs"]]
     assert len(results) == 2
     none = unweighted(results).mean()
-    # all runs see the same ten rows of a class: the order holds in each of them
+    # one component has ten rows in the source: far from enough to change this order
     for result in results:
         assert result[BY_CLASS][0] < 0.02 < result[EXACT][0] < result["none"][0]
     for method in ("KMM", "KLIEP"):
@@ -24,4 +24,6 @@ def test_quick(tmp_path: Path) -> None:
     assert [line[0] for line in table.lines[:3]] == ["none", EXACT, BY_CLASS]
     assert "[.236]" in table.lines[0][2]
     assert list(wrong.head) == ["method", "x", "z"]
-    assert any(claim.holds for claim in report.claims)
+    words = [claim.words for claim in report.claims]
+    assert len(set(words)) == len(words)
+    assert sum(one.startswith("Table 5") for one in words) == 4

@@ -47,7 +47,7 @@ from flowratio.experiments.adaptation_trials import (
     unweighted,
 )
 from flowratio.experiments.data import find
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,16 +133,15 @@ def _claims_of_paper(results: Sequence[dict[str, Any]]) -> list[Claim]:
     kmm, kliep = ({s: chosen(results, s, name, _paper_choice(name)) for s in "xz"} for name in ("KMM", "KLIEP"))
     words = "Table 6 (separate scaling): without weights the errors are the paper's, within two standard errors"
     table = "Table 6 (KMM, oracle, separate scaling)"
-    means = {name: values.mean(axis=0) for name, values in (("z", kmm["z"]), ("x", kmm["x"]), ("no weights", none))}
-    least = {"z": kmm["z"], "x": kmm["x"], "no weights": none}
-    least = {name: values[:, means[name].argmin()] for name, values in least.items()}
+    ways = {"z": kmm["z"], "x": kmm["x"], "no weights": none}
+    least = {name: values[:, values.mean(axis=0).argmin()] for name, values in ways.items()}
     gains = [beyond(least[name] - least["z"]) for name in ("x", "no weights")]
     told = ", ".join(f"{name} {cells(values[:, None])[0]}" for name, values in least.items())
     return [
         as_published(words, none, PAPER["none"], PAPER_SPREAD),
         mostly_better(f"{table}: z beats x for nearly all C", kmm["z"], kmm["x"], labels),
         mostly_better(f"{table}: z beats no weights for nearly all C", kmm["z"], none, labels),
-        Claim(f"{table}: the least error over C is that of z", _all(gains), told),
+        Claim(f"{table}: the least error over C is that of z", every(gains), told),
         never(
             "Table 6 (KLIEP, separate scaling): weights from x or z bring no significant improvement",
             BETTER,
@@ -151,14 +150,10 @@ def _claims_of_paper(results: Sequence[dict[str, Any]]) -> list[Claim]:
     ]
 
 
-def _all(verdicts: Sequence[bool | None]) -> bool | None:
-    return False if False in verdicts else None if None in verdicts else True
-
-
 def _claim_of_scaling(shared: Sequence[dict[str, Any]]) -> Claim:
     least = unweighted(shared)[:, 1:]
     words = f"not in the paper: with shared scaling, no weights leave less than {SMALL:g} for C of 1 or more"
-    return Claim(words, _all([beyond(SMALL - values) for values in least.T]), ", ".join(cells(least)))
+    return Claim(words, every([beyond(SMALL - values) for values in least.T]), ", ".join(cells(least)))
 
 
 def _claim_of_best(results: Sequence[dict[str, Any]], space: str, choice: str) -> Claim:

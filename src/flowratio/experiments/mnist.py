@@ -48,7 +48,7 @@ import numpy as np
 
 from flowratio.experiments.image_laws import BACKGROUND, DIGITS, TASKS
 from flowratio.experiments.images import sheets
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, standard_error
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every, standard_error
 from flowratio.experiments.targeted_generation import PERCS, Settings, run_cell
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def _gains(settings: Settings, done: list[Done], task: str, better: str, other: 
 def _claim_of_order(settings: Settings, done: list[Done], task: str, better: str, other: str) -> Claim:
     gains = _gains(settings, done, task, better, other)
     verdicts = [gain.holds for gain in gains.values()]
-    holds = False if False in verdicts else None if None in verdicts else True
+    holds = every(verdicts)
     return Claim(f"{task}: {METHODS[better]} is above {METHODS[other]} at every perc", holds, _told(gains))
 
 

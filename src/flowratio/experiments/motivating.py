@@ -1,7 +1,7 @@
 r"""Two normal laws in one dimension that move apart, and logistic regression that is right for them (Section 3.1).
 
 Claim: with fewer rows than a bound that grows as exp(m²/2), the samples do not overlap and the slope of log r goes to
-infinity. Cost: a minute on one core. Command: `flowratio reproduce motivating --preset laptop`.
+infinity. Cost: half a minute on one core. Command: `flowratio reproduce motivating --preset laptop`.
 
 p = N(m, 1) and q = N(−m, 1), so that log r = 2mx. With n rows of each, a row of p at x ≤ 0 is seen with a probability
 of at most δ while
@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import log_ndtr
 from sklearn.linear_model import LogisticRegression
 
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every
 from flowratio.ratios.classifier import ClassifierRatio
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _claims(settings: Settings, done: list[Done]) -> list[Claim]:
         claims.append(_by_shift(words, few, lambda slopes: np.isinf(slopes) - (1 - 2 * DELTA)))
         words = f"with fewer rows than {name}, the slope of greatest likelihood is infinite in most draws"
         claims.append(_by_shift(words, few, lambda slopes: np.isinf(slopes) - 0.5))
-        words = f"not in the paper: with ten times {name} of rows, the slope is right to 20 % in most draws"
+        words = f"not in the paper: with ten times as many rows as {name}, the slope is right to 20 % in most draws"
         claims.append(_by_shift(words, many, lambda slopes: (np.abs(slopes - 1) < 0.2) - 0.5))
     return [claim for claim in claims if claim.measured]
 
@@ -124,7 +124,7 @@ def _by_shift(words: str, done: list[Done], excess: Callable[[np.ndarray], np.nd
     """Return the claim that an excess, (seeds,) from slopes, is above 0 for every m."""
     verdicts = {one.task["m"]: beyond(excess(_slopes(one, LIKELIHOOD))) for one in done}
     found = list(verdicts.values())
-    holds = False if False in found else None if None in found else True
+    holds = every(found)
     by_verdict = {"yes": True, "no": False, "cannot be told": None}
     told = {name: [f"{m:g}" for m in verdicts if verdicts[m] is value] for name, value in by_verdict.items()}
     return Claim(words, holds, "; ".join(f"{name} for m of {', '.join(ms)}" for name, ms in told.items() if ms))

@@ -23,11 +23,13 @@ and q need no penalty; in z, their log r of single rows is still wrong by severa
 
 Where we part from the paper: as there, 80,000 joint and as many product rows are fitted, and 10,000 of each decide when
 to stop. `paper` has its settings: MAF of 5 blocks with batch norm, 200 epochs, MLP of three layers of 200 units, 200
-epochs of batches of 128 at 2e-4, and the penalty of 5e-4 alone. `laptop` trains flows by the library's own recipe, and
-the MLP for fewer epochs of larger batches; of several penalties, all of which are shown, the held-out loss chooses.
-Joint training has the weight decay of the flow's recipe, not these penalties. The last weights are shown beside those
-that are kept. Beside the paper's ways stands what the library gives by itself, with its standard error, over ρ and d
-too.
+epochs of batches of 128 pairs at 2e-4, and the penalty of 5e-4 alone. A block has two hidden layers, as in the paper's
+code, where its table says `n_hidden` 1. MLPs of x and of z are trained by the library's recipe (warm-up, a cosine of
+the learning rate, clipped gradients, averaged weights), joint training in `paper` has none of these. `laptop` trains
+flows by the library's own recipe, and the MLP for fewer epochs of larger batches; of several penalties, all of which
+are shown, the held-out loss chooses. Joint training has the weight decay of the flow's recipe, not these penalties. The
+last weights are shown beside those that are kept. Beside the paper's ways stands what the library gives by itself, with
+its standard error, over ρ and d too; "our goal" is a limit that we set, not the paper.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import t
 
 from flowratio.experiments.information_runs import (
     BRIDGES,
@@ -49,7 +52,7 @@ from flowratio.experiments.information_runs import (
     run_separate,
     truth,
 )
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, standard_error
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every, standard_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,6 +88,7 @@ BASELINE, SEPARATE, DISCRIMINATIVE = "baseline", "separate", "discriminative"
 PAPER_TRUTH, PAPER_COLUMNS = 16.67, 20
 PAPER = {BASELINE: "7.8", SEPARATE: "11.0", "joint .9": "12.7", DISCRIMINATIVE: "8.1"}  # at the end, read off Fig. 4
 NEAR, NEAREST, FALL = 0.10, 0.01, 0.05  # shares of the truth, and of a peak
+FAR = 3  # standard errors: an honest estimator is farther off in one run of 370
 
 
 def strategies(settings: Settings) -> list[str]:
@@ -153,7 +157,7 @@ def report(settings: Settings, done: list[Done]) -> Report:
             for k, penalty in enumerate(settings.penalties)
         ],
         _claim_of_separate(settings, "bridges in z", by_method[BRIDGES]),
-        _claim_of_order(settings, by_way),
+        *_claims_of_order(settings, by_way),
         *[_claim_at_penalty(settings, done, k) for k in range(len(settings.penalties))],
         *[_claim_of_fall(way, runs) for way, runs in by_way.items()],
         *[
@@ -161,7 +165,7 @@ def report(settings: Settings, done: list[Done]) -> Report:
             for k, penalty in enumerate(settings.penalties)
         ],
         *[_claim_of_own(settings, method, by_method[method]) for method in settings.methods],
-        _claim_of_errors(curve),
+        *_claims_of_errors([one for one in curve if one.task["correlation"] > 0]),  # else 0 is found, without error
     ]
     return Report(tables, claims)
 
@@ -268,31 +272,54 @@ def _claim_of_truth(settings: Settings) -> Claim:
     )
 
 
+def _offs(settings: Settings, runs: Sequence[dict[str, Any]]) -> np.ndarray:
+    """Return how far runs are from the truth, as shares of it, of shape (n_runs,)."""
+    return np.array([one["nats"] for one in runs]) / truth(settings.columns, settings.correlation) - 1
+
+
+def _within(off: np.ndarray, limit: float) -> bool | None:
+    """Return whether the mean of runs, (n_runs,), is between -limit and limit; None within two standard errors."""
+    return every([beyond(off + limit), beyond(limit - off)])
+
+
 def _claim_of_separate(settings: Settings, words: str, runs: list[dict[str, Any]]) -> Claim:
-    nats = [one["nats"] for one in runs]
-    off = _off(settings, nats)
-    told = f"{_cell(nats)}, {off:+.1%}; runs {', '.join(f'{value:.2f}' for value in nats)}"
-    return Claim(f"separate training, {words}, ends within {NEAR:.0%} of the truth", abs(off) <= NEAR, told)
+    nats, off = [one["nats"] for one in runs], _offs(settings, runs)
+    told = f"{_cell(nats)}, {off.mean():+.1%}; runs {', '.join(f'{value:.2f}' for value in nats)}"
+    words = f"our goal: separate training, {words}, ends within {NEAR:.0%} of the truth"
+    return Claim(words, _within(off, NEAR), told)
 
 
-def _claim_of_order(settings: Settings, by_way: dict[str, list[dict[str, Any]]]) -> Claim:
-    """Return whether separate training is nearest to the truth, on the mean over runs."""
-    off = {way: abs(_off(settings, [one["nats"] for one in runs])) for way, runs in by_way.items()}
+def _claims_of_order(settings: Settings, by_way: dict[str, list[dict[str, Any]]]) -> list[Claim]:
+    """Return whether separate training is nearest to the truth, and whether joint training is so for the largest α."""
+    together = {_named(alpha): by_way[_named(alpha)] for alpha in sorted(settings.alphas) if alpha < 1}
+    claims = [
+        _nearest(settings, "Fig. 4: separate training is nearer to the truth than all other ways", SEPARATE, by_way)
+    ]
+    if len(together) > 1:
+        words = "Fig. 8: of joint trainings the largest α is nearest to the truth"
+        claims.append(_nearest(settings, words, list(together)[-1], together))
+    return claims
+
+
+def _nearest(settings: Settings, words: str, ours: str, by_way: dict[str, list[dict[str, Any]]]) -> Claim:
+    """Return the claim that a way is nearer to the truth than each of the others, by run."""
+    off = {way: np.abs(_offs(settings, runs)) for way, runs in by_way.items()}
     wrong = {way: float(np.mean([one["log_r_error"] for one in runs])) for way, runs in by_way.items()}
-    told = ", ".join(f"{way} {off[way]:.1%}" for way in sorted(off, key=lambda way: off[way]))
-    told += f"; by the error of log r, {min(wrong, key=lambda way: wrong[way])} is nearest"
-    return Claim(
-        "separate training is nearer to the truth than all other ways",
-        min(off, key=lambda way: off[way]) == SEPARATE,
-        told,
-    )
+    verdicts = {way: beyond(off[way] - off[ours]) for way in off if way != ours}
+    names = {None: "cannot be told", True: "yes", False: "no"}
+    told = [f"{way} {off[way].mean():.1%} ({names[verdict]})" for way, verdict in verdicts.items()]
+    measured = f"{ours} {off[ours].mean():.1%} off, against {', '.join(told)}"
+    nearest = min(wrong, key=lambda way: wrong[way])
+    return Claim(words, every(list(verdicts.values())), f"{measured}; the error of log r is least for {nearest}")
 
 
 def _claim_at_penalty(settings: Settings, done: list[Done], k: int) -> Claim:
-    """Return whether, with the same penalty for both, z is nearer to the truth than x."""
-    nats = {way: [one["nats"] for one in _runs_at(done, way, k)] for way in (BASELINE, SEPARATE)}
-    told = ", ".join(f"{way} {_cell(values)}, {_off(settings, values):+.1%}" for way, values in nats.items())
-    holds = abs(_off(settings, nats[SEPARATE])) < abs(_off(settings, nats[BASELINE]))
+    """Return whether, with the same penalty for both, z is nearer to the truth than x, by run."""
+    runs = {way: _runs_at(done, way, k) for way in (BASELINE, SEPARATE)}
+    cells = {way: _cell([one["nats"] for one in ones]) for way, ones in runs.items()}
+    off = {way: _offs(settings, ones) for way, ones in runs.items()}
+    told = ", ".join(f"{way} {cells[way]}, {off[way].mean():+.1%}" for way in runs)
+    holds = beyond(np.abs(off[BASELINE]) - np.abs(off[SEPARATE]))
     return Claim(f"with a penalty of {settings.penalties[k]:g}, separate is nearer than the baseline", holds, told)
 
 
@@ -301,27 +328,41 @@ def _claim_of_fall(way: str, runs: list[dict[str, Any]]) -> Claim:
     kept_below = max(1 - one["nats"] / peak_and_end(one)[0] for one in runs)
     end_below = max(1 - peak_and_end(one)[1] / peak_and_end(one)[0] for one in runs)
     told = f"at most {kept_below:.1%} below it, where the last epoch is {end_below:.1%} below"
-    return Claim(f"{way}: early stopping keeps an estimate within {FALL:.0%} of the peak", kept_below <= FALL, told)
+    return Claim(
+        f"{way}: early stopping keeps an estimate within {FALL:.0%} of the peak, in each run", kept_below <= FALL, told
+    )
 
 
 def _claim_of_own(settings: Settings, method: str, results: list[dict[str, Any]]) -> Claim:
-    exact = truth(settings.columns, settings.correlation)
-    off = _off(settings, [one["nats"] for one in results])
-    scores = [(one["nats"] - exact) / one["standard_error"] for one in results]
-    worst = max(map(abs, scores))
-    told = f"{off:+.2%}; at most {worst:.1f} standard errors off in a run"
-    words = f"{method} is within {NEAREST:.0%} of the truth, and each run within 2 of its standard errors"
-    return Claim(words, abs(off) <= NEAREST and worst <= 2, told)
+    exact, off = truth(settings.columns, settings.correlation), _offs(settings, results)
+    worst = max(abs(one["nats"] - exact) / one["standard_error"] for one in results)
+    told = f"{off.mean():+.2%}; at most {worst:.1f} standard errors off in a run"
+    words = f"our goal: {method} is within {NEAREST:.0%} of the truth, and each run within {FAR} of its standard errors"
+    return Claim(words, every([_within(off, NEAREST), worst <= FAR]), told)
 
 
-def _claim_of_errors(curve: list[Done]) -> Claim:
-    """Return whether estimates are off by as much as their standard errors say: a normal law has 95 % within two."""
+def _claims_of_errors(curve: list[Done]) -> list[Claim]:
+    """Return whether estimates are off by as much as their standard errors say, and whether chance explains all of it.
+
+    A normal law has 95 % within two standard errors. A point is biased if the mean of its runs is farther from the
+    truth than in one of twenty such tables without any bias (t-test, by the number of points).
+    """
     scores = np.concatenate([_scores(one) for one in curve])
     share, size = float(np.mean(np.abs(scores) <= 2)), float(np.sqrt(np.mean(scores**2)))
     told = f"{share:.0%} of {len(scores)} runs within two; root mean square {size:.2f} standard errors"
     # three binomial standard errors below 95 %; errors that are too large are safe, but say so in the numbers
     least = 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(scores))
-    return Claim("over ρ and d the standard errors are honest", share >= least, told)
+    honest = Claim("our goal: over ρ and d the standard errors are honest", share >= least, told)
+    biased = []
+    for one in curve:
+        d, rho = one.task["columns"], one.task["correlation"]
+        off = np.array(one.result["nats"]) - truth(d, rho)
+        if abs(off.mean()) > t.isf(0.025 / len(curve), len(off) - 1) * standard_error(off, math.inf):
+            biased.append(f"d = {d}, ρ = {rho:g}: {off.mean():+.3f} ± {standard_error(off):.3f}")
+    told = f"biased: {'; '.join(biased)} nats" if biased else f"none of {len(curve)} points is biased beyond chance"
+    n_runs = min(len(one.result["nats"]) for one in curve)
+    words = "our goal: over ρ and d the estimates are without bias"
+    return [honest, Claim(words, None if n_runs < 2 else not biased, told)]
 
 
 def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
@@ -346,9 +387,10 @@ def _draw_epochs(settings: Settings, done: list[Done]) -> Figure:
                 one["kept_epoch"], one["nats"], "os^vDP"[k % 6], color=shades[k % 6], mec="black", ms=7, label=label
             )
     for j, result in enumerate(_results(done, strategy=SEPARATE)):
-        one = result["runs"][-1]
-        label = f"separate, penalty {one['penalty']:g}" if j == 0 else None
-        axes.plot(one["epochs"], one["curve"], "-.", color="black", lw=0.8, label=label)
+        others = [one for one in result["runs"] if one is not chosen(result)]
+        for one, shade in zip(others, ("black", "0.4", "0.7"), strict=False):
+            label = f"separate, penalty {one['penalty']:g}" if j == 0 else None
+            axes.plot(one["epochs"], one["curve"], "-.", color=shade, lw=0.8, label=label)
     axes.axhline(truth(settings.columns, settings.correlation), color="black", lw=0.8, label="truth")
     axes.set_xlabel("epoch of the last training; the marker is what early stopping kept")
     axes.set_ylabel("mutual information (nats)")

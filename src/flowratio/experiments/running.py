@@ -360,6 +360,11 @@ def beyond(differences: np.ndarray) -> bool | None:
     return None if abs(differences.mean()) <= 2 * error else bool(differences.mean() > 0)
 
 
+def every(verdicts: Sequence[bool | None]) -> bool | None:
+    """Return whether all of some verdicts are yes; None if none is no and some cannot be told."""
+    return False if False in verdicts else None if None in verdicts else True
+
+
 def versions() -> dict[str, str]:
     """Return those of Python and of what the numbers rest on."""
     names = ("flowratio", "numpy", "scipy", "scikit-learn", "torch")

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, standard_error
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every, standard_error
 from flowratio.ratios.classifier import ClassifierRatio
 from flowratio.samples import stack
 
@@ -420,7 +420,7 @@ def _less(words: str, ours: np.ndarray, other: np.ndarray) -> Claim:
 def _ordered(words: str, less: Mapping[str, np.ndarray], more: Mapping[str, np.ndarray]) -> Claim:
     """Return the claim that each of some errors, (s,) by name, is less than each of others of the same seeds."""
     verdicts = [beyond(other - ours) for ours in less.values() for other in more.values()]
-    holds = False if False in verdicts else None if None in verdicts else True
+    holds = every(verdicts)
     means = sorted((float(errors_of.mean()), name) for name, errors_of in (*less.items(), *more.items()))
     told = ", ".join(f"{name} {mean:.3g}" for mean, name in means)
     pairs = f"of {len(verdicts)} pairs yes {verdicts.count(True)}, no {verdicts.count(False)}"

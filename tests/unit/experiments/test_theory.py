@@ -29,6 +29,7 @@ from flowratio.experiments.theory import (
     draw_cells,
     estimates,
     expected,
+    folded,
     mean_and_error,
     report,
     slopes,
@@ -137,6 +138,20 @@ def results(z_power: float, off: float) -> list[Done]:
 def test_verdicts_follow_the_numbers() -> None:
     good = [claim.holds for claim in report(QUICK, results(-1.0, 0.0)).claims]
     # the fold did no harm here, and counts of two samples have their bias
-    assert good == [True, True, False, True, True, False, *[True] * 6]
+    assert good == [True, True, False, True, True, False, True, None, *[True] * 4]  # powers are the same but for chance
     bad = [claim.holds for claim in report(QUICK, results(0.1, 0.1)).claims]
     assert bad == [False, True, False, False, False, False, True, False, True, False, True, False]
+
+
+def test_a_fold_of_the_square_brings_a_bias() -> None:
+    counts = np.arange(N_CELLS)[None, :]
+    assert folded(counts)[0, :4].tolist() == [6.0, 7.0, 8.0, 9.0]  # the mean of rows 0 and 3
+    assert folded(counts).sum() == counts.sum()
+    done = results(-1.0, 0.0)
+    mean = [*(folded(R_OF_CELLS[None])[0] / R_OF_CELLS), 1.5]
+    for one in done:
+        if one.task["part"] == "bias":
+            one.result["fold"] = {"known": {"mean": mean, "variance": [0.1] * 17}}
+    said = report(QUICK, done)
+    assert said.tables[1].lines[-1][1] == "z, a fold (not invertible)"
+    assert {claim.words: claim.holds for claim in said.claims}["a map that is not invertible does bring a bias"] is True
