@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from flowratio.experiments.running import Done, reproduce
-from flowratio.experiments.toy import AUTO, LOGISTIC_X, LOGISTIC_Z, MEAN, PRESETS, strategies, values
+from flowratio.experiments.toy import PRESETS, strategies, values
+from flowratio.experiments.toy_fits import AUTO, LOGISTIC_X, LOGISTIC_Z, MEAN
 
 
 def test_quick(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from flowratio.experiments.running import Done
-from flowratio.experiments.toy import (
+from flowratio.experiments.toy import PRESETS, chosen, errors, report, strategies, tasks, values
+from flowratio.experiments.toy_fits import (
     AUTO,
     DISCRIMINATIVE,
     LOGISTIC_X,
     LOGISTIC_Z,
     MEAN,
-    PRESETS,
     RAW,
     SEPARATE,
     MeanRatio,
@@ -23,16 +23,10 @@ from flowratio.experiments.toy import (
     Settings,
     X,
     _of_training,
-    chosen,
     draw_samples,
     draw_test,
-    errors,
     log_ratio,
     new_flow,
-    report,
-    strategies,
-    tasks,
-    values,
 )
 from flowratio.training import History
 
