@@ -1,9 +1,9 @@
-"""The fits of the toy problem: networks in x and in z with each penalty, joint ones, means over flows, `AutoRatio`."""
+"""The fits of the toy problem: networks in x and in z with each penalty, joint ones, `AutoRatio`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,21 +16,19 @@ if TYPE_CHECKING:
     from flowratio.ratios.base import RatioEstimator
 
 RAW, X, SEPARATE, DISCRIMINATIVE, AUTO = "raw x", "standardized x", "separate", "discriminative", "AutoRatio"
-LOGISTIC_X, LOGISTIC_Z, MEAN = "logistic in x", "logistic in z", "separate, mean over flows"
+LOGISTIC_X, LOGISTIC_Z = "logistic in x", "logistic in z"
 SHIFT, TEST_ROWS, HELD_OUT = 3.0, 5000, 1 / 9
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Rows of each sample; penalties in x and z, that of the paper, those of joint training and of means over flows."""
+    """Rows of each sample; penalties in x and z, that of the paper, those of joint training; steps of the training."""
 
     seeds: int
     rows: int = 45_000
     penalties: tuple[float, ...] = (0.0, 1e-4, 2e-4, 5e-4, 1e-3)
     paper_penalty: float = 5e-4
     joint_penalties: tuple[float, ...] = (0.0, 5e-4)
-    mean_penalties: tuple[float, ...] = (2e-4, 5e-4)
-    flows: int = 4  # of such a mean
     alphas: tuple[float, ...] = (0.01, 0.1, 0.5, 0.7, 0.9)
     epochs: int = 100
     batch_size: int = 256  # the paper's 128 is of each sample
@@ -47,17 +45,6 @@ class RawRatio(ClassifierRatio):
 
     def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(X.shape[1]), np.ones(X.shape[1])
-
-
-@dataclass(frozen=True)
-class MeanRatio:
-    """The mean of log r over ratios that are fitted."""
-
-    ratios: Sequence[Any]
-
-    def log_ratio(self, X: np.ndarray) -> np.ndarray:
-        """Return log r, (n, d) to (n,)."""
-        return np.mean([ratio.log_ratio(X) for ratio in self.ratios], axis=0)
 
 
 def log_ratio(rows: np.ndarray) -> np.ndarray:
@@ -88,22 +75,20 @@ def fits(settings: Settings, part: str, seed: int) -> Iterator[Fit]:
     settings
         Of the fits.
     part
-        `RAW`, `X`, `SEPARATE`, `MEAN`, `AUTO`, `DISCRIMINATIVE`, or what `joint` gives.
+        `RAW`, `X`, `SEPARATE`, `AUTO`, `DISCRIMINATIVE`, or what `joint` gives.
     seed
         Of rows and fits.
     """
     X_p, X_q = draw_samples(settings.rows, np.random.default_rng([seed, 2, 0]))
     if part == AUTO:
         return _auto(settings, X_p, X_q, seed)
-    if part == MEAN:
-        return _mean_over_flows(settings, X_p, X_q, seed)
     if part in (RAW, X, SEPARATE):
         return _in_space(settings, X_p, X_q, part, seed)
     alpha = 1.0 if part == DISCRIMINATIVE else float(part.split()[1])
     return _trained_together(settings, X_p, X_q, alpha, seed)
 
 
-Fit = tuple[str, float | None, "RatioEstimator | MeanRatio", dict[str, Any]]
+Fit = tuple[str, float | None, "RatioEstimator", dict[str, Any]]
 
 
 def _in_space(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, part: str, seed: int) -> Iterator[Fit]:
@@ -133,16 +118,6 @@ def _in_space(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, part: str, s
         )
         ratio: Any = placed(network)
         yield part, penalty, ratio, _of_training((ratio if flow is None else ratio.ratio_).history_)
-
-
-def _mean_over_flows(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Iterator[Fit]:
-    """Yield the mean of log r over separate trainings of other seeds, for each of its penalties."""
-    few = replace(settings, penalties=settings.mean_penalties)
-    seeds = [1000 * (seed + 1) + k for k in range(settings.flows)]
-    trained = [[fit for fit in _in_space(few, X_p, X_q, SEPARATE, one) if fit[0] == SEPARATE] for one in seeds]
-    for fits in zip(*trained, strict=True):
-        held_out = float(np.mean([told["held_out"] for *_, told in fits]))
-        yield MEAN, fits[0][1], MeanRatio([ratio for _, _, ratio, _ in fits]), {"held_out": held_out}
 
 
 def _trained_together(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, alpha: float, seed: int) -> Iterator[Fit]:

@@ -15,10 +15,8 @@ from flowratio.experiments.toy_fits import (
     DISCRIMINATIVE,
     LOGISTIC_X,
     LOGISTIC_Z,
-    MEAN,
     RAW,
     SEPARATE,
-    MeanRatio,
     RawRatio,
     Settings,
     X,
@@ -30,7 +28,7 @@ from flowratio.experiments.toy_fits import (
 )
 from flowratio.training import History
 
-SETTINGS = Settings(2, penalties=(0.0, 5e-4), mean_penalties=(0.0, 5e-4), alphas=(0.1, 0.9))
+SETTINGS = Settings(2, penalties=(0.0, 5e-4), alphas=(0.1, 0.9))
 # errors on all rows, without a penalty and with one
 KNOWN = {
     RAW: (2.5, 9.5),
@@ -39,7 +37,6 @@ KNOWN = {
     "joint 0.1": (4.0, 0.6),
     "joint 0.9": (5.0, 7.0),
     DISCRIMINATIVE: (9.0, 9.0),
-    MEAN: (0.6, 0.3),
 }
 
 
@@ -81,18 +78,6 @@ def test_p_comes_first_and_test_rows_are_fresh() -> None:
     assert not np.array_equal(test, draw_test(1))
 
 
-class _Known:
-    def __init__(self, log_r: float) -> None:
-        self.log_r = log_r
-
-    def log_ratio(self, X: np.ndarray) -> np.ndarray:
-        return self.log_r * X[:, 0]
-
-
-def test_the_mean_over_flows_is_that_of_log_r() -> None:
-    assert MeanRatio([_Known(1.0), _Known(4.0)]).log_ratio(np.array([[1.0], [2.0]])).tolist() == [2.5, 5.0]
-
-
 def test_errors_by_region() -> None:
     truth = np.array([-12.0, -4.0, 0.0, 4.0, 5.0])
     wrong = np.array([3.0, 1.0, -1.0, 2.0, 0.0])
@@ -111,8 +96,7 @@ def test_the_paper_preset_has_the_tables_of_the_paper() -> None:
 @pytest.mark.parametrize("settings", PRESETS.values(), ids=PRESETS)
 def test_every_network_has_a_task_for_each_seed(settings: Settings) -> None:
     found = [json.dumps(task) for task in tasks(settings)]
-    assert len(set(found)) == len(found) == settings.seeds * (len(settings.alphas) + 6)
-    assert set(settings.mean_penalties) <= set(settings.penalties)
+    assert len(set(found)) == len(found) == settings.seeds * (len(settings.alphas) + 5)
     assert 0.0 in settings.penalties
     assert settings.paper_penalty in settings.penalties
 
@@ -128,14 +112,12 @@ def test_held_out_rows_choose_the_penalty() -> None:
 def test_tables_and_verdicts() -> None:
     said = report(SETTINGS, _known())
     first, near, plain = said.tables
-    assert [line[0] for line in first.lines] == [*strategies(SETTINGS), MEAN]
+    assert [line[0] for line in first.lines] == strategies(SETTINGS)
     assert first.lines[1][1:] == ["2 ± 0.01 [1.75]", "8 ± 0.01 [7.7]", "2 ± 0.01 (λ: 0, 0)"]
     assert near.lines[1][1] == "0.5 ± 0.0025 / 0.4 ± 0.002"
     assert plain.lines[0][1] == "0.003 ± 0 [0.003]"
     verdict = {claim.words: claim.holds for claim in said.claims}
     assert verdict["our goal: separate training has an error below 0.5, λ = 0.0005 as in the paper"] is True
-    assert verdict["our goal: separate training has an error below 0.5, mean over 4 flows, λ = 0"] is False
-    assert verdict["our goal: separate training has an error below 0.5, mean over 4 flows, λ = 0.0005"] is True
     assert verdict["our goal: AutoRatio has an error below 0.05"] is True
     assert verdict["λ = 0: the network is better in z than in standardized x"] is False
     assert verdict["λ = 0.0005: the network is better in z than in standardized x"] is True
