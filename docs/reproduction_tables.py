@@ -45,14 +45,14 @@ def verdicts(claims: list[Claim]) -> str:
         else:
             rest.append(one)
     shown = rest if sum(map(len, compared.values())) > MANY else claims
-    words = {True: "yes", False: "**no**", None: "open"}
+    words = {True: "yes", False: "**no**", None: "cannot be told"}
     table = Table("", ["holds", "claim", "measured"], [[words[one.holds], one.words, one.measured] for one in shown])
     if shown is claims:
         return table.markdown()
     told = []
     for what, found in sorted(compared.items()):
         yes, no, cannot = (found.count(holds) for holds in (True, False, None))
-        told.append(f"{what}: {yes} yes, {no} no, {cannot} open")
+        told.append(f"{what}: {yes} yes, {no} no, {cannot} cannot be told")
     return f"{table.markdown()}\n\nOf comparisons of our variants, {', and '.join(told)}; `results/` has each."
 
 
