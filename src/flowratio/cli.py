@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 _OF_CHOICE = 0.7  # share of the budget of `fit` that the choice has: a flow, and the judgement, come after it
+_QUICK = "quick: a small problem, to see that it runs; its numbers and verdicts are not to be held against the paper's."
 
 
 class Sample(str, Enum):
@@ -415,6 +416,8 @@ def reproduce(
     settings: Any = {"seeds": seeds, "jobs": jobs, "restart": restart, "report_only": report, "verbose": not quiet}
     for one in NAMES if name == "all" else (name,):
         found, paths = run(one, preset, out, **settings)
+        if preset == "quick":
+            print(_QUICK)
         print(f"{found}\n{' '.join(map(str, paths))}", flush=True)
 
 

@@ -83,6 +83,8 @@ def check_choice(given: str, choices: Sequence[str], hint: str) -> None:
 
 def check_folder(out: Path) -> None:
     """Make the folder and a file in it, before time is spent on what could not be written."""
+    if out.exists() and not out.is_dir():
+        raise typer.BadParameter(f"{out} is a file: give a folder, or the path of a new one", param_hint="--out")
     try:
         out.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out).close()

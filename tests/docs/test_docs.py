@@ -22,6 +22,8 @@ from matplotlib.figure import Figure
 import flowratio
 from flowratio import demo
 from flowratio.cli import app, main
+from flowratio.experiments import NAMES
+from flowratio.experiments.data import FILES
 from flowratio.experiments.running import Done, experiment
 from flowratio.ratios import auto
 
@@ -70,6 +72,11 @@ def test_commands_and_their_options_exist() -> None:
         own = words[: words.index("|")] if "|" in words else words
         used = {word for word in own if word.startswith("-") and word != "-"}
         assert used <= options, f"{page}: {name}"
+
+
+def test_experiments_and_their_data_are_named() -> None:
+    text = (DOCS / "command-line.md").read_text(encoding="utf-8")
+    assert [name for name in (*NAMES, *FILES) if not re.search(rf"(?<![\w/-]){re.escape(name)}(?![\w.-])", text)] == []
 
 
 def write_tables(folder: Path) -> None:

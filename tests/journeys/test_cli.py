@@ -443,6 +443,11 @@ def test_help_and_version(run: Run) -> None:
     assert run("--version") == (0, f"flowratio {flowratio.__version__}\n", "")
 
 
+def test_the_package_is_the_command_line() -> None:
+    done = subprocess.run([sys.executable, "-m", "flowratio", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"flowratio {flowratio.__version__}\n", "")
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = """
 import sys

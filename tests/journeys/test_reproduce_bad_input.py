@@ -72,7 +72,14 @@ def test_no_data_and_no_network(
 def test_drawings_have_no_public_home(run: Run, cache: Path, tmp_path: Path) -> None:
     words = refused(run, "omniglot", tmp_path)
     assert "omniglot/omniglot28.npz is not on this machine, and has no public home" in words
-    assert str(cache / "omniglot" / "omniglot28.npz") in words
+    path = cache / "omniglot" / "omniglot28.npz"
+    assert f"`python -m flowratio.experiments.characters FOLDER {path}`" in words
+
+
+def test_results_cannot_go_into_a_file(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a-file"
+    path.write_text("")
+    assert f"--out: {path} is a file: give a folder" in refused(run, "motivating", path)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from flowratio.experiments.motivating import METHODS, PRESETS
@@ -17,3 +18,11 @@ def test_quick(tmp_path: Path) -> None:
     verdicts = [claim.holds for claim in report.claims]
     assert [*verdicts[:2], *verdicts[3:]] == [True] * 5
     assert verdicts[2] is not True
+
+
+def test_quick_says_that_it_is_no_comparison(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    code, out, err = run("reproduce", "motivating", "-o", tmp_path, "--jobs", "1", "--quiet")
+    assert (code, err) == (0, "")
+    first, second = out.splitlines()[:2]
+    assert first.startswith("quick: a small problem, to see that it runs; its numbers and verdicts are not")
+    assert second.startswith("Slope / true slope")

@@ -384,7 +384,7 @@ def draw_errors(axes: Any, errors_of: Mapping[str, np.ndarray], paper: Mapping[s
     aside = {name: np.array(PENALTIES) * 1.12 ** (k - 1) for k, name in enumerate(styles)}  # none hides another
     for name, values in errors_of.items():
         line, marker = styles[name]
-        bars, fill = np.nan_to_num(standard_error(values)), "white" if name == "none" else "black"
+        bars, fill = standard_error(values) if len(values) > 1 else None, "white" if name == "none" else "black"
         shape: Any = {"fmt": marker + line, "color": "black", "mfc": fill, "ms": 5, "lw": 1.2, "capsize": 2}
         axes.errorbar(aside[name], values.mean(axis=0), yerr=bars, label=name, **shape)
     for name, means in paper.items():

@@ -47,7 +47,7 @@ from flowratio.experiments.adaptation_trials import (
     unweighted,
 )
 from flowratio.experiments.data import find
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every, of_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +69,7 @@ PAPER = {
     "KMM": {"x": (0.596, 0.532, 0.577, 0.576), "z": (0.630, 0.418, 0.421, 0.424)},
     "KLIEP": {"x": (0.519, 0.589, 0.588, 0.587), "z": (0.650, 0.55, 0.590, 0.586)},
 }
+_TICKS = (0.03, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the errors with shared scaling
 PAPER_SPREAD = (0.0940, 0.167, 0.104, 0.114)
 
 
@@ -119,7 +120,7 @@ def _table(settings: TrialSettings, scaling: str, results: Sequence[dict[str, An
                 beside = PAPER.get(method, {}).get(space) if is_paper and choice == _paper_choice(method) else None
                 lines.append([method, choice, space, *cells(chosen(results, space, method, choice), beside)])
     beside = " [paper]" if is_paper else ", which the paper does not have"
-    title = f"scaling={scaling}: error on the target, mean ± standard error of {len(results)} trials{beside}"
+    title = f"scaling={scaling}: error on the target, {of_runs(len(results), 'trial')}{beside}"
     return Table(title, ["weights by", "chosen by", "space", *[f"C = {C:g}" for C in PENALTIES]], lines)
 
 
@@ -199,6 +200,9 @@ def draw(settings: TrialSettings, done: list[Done], keep: Path) -> dict[str, Fig
             draw_errors(axes, {"none": unweighted(results), **ours}, paper)
             axes.set_title(f"{method}, {choice}\nscaling={scaling}, {len(results)} trials", fontsize=10)
         row[0].set_ylabel("error on the target")
+    grid[1, 0].set_yscale("log")  # the error at C = .1 is many times the others
+    grid[1, 0].set_yticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+    grid[1, 0].minorticks_off()
     handles, labels = grid[0, -1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False)
     return {"": figure}

@@ -2,19 +2,25 @@
 
 A file is looked for in the folder that the environment variable `FLOWRATIO_DATA` names, then in `../shared/data` beside
 the checkout, then in the user's cache. If it is nowhere, it is downloaded into the cache. Wherever it comes from, its
-SHA-256 must be the pinned one.
+SHA-256 must be the pinned one; of a file that users make themselves, that of its arrays: compression differs.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import shlex
 import sys
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from http.client import HTTPException
 from pathlib import Path
 from urllib.request import Request, urlopen
+
+import numpy as np
 
 from flowratio.files import replacing
 
@@ -32,10 +38,16 @@ class DataFile:
         Of its bytes, in hexadecimal digits.
     url
         Of its public home; empty if it has none, and must be put in place by hand.
+    arrays
+        Names of arrays in an NPZ file whose bytes, one after the other, are those that are checked.
+    recipe
+        How a file without a home is made; `{path}` stands for where it goes.
     """
 
     sha256: str
     url: str
+    arrays: tuple[str, ...] = ()
+    recipe: str = ""
 
 
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
@@ -57,8 +69,13 @@ FILES: dict[str, DataFile] = {
         "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
         f"{_MNIST}/t10k-labels-idx1-ubyte.gz",
     ),
-    # made from the drawings of https://github.com/brendenlake/omniglot, scaled down to 28 x 28: no public home
-    "omniglot/omniglot28.npz": DataFile("3aae39cf6274219b7d659c8bf093c0f6d0cffe99ad5ee5c0b3322ad87b5c504c", ""),
+    "omniglot/omniglot28.npz": DataFile(
+        "a76f2cf0ddc78742aa335bdc8477ec50d23584dbbbe1b9e6e4b7415a8f36f34a",
+        "",
+        ("images", "label"),
+        "unzip images_background.zip and images_evaluation.zip of https://github.com/brendenlake/omniglot (python/) "
+        "into one FOLDER and run `python -m flowratio.experiments.characters FOLDER {path}`",
+    ),
     "uci/breast-cancer-wisconsin.data": DataFile(
         "402c585309c399237740f635ef9919dc512cca12cbeb20de5e563a4593f22b64",
         f"{_UCI}/breast-cancer-wisconsin/breast-cancer-wisconsin.data",
@@ -128,9 +145,11 @@ def cache() -> Path:
 
 def _downloaded(name: str, file: DataFile, path: Path) -> Path:
     if not file.url:
+        put = f"put the file of SHA-256 {file.sha256} at {path}"
         raise OSError(
-            f"{name} is not on this machine, and has no public home from which it could be fetched: put the file of "
-            f"SHA-256 {file.sha256} at {path}, or at {name} below a folder and set {VARIABLE} to that folder."
+            f"{name} is not on this machine, and has no public home from which it could be fetched: "
+            f"{file.recipe.format(path=shlex.quote(str(path))) or put}, or put it at {name} below a folder and set "
+            f"{VARIABLE} to that folder."
         )
     try:
         with urlopen(Request(file.url, headers={"User-Agent": "flowratio"}), timeout=_SECONDS) as answer:
@@ -155,8 +174,21 @@ def _downloaded(name: str, file: DataFile, path: Path) -> Path:
 
 
 def _check(content: bytes, file: DataFile, subject: str, way_out: str) -> None:
-    found = sha256(content).hexdigest()
+    found = _checksum(content, file.arrays)
     if found != file.sha256:
+        of = f" of its arrays {' and '.join(file.arrays)}" if file.arrays else ""
         raise ValueError(
-            f"{subject} the SHA-256 {found}, but it must be {file.sha256}: it is damaged, or another file. {way_out}."
+            f"{subject} the SHA-256 {found}, but it must be {file.sha256}{of}: it is damaged, or another file. "
+            f"{way_out}."
         )
+
+
+def _checksum(content: bytes, arrays: tuple[str, ...]) -> str:
+    """Return the SHA-256 of a file's arrays; of its bytes if none are named, or if they cannot be read."""
+    try:
+        if arrays:
+            with np.load(io.BytesIO(content), allow_pickle=False) as file:
+                return sha256(b"".join(file[name].tobytes() for name in arrays)).hexdigest()
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error):
+        pass  # no such file: its bytes tell so, too
+    return sha256(content).hexdigest()

@@ -42,7 +42,7 @@ from flowratio.experiments.adaptation_trials import (
     run_trial,
     unweighted,
 )
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, standard_error
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, of_runs, standard_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,9 +115,9 @@ def report(settings: TrialSettings, done: list[Done]) -> Report:
         for choice in choices(method):
             row = [_cell(results, space, method, choice) for space in settings.spaces]
             lines.append([method, choice, *row])
-    title = f"Error on the target: mean ± standard error of {len(done)} runs [paper]"
+    title = f"Error on the target: {of_runs(len(done))} [paper]"
     wrong = Table(
-        f"Mean squared error of log r on source rows, honest choice: mean ± standard error of {len(done)} runs",
+        f"Mean squared error of log r on source rows, honest choice: {of_runs(len(done))}",
         ["method", *settings.spaces],
         [[method, *[_log_r_cell(results, space, method) for space in settings.spaces]] for method in settings.methods],
     )
@@ -213,7 +213,7 @@ def draw(settings: TrialSettings, done: list[Done], keep: Path) -> dict[str, Fig
     axes.axvline(exact_error(), color="black", linestyle="--", label="exact ratio, large n")
     axes.set_yticks(range(len(rows)), [f"{method}\n{choice}" for method, choice in rows])
     axes.invert_yaxis()
-    title = f"Error by method and choice, mean of {len(results)} runs"
-    axes.set(xlabel="error on the target (bars: standard errors)", title=title)
+    title = f"Error by method and choice, {of_runs(len(results))}"
+    axes.set(xlabel="error on the target", title=title)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return {"": figure}

@@ -48,7 +48,7 @@ import numpy as np
 
 from flowratio.experiments.image_laws import BACKGROUND, DIGITS, TASKS
 from flowratio.experiments.images import sheets
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every, standard_error
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every, of_runs, standard_error
 from flowratio.experiments.targeted_generation import PERCS, Settings, run_cell
 
 if TYPE_CHECKING:
@@ -188,10 +188,9 @@ def _table(settings: Settings, done: list[Done], task: str) -> Table:
             cells.append(f"{ours.mean():.3f} ± {error_of_share(ours, settings.samples):.3f}{beside}")
         lines.append([name, *cells])
     lines.append(["a perfect flow", *[f"{perc / (1 + perc):.3f}" for perc in settings.percs]])
-    title = (
-        f"{task}: share of the target in {settings.samples} images, mean ± standard error of {settings.seeds} runs "
-        "[paper]"
-    )
+    runs = of_runs(settings.seeds)
+    runs += " ± standard error of the draws" if settings.seeds == 1 else ", or of the draws if that is larger"
+    title = f"{task}: share of the target in {settings.samples} images, {runs} [paper]"
     return Table(title, ["method", *[f"perc = {perc:g}" for perc in settings.percs]], lines)
 
 

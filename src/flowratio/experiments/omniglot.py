@@ -63,7 +63,7 @@ from flowratio.experiments.characters import grouped, read, split
 from flowratio.experiments.dagan import DaganSettings
 from flowratio.experiments.data import find
 from flowratio.experiments.images import PIXELS, sheets
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, commit, standard_error
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, commit, of_runs, standard_error
 from flowratio.experiments.stages import Stages
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def report(settings: Settings, done: list[Done]) -> Report:
         [name, f"{PAPER[name]:.3f}" if name in PAPER else "", *[with_error(accuracies(done, name, of)) for of in PARTS]]
         for name in names
     ]
-    title = f"Accuracy on {settings.classes} characters: mean ± standard error of {len(done)} runs"
+    title = f"Accuracy on {settings.classes} characters: {of_runs(len(done))}"
     table = Table(title, ["setting", f"paper, {PAPER_CLASSES} characters", *PARTS], lines)
     return Report([table, _of_ratios(done), _of_generator(done)], _claims(done))
 
@@ -215,7 +215,7 @@ def _of_generator(done: list[Done]) -> Table:
     gap = np.array([[one.result["gap"][k] for k in (0, -1)] for one in done])
     return Table(
         "Generator and flow",
-        ["what", "mean ± standard error"],
+        ["what", of_runs(len(done))],
         [
             ["generated drawings that the classifier of real ones gives their character", _taken_right(done)],
             ["critic's gap in the first twentieth of the steps", with_error(gap[:, 0])],
@@ -279,9 +279,9 @@ def _draw_accuracies(settings: Settings, done: list[Done]) -> Figure:
     rows = np.arange(len(names))[::-1]
     for row, runs in zip(rows, values, strict=True):
         axes.plot(runs, np.full(len(runs), row), "|", color="0.4", ms=9)
-    bars = [float(standard_error(runs, 0.0)) for runs in values]
+    bars = [float(standard_error(runs)) for runs in values] if len(done) > 1 else None
     means = [runs.mean() for runs in values]
-    label = f"{settings.classes} characters, {len(done)} runs"
+    label = f"{settings.classes} characters, {of_runs(len(done))}"
     axes.errorbar(means, rows, xerr=bars, fmt="o", color="black", ms=5, capsize=3, label=label)
     paper = [(PAPER[name], row) for name, row in zip(names, rows, strict=True) if name in PAPER]
     axes.plot(*np.transpose(paper), "D", color="0.5", mfc="none", ms=6, label=f"paper, {PAPER_CLASSES} characters")
@@ -297,5 +297,5 @@ def _draw_sheets(settings: Settings, path: Path) -> Figure:
         made = file["images"].reshape(settings.classes, settings.per_class, PIXELS)
     some = np.linspace(0, settings.classes - 1, 10).astype(int)
     each = np.arange(10) * (settings.per_class // 10)  # one from each real drawing
-    pages = {"real": drawings[some, :10], "generated, each from the real one at its place": made[some][:, each]}
+    pages = {"real": drawings[some, :10], "generated from those on the left": made[some][:, each]}
     return sheets({name: page.reshape(-1, PIXELS) for name, page in pages.items()})

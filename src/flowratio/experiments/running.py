@@ -354,6 +354,26 @@ def standard_error(values: np.ndarray, of_one: float = math.nan) -> np.ndarray:
     return values.std(axis=0, ddof=1) / math.sqrt(len(values))
 
 
+def of_runs(n: int, what: str = "run") -> str:
+    """Return what the numbers of a table are.
+
+    Parameters
+    ----------
+    n
+        How many runs there are.
+    what
+        The word for one of them.
+
+    Examples
+    --------
+    >>> of_runs(3)
+    'mean ± standard error of 3 runs'
+    >>> of_runs(1, "trial")
+    'one trial'
+    """
+    return f"one {what}" if n == 1 else f"mean ± standard error of {n} {what}s"
+
+
 def beyond(differences: np.ndarray) -> bool | None:
     """Return whether the mean of differences over runs, (t,), is above 0; None within two standard errors of it."""
     error = float(standard_error(differences, math.inf))

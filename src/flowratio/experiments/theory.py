@@ -264,7 +264,7 @@ def _lemma(done: list[Done]) -> tuple[Table, list[Claim]]:
     claims = []
     for kind, limit in (("float64", _EXACT), ("float32", _SINGLE)):
         most = max(worst[name][kind] for name in MAPS if name != FOLD)
-        words = f"Lemma 1: no map changes the ratio by more than rounding does, {kind}"
+        words = f"Lemma 1: no map changes the ratio by more than rounding does, {kind}: log r by {limit:g} at most"
         claims.append(Claim(words, most < limit, f"largest difference of log r {most:.1e}"))
     words = "a map that is not invertible does change it"
     claims.append(Claim(words, worst[FOLD]["float64"] > 0.1, f"{worst[FOLD]['float64']:.2f} under a fold"))

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every, standard_error
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every, of_runs, standard_error
 from flowratio.experiments.toy_fits import (
     AUTO,
     DISCRIMINATIVE,
@@ -70,6 +70,7 @@ AUTHORS = {
 }
 AUTHORS_PLAIN = {LOGISTIC_X: 0.003, LOGISTIC_Z: 151.0}
 _POINTS = 150  # test rows of each sample that are drawn
+_CUT = 40  # estimates beyond it are drawn at the edge
 
 PRESETS = {
     "quick": Settings(
@@ -169,7 +170,7 @@ def chosen(done: Sequence[Done], method: str) -> tuple[np.ndarray, list[float]]:
 
 def report(settings: Settings, done: list[Done]) -> Report:
     """Return errors by method and penalty beside those of the authors' code, and the claims."""
-    runs = f"mean ± standard error of {settings.seeds} runs"
+    runs = of_runs(settings.seeds)
     head = ["network", *(f"λ = {penalty:g}" for penalty in settings.penalties)]
     everywhere, near = [], []
     for method in strategies(settings):
@@ -267,7 +268,7 @@ def _ordered(words: str, less: Mapping[str, np.ndarray], more: Mapping[str, np.n
     means = sorted((float(errors_of.mean()), name) for name, errors_of in (*less.items(), *more.items()))
     told = ", ".join(f"{name} {mean:.3g}" for mean, name in means)
     pairs = f"of {len(verdicts)} pairs yes {verdicts.count(True)}, no {verdicts.count(False)}"
-    return Claim(words, holds, f"{told}; {pairs}, within two standard errors {verdicts.count(None)}")
+    return Claim(words, holds, f"{told}; {pairs}, cannot be told {verdicts.count(None)}")
 
 
 def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
@@ -295,11 +296,11 @@ def _draw_estimates(log_r: dict[str, Any], truth: np.ndarray, penalty: str) -> F
         axis.set_axis_off()
     for axis, (name, estimated) in zip(axes.flat, log_r.items(), strict=False):
         axis.plot([-22, 22], [-22, 22], color="0.6", linewidth=1)
-        axis.plot(truth, np.clip(estimated, -40, 40), ".", color="black", markersize=2)
+        axis.plot(truth, np.clip(estimated, -_CUT, _CUT), ".", color="black", markersize=2)
         axis.set_title(name, fontsize=10)
-    axes[0, 0].set_ylim(-40, 40)
+    axes[0, 0].set_ylim(-_CUT, _CUT)
     figure.supxlabel("true log r")
-    figure.supylabel(f"estimate (networks: {penalty})")
+    figure.supylabel(f"estimate, cut at ±{_CUT} (networks: {penalty})")
     return figure
 
 
@@ -315,8 +316,8 @@ def _draw_encodings(codes: dict[str, Any], penalty: str) -> Figure:
         _scatter(axis, np.asarray(z).T)
         axis.set_title(name, fontsize=10)
     axes[0, 0].legend(frameon=False, fontsize=8)
-    figure.supxlabel(f"first coordinate of z ({penalty})")
-    figure.supylabel("second coordinate of z")
+    figure.supxlabel(f"first coordinate of x or z ({penalty})")
+    figure.supylabel("second coordinate of x or z")
     return figure
 
 

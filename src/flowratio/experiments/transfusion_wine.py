@@ -51,7 +51,7 @@ from flowratio.experiments.adaptation_trials import (
     unweighted,
 )
 from flowratio.experiments.data import find
-from flowratio.experiments.running import Claim, Done, Report, Table, Task
+from flowratio.experiments.running import Claim, Done, Report, Table, Task, of_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -187,7 +187,7 @@ def _table(settings: Settings, table: str, results: Sequence[dict[str, Any]]) ->
         for space in settings.spaces:
             beside = PAPER[table].get(space) if method == "KLIEP" else None
             lines.append([method, space, *cells(chosen(results, space, method, HONEST), beside)])
-    title = f"{table}: error on the target, mean ± standard error of {len(results)} trials [paper]"
+    title = f"{table}: error on the target, {of_runs(len(results), 'trial')} [paper]"
     return Table(title, ["weights by", "space", *[f"C = {C:g}" for C in PENALTIES]], lines)
 
 

@@ -5,6 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.error import URLError
 
+import numpy as np
 import pytest
 
 from flowratio.experiments import data
@@ -100,6 +101,31 @@ def test_every_file_has_a_checksum_and_a_home() -> None:
         if name != "omniglot/omniglot28.npz":  # was made from the public drawings
             assert file.url.startswith(("https://archive.ics.uci.edu/", "https://ossci-datasets.s3.amazonaws.com/"))
             assert file.url.endswith(Path(name).name)
+
+
+def test_of_arrays_the_values_are_checked_and_not_the_file(cache: Path) -> None:
+    path, images, label = cache / "some.npz", np.arange(8, dtype=np.uint8), np.arange(4, dtype=np.uint16)
+    known = {"some.npz": DataFile(sha256(images.tobytes() + label.tobytes()).hexdigest(), "", ("images", "label"))}
+    cache.mkdir()
+    for save in (np.savez, np.savez_compressed):
+        save(path, images=images, label=label)
+        assert find("some.npz", known) == path
+    content = path.read_bytes()
+    path.write_bytes(content[:-30])
+    damaged = sha256(content[:-30]).hexdigest()
+    with pytest.raises(ValueError, match=f"SHA-256 {damaged}.*{known['some.npz'].sha256} of its arrays images and"):
+        find("some.npz", known)
+    np.savez(path, images=images[::-1], label=label)
+    other = sha256(images[::-1].tobytes() + label.tobytes()).hexdigest()
+    with pytest.raises(ValueError, match=f"SHA-256 {other}.*{known['some.npz'].sha256} of its arrays"):
+        find("some.npz", known)
+
+
+def test_the_recipe_of_a_file_without_a_home_is_told(cache: Path) -> None:
+    with pytest.raises(OSError, match=r"no public home.*brendenlake/omniglot.*FLOWRATIO_DATA") as caught:
+        find("omniglot/omniglot28.npz")
+    path = cache / "omniglot" / "omniglot28.npz"
+    assert f"`python -m flowratio.experiments.characters FOLDER {path}`" in str(caught.value)
 
 
 def test_a_file_without_a_home_must_be_put_in_place(cache: Path) -> None:

@@ -127,6 +127,12 @@ def test_the_paper_s_own_numbers_get_its_own_verdicts() -> None:
     assert details.lines[-1][3:5] == ["-1300.5", "1.89"]
 
 
+def test_the_title_says_what_the_errors_are() -> None:
+    titles = [report(Settings(n), _done(Settings(n), _paper)).tables[0].title for n in (1, 2)]
+    assert titles[0].endswith("images, one run ± standard error of the draws [paper]")
+    assert titles[1].endswith("mean ± standard error of 2 runs, or of the draws if that is larger [paper]")
+
+
 def test_the_other_way_round_nothing_holds() -> None:
     settings = Settings(2)
     found = report(settings, _done(settings, lambda task, perc, method: {"z": 0.1, "x": 0.2, "regular": 0.3}[method]))

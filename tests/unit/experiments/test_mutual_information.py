@@ -3,13 +3,23 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from flowratio.experiments.information_runs import BRIDGES, Weights, draw_joint, log_ratio, product, truth
-from flowratio.experiments.mutual_information import PRESETS, chosen, draw, peak_and_end, report, strategies, tasks
+from flowratio.experiments.mutual_information import (
+    PRESETS,
+    _claims_of_truth,
+    chosen,
+    draw,
+    peak_and_end,
+    report,
+    strategies,
+    tasks,
+)
 from flowratio.experiments.running import Done
 from flowratio.ratios import ClassifierRatio
 from flowratio.training import watching
@@ -161,6 +171,7 @@ def test_claims() -> None:
         f"separate, penalty {SETTINGS.penalties[1]:g}": False,
     }
     assert [claims[words] for words in claims if words.startswith("our goal: qda")] == [True]
+    assert not [words for words in claims if "as the paper prints" in words]  # which is of 20 columns
 
 
 @pytest.mark.parametrize(
@@ -180,3 +191,15 @@ def test_standard_errors_and_bias(shift: float, errors: tuple[float, ...], hones
 def test_every_penalty_is_drawn() -> None:
     labels = draw(SETTINGS, _known(), Path())[""].axes[0].get_legend_handles_labels()[1]
     assert labels == [*strategies(SETTINGS), "separate, penalty 0.005", "truth"]
+
+
+def test_the_legend_has_lines_and_markers() -> None:
+    handles: list[Any] = draw(SETTINGS, _known(), Path())[""].axes[0].get_legend_handles_labels()[0]
+    shown = [(line.get_linestyle(), line.get_marker()) for line in handles[: len(strategies(SETTINGS))]]
+    assert all(line != "None" and marker != "None" for line, marker in shown)
+    assert len(set(shown)) == len(shown)
+
+
+def test_the_truth_of_the_paper_is_judged_for_its_columns() -> None:
+    (claim,) = _claims_of_truth(PRESETS["laptop"])
+    assert (claim.holds, claim.measured) == (False, "16.607 in closed form")

@@ -76,6 +76,11 @@ def test_figures(tmp_path: Path) -> None:
     assert list(draw(PRESETS["laptop"], DONE, tmp_path)) == [""]  # no drawings are there
 
 
+def test_one_run_has_no_bars(tmp_path: Path) -> None:
+    bars: list[Any] = [draw(PRESETS["laptop"], done, tmp_path)[""].axes[0].containers for done in (DONE, DONE[:1])]
+    assert [container.has_xerr for each in bars for container in each] == [True, False]
+
+
 def test_presets() -> None:
     assert tasks(PRESETS["laptop"])[-1] == {"seed": PRESETS["laptop"].seeds - 1}
     assert PRESETS["laptop"].seeds >= 3

@@ -15,7 +15,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from flowratio.experiments import running
-from flowratio.experiments.running import Claim, Done, Report, Table, beyond, commit, reproduce
+from flowratio.experiments.running import Claim, Done, Report, Table, beyond, commit, of_runs, reproduce
 
 
 @dataclass(frozen=True)
@@ -207,3 +207,9 @@ def test_a_table_for_a_page() -> None:
     table = Table("Errors", ["space", "error"], [["x", "0.1"], ["in z", "0.02"]])
     assert str(table) == "Errors\nspace  error\nx      0.1\nin z   0.02"
     assert table.markdown() == "| space | error |\n| --- | --- |\n| x | 0.1 |\n| in z | 0.02 |"
+
+
+def test_one_run_is_no_mean() -> None:
+    assert of_runs(1) == "one run"
+    assert of_runs(1, "trial") == "one trial"
+    assert of_runs(30, "trial") == "mean ± standard error of 30 trials"

@@ -153,7 +153,11 @@ def test_order_is_judged_by_run() -> None:
 
 def test_one_run_tells_nothing() -> None:
     done = [one for one in _known() if one.task["seed"] == 0]
-    assert {claim.holds for claim in report(replace(SETTINGS, seeds=1), done).claims} == {None}
+    said = report(replace(SETTINGS, seeds=1), done)
+    assert {claim.holds for claim in said.claims} == {None}
+    assert "log r: one run [" in said.tables[0].title
+    best = next(claim for claim in said.claims if "smallest α" in claim.words)
+    assert best.measured.endswith("of 1 pairs yes 0, no 0, cannot be told 1")
 
 
 def test_the_held_out_loss_is_that_of_the_kept_epoch() -> None:

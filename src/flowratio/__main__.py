@@ -1,0 +1,8 @@
+"""`python -m flowratio` is the command line."""
+
+from __future__ import annotations
+
+from flowratio.cli import main
+
+if __name__ == "__main__":
+    main()
