@@ -1,7 +1,7 @@
 r"""Table 6 and Figure 3: KMM and KLIEP on the Breast Cancer Wisconsin table, weights from x and from z.
 
 Claim: weights from z by KMM leave a support vector machine with less error on the target than weights from x or none
-(at best .418, .532 and .537); KLIEP does no better than no weights. Cost: 8 minutes on two cores. Command:
+(at best .418, .532 and .537); KLIEP does no better than no weights. Cost: 10 minutes on two cores. Command:
 `flowratio reproduce breast-cancer --preset laptop`.
 
 683 rows without gaps, 9 columns. In each of 30 trials three quarters are the target; of the rest a source keeps a

@@ -2,7 +2,7 @@ r"""Fig. 4 and 8: mutual information of two normal variables of 20 columns, by e
 
 Claim: a classifier of z, trained after the flow, comes nearest to the truth; joint training comes near it for large α,
 a classifier of x and discriminative training stay far below (read off the figure, at the end: separate 11.0 after a
-peak of 14.1, joint 12.7, discriminative 8.1, baseline 7.8). Cost: about 17 minutes on two cores. Command:
+peak of 14.1, joint 12.7, discriminative 8.1, baseline 7.8). Cost: about 14 minutes on two cores. Command:
 `flowratio reproduce mutual-information --preset laptop --jobs 2`.
 
 x and y have 20 columns, the k-th of x and of y correlate by ρ = .9. p is the joint law, q the product of the marginals

@@ -1,6 +1,6 @@
 r"""What an invertible map leaves as it is: the ratio, an estimator's lack of bias, its consistency (Section 4).
 
-Claim: all three, which the paper proves and does not measure. Cost: 3 minutes on two cores. Command:
+Claim: all three, which the paper proves and does not measure. Cost: 2 minutes on two cores. Command:
 `flowratio reproduce theory --preset laptop --jobs 2`.
 
 *Lemma 1.* p(x)/q(x) = p_Z(z)/q_Z(z) for z = f(x). Under maps for which the laws of z have a closed form, these are

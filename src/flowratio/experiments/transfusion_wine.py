@@ -1,7 +1,7 @@
 r"""Table 1: KLIEP on the Blood Transfusion and Wine Quality tables, weights from x and from z.
 
 Claim: KLIEP's weights, from z or from x, are worth no more than none here, and those from z do no harm (.233 to .235
-for blood; .304, .260, .265 and .290 in z for wine). Cost: 14 minutes on two cores. Command:
+for blood; .304, .260, .265 and .290 in z for wine). Cost: 10 minutes on two cores. Command:
 `flowratio reproduce transfusion-wine --preset laptop`.
 
 In each of 30 trials three quarters of the table are the target; of the rest a source keeps a row with probability
