@@ -59,6 +59,8 @@ class Settings:
         Of the flow and its training; the paper's if `steps` is None.
     ratio_epochs
         Passes over pairs of images of p and q.
+    noises
+        Draws of the noise for each image that the ratio of z is fitted to: so many of its passes differ.
     samples
         Images that each method draws.
     candidates_z, candidates_x
@@ -79,6 +81,7 @@ class Settings:
     learning_rate: float = 1e-4
     weight_decay: float = 1e-6
     ratio_epochs: int = 10
+    noises: int = 5
     samples: int = 1000
     candidates_z: int = 100
     candidates_x: int = 100
@@ -100,8 +103,12 @@ def run_cell(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     about = {key: value for key, value in asdict(settings).items() if key not in ("seeds", "percs")}
     stages = Stages(keep / f"{name}-{seed}", {**about, **task, "commit": commit()})
     featurizer = new_flow(settings, sum(map(len, train)), seed, stages.folder / "flow").fit(np.concatenate(train))
-    latents, test_latents = ([featurizer.encode(X, rng) for X in pair] for pair in (train, test))
-    ratios = {space: new_ratio(settings, seed).fit_samples(*pair) for space, pair in (("z", latents), ("x", train))}
+    latents = [np.concatenate([featurizer.encode(X, rng) for _ in range(settings.noises)]) for X in train]
+    test_latents = [featurizer.encode(X, rng) for X in test]
+    ratios = {
+        "z": new_ratio(settings.ratio_epochs // settings.noises, seed).fit_samples(*latents),
+        "x": new_ratio(settings.ratio_epochs, seed).fit_samples(*train),
+    }
     drawn, seconds = draw_images(settings, featurizer, ratios, seed)
     classifier, accuracy = _of_attribute(task["task"], settings.attribute_rows, settings.attribute_epochs)
     if seed == 0:
@@ -158,7 +165,7 @@ def new_flow(settings: Settings, n: int, seed: int, checkpoint: Path) -> FlowFea
     )
 
 
-def new_ratio(settings: Settings, seed: int) -> ClassifierRatio:
+def new_ratio(epochs: int, seed: int) -> ClassifierRatio:
     """Return the ratio of the paper, alike for x and z, not yet fitted.
 
     All pixels have one mean and one scale: by its own, a pixel that is dark in all images but a few would come as
@@ -167,11 +174,11 @@ def new_ratio(settings: Settings, seed: int) -> ClassifierRatio:
     return ClassifierRatio(
         "mlp",
         hidden=(100, 100, 100),
-        max_epochs=settings.ratio_epochs,
+        max_epochs=epochs,
         batch_size=64,
         learning_rate=1e-3,
         l2_penalty=0.0,
-        patience=settings.ratio_epochs,
+        patience=epochs,
         image_shape=(1, SIDE, SIDE),
         random_state=seed,
     )

@@ -79,10 +79,11 @@ def test_the_paper_preset_is_the_paper() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_ratio_is_the_paper_s(preset: str) -> None:
-    ratio = new_ratio(PRESETS[preset], 0)
+    ratio = new_ratio(PRESETS[preset].ratio_epochs, 0)
     assert (ratio.classifier, ratio.hidden, ratio.batch_size) == ("mlp", (100, 100, 100), 64)
     assert (ratio.learning_rate, ratio.l2_penalty, ratio.image_shape) == (1e-3, 0.0, (1, 28, 28))
     assert ratio.max_epochs == (50 if preset == "quick" else 10)
+    assert PRESETS[preset].ratio_epochs % PRESETS[preset].noises == 0  # as many passes in z
 
 
 def test_the_flow_of_the_laptop_preset() -> None:
