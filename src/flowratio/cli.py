@@ -413,9 +413,10 @@ def reproduce(
         raise ValueError("--restart forgets results, and --report is of those that are there: give one of them.")
     from flowratio.experiments.running import reproduce as run
 
-    settings: Any = {"seeds": seeds, "jobs": jobs, "restart": restart, "report_only": report, "verbose": not quiet}
     for one in NAMES if name == "all" else (name,):
-        found, paths = run(one, preset, out, **settings)
+        found, paths = run(
+            one, preset, out, seeds=seeds, jobs=jobs, restart=restart, report_only=report, verbose=not quiet
+        )
         if preset == "quick":
             print(_QUICK)
         print(f"{found}\n{' '.join(map(str, paths))}", flush=True)
