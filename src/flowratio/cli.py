@@ -411,12 +411,14 @@ def reproduce(
     check_folder(out)
     if restart and report:
         raise ValueError("--restart forgets results, and --report is of those that are there: give one of them.")
+    from flowratio.experiments.running import experiment
     from flowratio.experiments.running import reproduce as run
 
     for one in NAMES if name == "all" else (name,):
         found, paths = run(
             one, preset, out, seeds=seeds, jobs=jobs, restart=restart, report_only=report, verbose=not quiet
         )
+        print(experiment(one).TITLE)
         if preset == "quick":
             print(_QUICK)
         print(f"{found}\n{' '.join(map(str, paths))}", flush=True)

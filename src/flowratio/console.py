@@ -70,8 +70,9 @@ def leave(run: Callable[[], int | None]) -> None:
         say(str(error) if known else f"{type(error).__name__}: {error}. {words}")
     if code == 130:
         resumed = sys.argv[1:2] in (["score"], ["reproduce"])
+        line = "line without --restart" if resumed and "--restart" in sys.argv else "line"
         again = "goes on where it was" if resumed else "starts it again"
-        say(f"interrupted: every file is as it was before, or complete. The same line {again}.")
+        say(f"interrupted: every file is as it was before, or complete. The same {line} {again}.")
     sys.exit(code)
 
 

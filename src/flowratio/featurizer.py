@@ -376,7 +376,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self.encode(self._checked(X))
 
     def encode(self, X: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """Map x to z as `transform` does, but for an array of floats that is known to be sound.
+        """Map x to z as `transform` does, but for an array of numbers that is known to be sound.
 
         Parameters
         ----------
@@ -386,7 +386,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             Of the noise of a scaling that has some, such as `"image"`: z is then a draw among those that stand for a
             row, as those of `sample` are, and not the one in their middle.
         """
-        Z = np.empty((len(X), self._n_features_out), X.dtype)
+        Z = np.empty((len(X), self._n_features_out), np.float32 if X.dtype == np.float32 else np.float64)
         for part, z, _ in self._mapped(X, rng):
             Z[part] = z.cpu().numpy()
         return Z

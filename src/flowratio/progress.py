@@ -9,18 +9,33 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn
+    from rich.progress import Progress, ProgressColumn, Task
 
 
 @contextmanager
-def progress(total: int, what: str, verbose: bool) -> Iterator[Callable[[], None]]:
-    """Yield a function to call after each of so many steps."""
+def progress(
+    total: int, what: str, verbose: bool, note: Callable[[], str] = lambda: ""
+) -> Iterator[Callable[[], None]]:
+    """Yield a function to call after each of so many steps.
+
+    Parameters
+    ----------
+    total
+        Number of steps.
+    what
+        What they are.
+    verbose
+        Whether to show anything.
+    note
+        Returns what else to say, and is asked whenever the bar is drawn.
+    """
     if not verbose:
         yield lambda: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    with bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as shown:
+    words, told = TextColumn("{task.description}"), _told(lambda task: note())
+    with bar(words, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), told) as shown:
         task = shown.add_task(what, total=total)
         yield lambda: shown.advance(task)
 
@@ -48,7 +63,8 @@ def uneven_progress(
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
     words = TextColumn(f"{what}{{task.description}}")
-    with bar(BarColumn(), MofNCompleteColumn(), words, _time_left(seconds_left)) as shown:
+    left = _told(lambda task: "" if task.finished else in_words(seconds_left(int(task.remaining or 0))))
+    with bar(BarColumn(), MofNCompleteColumn(), words, left) as shown:
         task, done = shown.add_task("", total=total), count()
         yield lambda name: shown.update(task, description=f", now {name}", completed=next(done), refresh=True)
         shown.update(task, description="", completed=total)
@@ -63,16 +79,16 @@ def bar(*columns: ProgressColumn) -> Progress:
     return Progress(*columns, console=console, disable=not (console.is_terminal or console.is_jupyter))
 
 
-def _time_left(seconds_left: Callable[[int], float]) -> ProgressColumn:
-    """Return a column of a bar that asks for the time left whenever it is drawn."""
-    from rich.progress import ProgressColumn, Task
+def _told(words: Callable[[Task], str]) -> ProgressColumn:
+    """Return a column of a bar that asks what to say whenever it is drawn."""
+    from rich.progress import ProgressColumn
     from rich.text import Text
 
-    class TimeLeft(ProgressColumn):
+    class Told(ProgressColumn):
         def render(self, task: Task) -> Text:
-            return Text("" if task.finished else in_words(seconds_left(int(task.remaining or 0))))
+            return Text(words(task))
 
-    return TimeLeft()
+    return Told()
 
 
 def in_words(seconds: float) -> str:

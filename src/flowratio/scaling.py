@@ -416,7 +416,7 @@ class Dequantizer(Scaler):
     Parameters
     ----------
     levels
-        Number of values: x is 0, 1, …, levels - 1.
+        Number of values: x is 0, 1, …, levels - 1. A warning is given where the largest is below a quarter of this.
 
     Examples
     --------
@@ -435,6 +435,15 @@ class Dequantizer(Scaler):
         if self.levels < 2:
             raise ValueError(f"`levels` is {self.levels}: there must be at least 2.")
         self._check(X)
+        top = int(X.max(initial=0))
+        if 0 < top < self.levels // 4 and not _SILENT.get():
+            warnings.warn(
+                f"No value is above {top}, where {self.levels - 1} could be: if {top} is the largest that there is, "
+                "rows that are made may be above it. In the place of 'image', give "
+                f"scaling=ScalerChain([Dequantizer(levels={top + 1}), Logit(), Standardizer()]).",
+                ScalingWarning,
+                stacklevel=2,
+            )
 
     def _check(self, X: np.ndarray) -> None:
         top = self.levels - 1

@@ -249,10 +249,11 @@ class _Run:
     def __init__(self, model: nn.Module, loss: Loss, recipe: Recipe) -> None:
         self.model, self.loss, self.recipe = model, loss, recipe
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        # one vector under all parameters: one step of the optimizer, one norm, one copy
+        # one vector under all parameters, and one under their gradients: one step of the optimizer, one norm, one copy
         self.weights = torch.cat([p.detach().flatten() for p in self.parameters])
         self.gradient = torch.zeros_like(self.weights)
-        self._point(self.weights)
+        self.slopes = self._parts(self.gradient)
+        self._point()
         trained = {name for name, _ in model.named_parameters()}
         state = model.state_dict(keep_vars=True)
         self.buffers = [b for name, b in state.items() if name not in trained and b.is_floating_point()]
@@ -267,11 +268,15 @@ class _Run:
         self.started = time.perf_counter()
         self.history = History()
 
-    def _point(self, vector: Tensor) -> None:
-        """Make every parameter a view of its part of a vector."""
+    def _point(self) -> None:
+        """Make every parameter a view of its part of the weights."""
+        for p, part in zip(self.parameters, self._parts(self.weights), strict=True):
+            p.data = part
+
+    def _parts(self, vector: Tensor) -> list[Tensor]:
+        """Return views of a vector, one like each parameter."""
         parts = vector.split([p.numel() for p in self.parameters])
-        for p, part in zip(self.parameters, parts, strict=True):
-            p.data = part.view_as(p)
+        return [part.view_as(p) for p, part in zip(self.parameters, parts, strict=True)]
 
     def _learning_rate(self, total: int) -> float:
         rate = self.recipe.learning_rate * self.rate_factor * min(1.0, (self.n_steps + 1) / max(self.recipe.warm_up, 1))
@@ -296,12 +301,11 @@ class _Run:
             self._restart()
 
     def _step(self, batch: Tensor, total: int) -> None:
-        for p in self.parameters:
-            p.grad = None
         loss = self.loss(batch)
+        self.gradient.zero_()
+        for p, slope in zip(self.parameters, self.slopes, strict=True):
+            p.grad = slope  # what is added to in its place is not allocated anew in each step
         loss.backward()
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
-        torch.cat([grad.flatten() for grad in grads], out=self.gradient)
         self.rate = self._learning_rate(total)
         self._move()
         if self.recipe.average:
@@ -412,7 +416,7 @@ class _Run:
         if not self.history.epoch:
             raise TrainingDiverged("No held-out loss was finite: give a lower `learning_rate`.")
         self._set(self.best, self.best_buffers)
-        self._point(self.weights)
+        self._point()
         for p in self.parameters:
             p.data, p.grad = p.data.clone(), None
         self.model.eval()

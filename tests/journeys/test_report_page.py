@@ -243,7 +243,9 @@ def test_hover_tells_numbers(browser: Chrome, page: Page) -> None:
     from selenium.webdriver.common.by import By
 
     row = browser.find_element(By.CSS_SELECTOR, "#chart-balance .hit")
-    run(browser, "arguments[0].scrollIntoView({block: 'center'})", row)
+    # the event of a scroll, which hides the tip, comes with the next frame: before what that frame was asked to call
+    arrive = "arguments[0].scrollIntoView({block: 'center'}); requestAnimationFrame(arguments[1])"
+    browser.execute_async_script(arrive, row)
     ActionChains(browser).move_to_element(row).perform()
     tip = browser.find_element(By.ID, "tip")
     assert tip.is_displayed()

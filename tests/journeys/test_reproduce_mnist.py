@@ -36,7 +36,6 @@ def test_quick(tmp_path: Path) -> None:
             assert result["ratio"][space]["loss"] < math.log(2)  # better than no ratio
     methods = results[BACKGROUND]["methods"]
     assert methods["x"]["share"] > methods["regular"]["share"] + 0.1  # dark or bright is easily told
-    assert all(0 < method["seconds"] < 60 for result in results.values() for method in result["methods"].values())
-    assert not [path for path in (tmp_path / "mnist-quick").iterdir() if path.is_dir()]  # no checkpoint is left
+    assert not list((tmp_path / "mnist-quick").glob("*/flow"))  # no checkpoint is left
     assert sum(path.stat().st_size for path in paths[1:]) < 500_000
-    assert len(report.tables) == 3
+    assert len(report.tables) == 5

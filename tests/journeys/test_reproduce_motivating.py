@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from flowratio.experiments.motivating import METHODS, PRESETS
+from flowratio.experiments.motivating import METHODS, PRESETS, TITLE
 from flowratio.experiments.running import reproduce
 
 
@@ -23,6 +23,7 @@ def test_quick(tmp_path: Path) -> None:
 def test_quick_says_that_it_is_no_comparison(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     code, out, err = run("reproduce", "motivating", "-o", tmp_path, "--jobs", "1", "--quiet")
     assert (code, err) == (0, "")
-    first, second = out.splitlines()[:2]
+    title, first, second = out.splitlines()[:3]
+    assert title == TITLE
     assert first.startswith("quick: a small problem, to see that it runs; its numbers and verdicts are not")
     assert second.startswith("Slope / true slope")

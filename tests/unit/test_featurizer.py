@@ -393,6 +393,8 @@ class TestImages:
         Z, other = (fitted.encode(X, np.random.default_rng(seed)) for seed in (1, 2))
         assert (other != Z).all()
         assert np.array_equal(fitted.inverse_transform(Z), X)
+        of_bytes = fitted.encode(X.astype(np.uint8), np.random.default_rng(1))
+        np.testing.assert_allclose(of_bytes, Z, rtol=1e-5, atol=1e-5)  # the flow is in float32
 
     def test_a_pixel_that_is_always_black_is_no_trouble(self) -> None:
         X = images()

@@ -414,6 +414,14 @@ class TestDequantizer:
         with pytest.raises(ValueError, match="whole numbers"):
             Dequantizer().fit(np.zeros((3, 2))).forward(X)
 
+    def test_many_levels_of_which_few_are_used(self):
+        X = np.array([[0, 16], [3, 7]])
+        with pytest.warns(
+            ScalingWarning, match=r"No value is above 16, where 255 could be.*Dequantizer\(levels=17\), Logit"
+        ):
+            Dequantizer().fit(X)
+        Dequantizer(levels=17).fit(X)
+
     def test_too_few_levels(self):
         with pytest.raises(ValueError, match="`levels` is 1"):
             Dequantizer(levels=1).fit([[0], [0]])
@@ -525,7 +533,7 @@ class TestScalerChain:
         np.testing.assert_array_equal(log_det, [0.0, 0.0])
 
 
-SCALERS = [Standardizer(), Gaussianizer(), Dequantizer(), Logit(), ScalerChain([Logit(), Gaussianizer()])]
+SCALERS = [Standardizer(), Gaussianizer(), Dequantizer(levels=2), Logit(), ScalerChain([Logit(), Gaussianizer()])]
 
 
 @pytest.mark.parametrize("scaler", SCALERS, ids=lambda scaler: type(scaler).__name__)

@@ -148,6 +148,17 @@ class TestSteps:
         assert model.unused.tolist() == [5.0]
         assert model.w.tolist() != [1.0, 1.0]
 
+    def test_gradients_that_a_loss_throws_away_are_not_missed(self) -> None:
+        model, other = Point(start=1.0), Point(start=1.0)
+        fit(model, normal(200), settings())
+
+        def loss(x: Tensor) -> Tensor:
+            other.zero_grad()  # sets them to None
+            return other(x)
+
+        fit(other, normal(200), settings(), loss=loss)
+        assert torch.equal(model.w, other.w)
+
 
 class TestBatches:
     @pytest.mark.parametrize("kind", ["array", "npy", "parquet"])

@@ -32,7 +32,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from flowratio.experiments.running import Claim, beyond, standard_error
+from flowratio.experiments.running import Claim
+from flowratio.experiments.verdicts import beyond, standard_error
 from flowratio.featurizer import FlowFeaturizer
 from flowratio.ratios.kliep import KLIEP
 from flowratio.ratios.kmm import KMM

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,7 @@ _DAGAN = DaganSettings(  # 200 epochs of the paper
     batch_size=100,
     learning_rate=1e-4,
     critic_rate=1e-4,
-    penalty_share=1.0,
 )
-_LOOKED_AT = 5  # generated drawings of each character that the classifier of real ones is shown
 
 
 @dataclass(frozen=True)
@@ -147,8 +146,8 @@ def ratio_of_z(
     flow = new_flow(settings, seed, checkpoint).fit(pooled)
     Z, n = flow.transform(pooled), len(parts["training"][0])
     found = log_ratios(settings, Z[:n], Z[n:], made["source"], seed)
-    rng, some = np.random.default_rng([seed, 0, 6]), made["images"][:: settings.per_class // _LOOKED_AT]
-    for kind, images in (("real", parts["validation"][0]), ("made", some)):
+    rng, first = np.random.default_rng([seed, 0, 6]), made["images"][first_of_each(made["source"])]
+    for kind, images in (("real", parts["validation"][0]), ("made", first)):
         found[f"bits_{kind}"] = log_densities(flow, images, rng)["bits"].mean()
     shutil.rmtree(checkpoint)  # large, and of no more use
     return found
@@ -214,12 +213,34 @@ def log_ratios(
     return {"real": found.log_p, "made": found.log_q}
 
 
-def of_ratio(log_p: np.ndarray, log_q: np.ndarray) -> dict[str, Any]:
-    """Return how far a ratio tells real rows from generated ones, and how many of these the weights are worth."""
-    is_real = np.repeat([1, 0], [len(log_p), len(log_q)])
-    share = {f"{g:g}": effective_sample_size(flatten(log_q, g)) / len(log_q) for g in GAMMAS["z"]}
-    auc = float(roc_auc_score(is_real, np.concatenate([log_p, log_q])))
-    return {"auc": auc, "mean_real": float(log_p.mean()), "mean_made": float(log_q.mean()), "effective": share}
+def first_of_each(source: np.ndarray) -> np.ndarray:
+    """Return the positions of the first rows that were made from each real one, of shape (n,); `source` has (m,)."""
+    return np.unique(source, return_index=True)[1]
+
+
+def of_ratio(log_p: np.ndarray, log_q: np.ndarray, recognized: Sequence[int]) -> dict[str, Any]:
+    """Return how far a ratio tells real rows from generated ones, and what its weights of these are worth.
+
+    Parameters
+    ----------
+    log_p, log_q
+        Log-ratios of real rows and of generated ones, as many from each real one in its order, of shapes (n,), (m,).
+    recognized
+        1 where a classifier of real rows takes the first row that was made from one for the same class, else 0, of
+        shape (n,).
+    """
+    return {
+        "auc": _auc(np.repeat([1, 0], [len(log_p), len(log_q)]), np.concatenate([log_p, log_q])),
+        "auc_recognized": _auc(recognized, log_q.reshape(len(recognized), -1)[:, 0]),
+        "mean_real": float(log_p.mean()),
+        "mean_made": float(log_q.mean()),
+        "effective": {f"{g:g}": effective_sample_size(flatten(log_q, g)) / len(log_q) for g in GAMMAS["z"]},
+    }
+
+
+def _auc(is_one: Sequence[int] | np.ndarray, values: np.ndarray) -> float | None:
+    """Return the share of pairs in which the one of class 1 has the larger value; None if a class is not there."""
+    return float(roc_auc_score(is_one, values)) if len(np.unique(is_one)) == 2 else None
 
 
 def weights_by_setting(log_r: dict[str, np.ndarray]) -> dict[str, np.ndarray | None]:
@@ -262,8 +283,8 @@ def train_one(
     made: dict[str, np.ndarray],
     weights: np.ndarray | None,
     seed: int,
-) -> dict[str, float]:
-    """Train a classifier in one setting, and return its accuracies.
+) -> dict[str, Any]:
+    """Train a classifier in one setting, and return its accuracies, and how many test drawings of each are right.
 
     Parameters
     ----------
@@ -294,8 +315,10 @@ def train_one(
         seed=seed,
         weights=None if weights is None else np.concatenate([np.ones(len(images)), weights]),
     )
-    result = {part: found.accuracy(*parts[part]) for part in ("validation", "test")}
-    if name == DATA:  # how many generated drawings it takes for what they were made from
-        some = slice(None, None, settings.per_class // _LOOKED_AT)
-        result["of_made"] = found.accuracy(of_made[0][some], of_made[1][some])
+    right = {part: found.predict(parts[part][0]) == parts[part][1] for part in ("validation", "test")}
+    result: dict[str, Any] = {part: float(one.mean()) for part, one in right.items()}
+    result["by_character"] = np.bincount(parts["test"][1], right["test"]).astype(int).tolist()
+    if name == DATA:  # which generated drawings it takes for what they were made from
+        first = first_of_each(made["source"])
+        result["recognized"] = (found.predict(of_made[0][first]) == of_made[1][first]).astype(int).tolist()
     return {**result, "loss": min(found.history.held_out_loss), "best_epoch": found.history.best_epoch}

@@ -47,7 +47,8 @@ from flowratio.experiments.adaptation_trials import (
     unweighted,
 )
 from flowratio.experiments.data import find
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every, of_runs
+from flowratio.experiments.running import Claim, Done, Report, Table, Task
+from flowratio.experiments.verdicts import beyond, every, of_runs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             images, labels = arrays["images"], arrays["label"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
             f"{path} is no file of drawings, or is damaged ({error}): it must be an .npz file with the arrays `images` "
             "and `label`. Put the right one in its place."

@@ -59,7 +59,6 @@ def fit_classifier(
     recipe: Recipe,
     seed: int,
     weights: Any = None,
-    verbose: bool = False,
 ) -> ImageClassifier:
     """Train a network to classify images, and keep it where the loss on the held-out images is lowest.
 
@@ -79,8 +78,6 @@ def fit_classifier(
         Decides the order of the images.
     weights
         How much each image counts, 0 or more, of shape (n,); 1 for each if None.
-    verbose
-        Whether to show a progress bar.
 
     Examples
     --------
@@ -103,7 +100,7 @@ def fit_classifier(
         logits, y, w = network(rows[:, :-2]), rows[:, -2].long(), rows[:, -1]
         return (w * cross_entropy(logits, y, reduction="none")).mean()
 
-    history = train(network, loss, ArrayRows(rows), aside, recipe, seed=seed, verbose=verbose)
+    history = train(network, loss, ArrayRows(rows), aside, recipe, seed=seed)
     return ImageClassifier(network, mean, scale, history)
 
 

@@ -28,7 +28,10 @@ _ROWS = 2000  # images that are mapped at a time
 def check_perc(perc: Any) -> None:
     """Refuse what is no size of q in units of the size of p."""
     if not (isinstance(perc, int | float) and 0 < perc <= 1):
-        raise ValueError(f"`perc` is {perc!r}: it is the size of q in units of that of p, above 0 and at most 1.")
+        raise ValueError(
+            f"`perc` is {perc!r}: it is the size of q in units of that of p, and must be above 0 and at most 1. Give a "
+            "number such as 0.25."
+        )
 
 
 def laws(task: str, images: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -97,6 +100,32 @@ def log_densities(featurizer: FlowFeaturizer, images: np.ndarray, rng: np.random
     standardizer: Any = vars(featurizer.scaler_)["steps_"][-1]
     of_standardizer = standardizer.forward(np.zeros((1, PIXELS)))[1]
     return {"logit": nats + of_standardizer, "bits": -(nats + log_det) / (PIXELS * math.log(2))}
+
+
+def strange(images: np.ndarray, *of_laws: np.ndarray) -> np.ndarray:
+    """Return which images are as bright as hardly any image of a law, of shape (n,).
+
+    A flow also draws specks all over, which are of neither law, and of which a classifier of two laws says one or the
+    other. Strange is what has a mean brightness outside the range of 998 of 1000 images, for every law.
+
+    Parameters
+    ----------
+    images
+        Of shape (n, 784).
+    of_laws
+        Images of each law, of shape (m, 784).
+
+    Examples
+    --------
+    >>> dark, bright = np.full((9, 784), 20), np.full((9, 784), 230)
+    >>> strange(np.array([784 * [20], 784 * [120], 784 * [230]]), dark, bright).tolist()
+    [False, True, False]
+    """
+    means, known = images.mean(axis=1), np.zeros(len(images), bool)
+    for law in of_laws:
+        low, high = np.quantile(law.mean(axis=1), (0.001, 0.999))
+        known |= (low <= means) & (means <= high)
+    return ~known
 
 
 def attribute_classifier(

@@ -36,7 +36,7 @@ def mnist(part: Literal["train", "test"]) -> tuple[np.ndarray, np.ndarray]:
     if images.ndim != 3 or labels.shape != images.shape[:1]:
         raise ValueError(
             f"{paths[0]} has images of shape {images.shape}, and {paths[1]} labels of shape {labels.shape}: there must "
-            "be a label for each image."
+            "be a label for each image. Put the right files in their place."
         )
     return flat(images, str(paths[0])), labels.astype(int)
 
@@ -78,10 +78,13 @@ def flat(images: Any, name: str = "`images`") -> np.ndarray:
     if images.shape[1:] not in ((SIDE, SIDE), (PIXELS,)):
         raise ValueError(
             f"{name} has shape {images.shape}: images must be of {SIDE} × {SIDE} pixels, (n, {SIDE}, {SIDE}) or "
-            f"(n, {PIXELS})."
+            f"(n, {PIXELS}). Scale them to this size."
         )
     if images.dtype != np.uint8:
-        raise ValueError(f"{name} has values of type {images.dtype}: pixels must be bytes, from 0 to 255 (uint8).")
+        raise ValueError(
+            f"{name} has values of type {images.dtype}: pixels must be bytes, from 0 to 255. Scale them to that range "
+            "and give `images.astype(np.uint8)`."
+        )
     return images.reshape(len(images), PIXELS)
 
 

@@ -42,7 +42,8 @@ from flowratio.experiments.adaptation_trials import (
     run_trial,
     unweighted,
 )
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, of_runs, standard_error
+from flowratio.experiments.running import Claim, Done, Report, Table, Task
+from flowratio.experiments.verdicts import beyond, of_runs, standard_error, with_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,7 +138,7 @@ def _log_r_cell(results: Sequence[dict[str, Any]], space: str, method: str) -> s
     index = picked(results, space, method)
     pairs = zip(results, index, strict=True)
     wrong = np.array([result[space][method]["log_r_errors"][one] for result, one in pairs])
-    return f"{wrong.mean():.2f} ± {standard_error(wrong):.2f}"
+    return with_error(wrong, ".2f")
 
 
 def _claims(settings: TrialSettings, results: Sequence[dict[str, Any]]) -> list[Claim]:
@@ -185,7 +186,7 @@ def _claim_of_exact(settings: TrialSettings, results: Sequence[dict[str, Any]]) 
         for space in settings.spaces
     }
     name, gain = max(gains.items(), key=lambda item: item[1].mean())
-    told = f"best {name}: gain {gain.mean():+.3f} ± {standard_error(gain):.3f}; for large n the exact ratio has"
+    told = f"best {name}: gain {with_error(gain, '+.3f')}; for large n the exact ratio has"
     words = "not in the paper: by the held-out score nothing beats the exact ratio by more than two standard errors"
     holds = None if len(results) < 2 else not any(beyond(gain) for gain in gains.values())
     return Claim(words, holds, f"{told} {exact_error():.3f}")

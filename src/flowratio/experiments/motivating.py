@@ -23,7 +23,8 @@ import numpy as np
 from scipy.special import log_ndtr
 from sklearn.linear_model import LogisticRegression
 
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every
+from flowratio.experiments.running import Claim, Done, Report, Table, Task
+from flowratio.experiments.verdicts import beyond, every
 from flowratio.ratios.classifier import ClassifierRatio
 
 if TYPE_CHECKING:

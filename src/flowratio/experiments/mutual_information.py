@@ -52,7 +52,8 @@ from flowratio.experiments.information_runs import (
     run_separate,
     truth,
 )
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every, of_runs, standard_error
+from flowratio.experiments.running import Claim, Done, Report, Table, Task
+from flowratio.experiments.verdicts import beyond, every, of_runs, standard_error, with_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,8 +182,7 @@ def _runs_at(done: list[Done], way: str, k: int) -> list[dict[str, Any]]:
 
 def _cell(values: Sequence[float]) -> str:
     """Return mean ± standard error over runs."""
-    of_runs = np.asarray(values, float)
-    return f"{of_runs.mean():.2f} ± {float(standard_error(of_runs)):.2f}" if len(values) > 1 else f"{of_runs[0]:.2f}"
+    return with_error(np.asarray(values, float), ".2f")
 
 
 def _off(settings: Settings, values: Sequence[float]) -> float:
@@ -358,7 +358,7 @@ def _claims_of_errors(curve: list[Done]) -> list[Claim]:
         d, rho = one.task["columns"], one.task["correlation"]
         off = np.array(one.result["nats"]) - truth(d, rho)
         if abs(off.mean()) > t.isf(0.025 / len(curve), len(off) - 1) * standard_error(off, math.inf):
-            biased.append(f"d = {d}, ρ = {rho:g}: {off.mean():+.3f} ± {standard_error(off):.3f}")
+            biased.append(f"d = {d}, ρ = {rho:g}: {with_error(off, '+.3f')}")
     told = f"biased: {'; '.join(biased)} nats" if biased else f"none of {len(curve)} points is biased beyond chance"
     n_runs = min(len(one.result["nats"]) for one in curve)
     words = "our goal: over ρ and d the estimates are without bias"

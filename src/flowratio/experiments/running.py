@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import shlex
 import shutil
@@ -20,14 +19,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import version
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy as np
 
 from flowratio.files import replacing
 from flowratio.progress import progress
@@ -180,7 +178,7 @@ def reproduce(
     folder
         Where NAME-PRESET.json and the figures go.
     seeds
-        How often everything is repeated; None for what the preset says.
+        How often everything is repeated; None for what the preset says, or, to report, for what there is.
     jobs
         Processes.
     restart
@@ -192,20 +190,22 @@ def reproduce(
         Whether to show a progress bar.
     """
     found = experiment(name)
-    settings = _settings(found, preset, seeds)
     path = folder / f"{name}-{preset}.json"
+    settings = _settings(found, preset, _seeds_of(path) if report_only and seeds is None else seeds)
     results = Results(path, {"experiment": name, "title": found.TITLE, "preset": preset, "settings": asdict(settings)})
     keep = path.with_suffix("")  # a folder, of which only tasks that write files make use
     if not restart:
         results.resume(of_any_commit=report_only)
-    elif keep.is_dir():
-        shutil.rmtree(keep)
+    else:
+        if path.is_file():
+            path.unlink()
+        shutil.rmtree(keep, ignore_errors=True)
     tasks = [task for task in found.tasks(settings) if not results.has(task)]
     if report_only and tasks:
         raise ValueError(
             f"{path} lacks {len(tasks)} of {len(found.tasks(settings))} runs: leave --report out to run them."
         )
-    with progress(len(tasks), name, verbose and len(tasks) > 0) as step:
+    with progress(len(tasks), name, verbose and len(tasks) > 0, lambda: _stages_of(keep)) as step:
         for done in _each(name, settings, tasks, keep, jobs):
             results.add(done)
             step()
@@ -220,9 +220,26 @@ def reproduce(
     return report, paths
 
 
+def _stages_of(keep: Path) -> str:
+    """Return how many stages of long runs are on disk, for a bar that counts whole runs."""
+    try:
+        n = sum(path.suffix in (".json", ".npz") and path.stem != "run" for path in keep.glob("*/*"))
+    except OSError:  # a run that is done removes its checkpoint just now
+        return ""
+    return f"stages done: {n}" if n else ""
+
+
 def _settings(found: Experiment, preset: str, seeds: int | None) -> Any:
     settings = found.PRESETS[preset]
     return settings if seeds is None else replace(settings, seeds=seeds)
+
+
+def _seeds_of(path: Path) -> int | None:
+    """Return how often the experiment of a file was repeated; None if it cannot be told, as `Results` tells then."""
+    try:
+        return int(json.loads(path.read_text())["settings"]["seeds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 class Results:
@@ -347,52 +364,18 @@ def _run(name: str, settings: Any, task: Task, keep: Path) -> Done:
     return Done(task, result, round(time.process_time() - started, 3))
 
 
-def standard_error(values: np.ndarray, of_one: float = math.nan) -> np.ndarray:
-    """Return the standard error of the mean over runs, (t, …) to (…), and `of_one` where there is only one."""
-    if len(values) < 2:
-        return np.full(values.shape[1:], of_one)
-    return values.std(axis=0, ddof=1) / math.sqrt(len(values))
-
-
-def of_runs(n: int, what: str = "run") -> str:
-    """Return what the numbers of a table are.
-
-    Parameters
-    ----------
-    n
-        How many runs there are.
-    what
-        The word for one of them.
-
-    Examples
-    --------
-    >>> of_runs(3)
-    'mean ± standard error of 3 runs'
-    >>> of_runs(1, "trial")
-    'one trial'
-    """
-    return f"one {what}" if n == 1 else f"mean ± standard error of {n} {what}s"
-
-
-def beyond(differences: np.ndarray) -> bool | None:
-    """Return whether the mean of differences over runs, (t,), is above 0; None within two standard errors of it."""
-    error = float(standard_error(differences, math.inf))
-    return None if abs(differences.mean()) <= 2 * error else bool(differences.mean() > 0)
-
-
-def every(verdicts: Sequence[bool | None]) -> bool | None:
-    """Return whether all of some verdicts are yes; None if none is no and some cannot be told."""
-    return False if False in verdicts else None if None in verdicts else True
-
-
 def versions() -> dict[str, str]:
     """Return those of Python and of what the numbers rest on."""
     names = ("flowratio", "numpy", "scipy", "scikit-learn", "torch")
     return {"python": sys.version.split()[0], **{name: version(name) for name in names}}
 
 
+@lru_cache(maxsize=1)
 def commit() -> str:
-    """Return the commit that last changed the package, with a mark for what differs from it since; else the version."""
+    """Return the commit that last changed the package, with a mark for what differs from it since; else the version.
+
+    It is asked for once: what is changed while a process runs has no part in what it runs.
+    """
     package = Path(__file__).parents[1]
     try:
         last = _git(package, "log", "-1", "--format=%h", "--abbrev=12", "--", ".")

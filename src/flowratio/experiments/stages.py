@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from flowratio.files import replacing
+
+_RUN = "run"
 
 
 class Stages:
@@ -28,7 +31,7 @@ class Stages:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         here = json.loads(json.dumps(about))
-        there = self.numbers("run", lambda: here)
+        there = self.numbers(_RUN, lambda: here)
         if there != here:
             different = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
             raise ValueError(
@@ -45,8 +48,9 @@ class Stages:
                 temporary.write_text(made)
         try:
             return json.loads(path.read_text())
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged ({error}): delete it to make it again.") from error
+        except ValueError as error:  # what tells this run from others cannot be made from what is there
+            what = f"the folder {self.folder}" if name == _RUN else "it"
+            raise ValueError(f"{path} is damaged ({error}): delete {what} to make it again.") from error
 
     def arrays(self, name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Return arrays that are there, or else make and keep them."""
@@ -55,8 +59,19 @@ class Stages:
             made = make()
             with replacing(path) as temporary:
                 np.savez_compressed(temporary, **made)  # pyright: ignore[reportArgumentType] - names of our own
-        try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                return {name: arrays[name] for name in arrays.files}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} is damaged ({error}): delete it to make it again.") from error
+        return read_arrays(path)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a file that a stage has left.
+
+    Parameters
+    ----------
+    path
+        Of the .npz file.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is damaged ({error}): delete it to make it again.") from error

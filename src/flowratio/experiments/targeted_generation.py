@@ -25,6 +25,7 @@ from flowratio.experiments.image_laws import (
     check_perc,
     laws,
     log_densities,
+    strange,
     two_samples,
 )
 from flowratio.experiments.images import SIDE, mnist
@@ -81,7 +82,7 @@ class Settings:
     learning_rate: float = 1e-4
     weight_decay: float = 1e-6
     ratio_epochs: int = 10
-    noises: int = 5
+    noises: int = 10
     samples: int = 1000
     candidates_z: int = 100
     candidates_x: int = 100
@@ -96,13 +97,21 @@ class Settings:
 
 def run_cell(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     """Train a flow and two ratios, draw images by the three methods, and return the shares of the target."""
-    seed, perc, name = task["seed"], task["perc"], f"{task['task']}-{task['perc']:g}"
+    about = {key: value for key, value in asdict(settings).items() if key not in ("seeds", "percs")}
+    name = f"{task['task']}-{task['perc']:g}"
+    stages = Stages(keep / f"{name}-{task['seed']}", {**about, **task, "commit": commit()})
+    flow = stages.folder / "flow"
+    result = stages.numbers("result", lambda: _cell(settings, task, flow, keep / f"{name}.npz"))
+    shutil.rmtree(flow, ignore_errors=True)  # hundreds of megabytes, of no more use
+    return result
+
+
+def _cell(settings: Settings, task: Task, checkpoint: Path, sheets: Path) -> dict[str, Any]:
+    seed, perc = task["seed"], task["perc"]
     rng, (all_train, all_test) = np.random.default_rng([seed, 8]), (laws(task["task"], *mnist(part)) for part in PARTS)
     train = [X.astype(np.float32) for X in two_samples(*all_train, perc, settings.rows, rng)]
     test = [X.astype(np.float32) for X in two_samples(*all_test, 1.0, settings.test_rows, rng)]
-    about = {key: value for key, value in asdict(settings).items() if key not in ("seeds", "percs")}
-    stages = Stages(keep / f"{name}-{seed}", {**about, **task, "commit": commit()})
-    featurizer = new_flow(settings, sum(map(len, train)), seed, stages.folder / "flow").fit(np.concatenate(train))
+    featurizer = new_flow(settings, sum(map(len, train)), seed, checkpoint).fit(np.concatenate(train))
     latents = [np.concatenate([featurizer.encode(X, rng) for _ in range(settings.noises)]) for X in train]
     test_latents = [featurizer.encode(X, rng) for X in test]
     ratios = {
@@ -112,16 +121,14 @@ def run_cell(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     drawn, seconds = draw_images(settings, featurizer, ratios, seed)
     classifier, accuracy = _of_attribute(task["task"], settings.attribute_rows, settings.attribute_epochs)
     if seed == 0:
-        _write_sheets(keep / f"{name}.npz", drawn)
-    result = {
+        _write_sheets(sheets, drawn)
+    return {
         "rows": [len(X) for X in train],
         "accuracy": accuracy,
         "flow": _of_flow(featurizer, test, perc, rng),
         "ratio": {"z": _of_ratio(ratios["z"], *test_latents), "x": _of_ratio(ratios["x"], *test)},
-        "methods": {one: {**_of_drawn(drawn[one], classifier), "seconds": seconds[one]} for one in drawn},
+        "methods": {one: {**_of_drawn(drawn[one], classifier, all_train), "seconds": seconds[one]} for one in drawn},
     }
-    shutil.rmtree(stages.folder)  # hundreds of megabytes, of no more use
-    return result
 
 
 @lru_cache(maxsize=len(TASKS))
@@ -212,10 +219,14 @@ def draw_images(
     return drawn, seconds
 
 
-def _of_drawn(drawn: Drawn, classifier: ImageClassifier) -> dict[str, float | None]:
+def _of_drawn(drawn: Drawn, classifier: ImageClassifier, of_laws: Sequence[np.ndarray]) -> dict[str, float | None]:
+    is_target, is_strange = classifier.predict(drawn.X) == 1, strange(drawn.X, *of_laws)
     return {
-        "share": float(np.mean(classifier.predict(drawn.X) == 1)),
+        "share": float(np.mean(is_target)),
+        "strange": float(np.mean(is_strange)),
+        "strange_target": float(np.mean(is_strange & is_target)),
         "effective": drawn.effective_sample_size / len(drawn.log_w),
+        "candidates": len(drawn.log_w),
         "unique": drawn.unique_share,
         "k_hat": drawn.k_hat if math.isfinite(drawn.k_hat) else None,  # no tail at all, or none that can be fitted
     }

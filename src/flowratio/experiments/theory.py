@@ -28,7 +28,6 @@ regression is consistent for normal laws alone, which those of z are not.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,8 @@ from flowratio.experiments.known_maps import (
     random_flow,
     trained,
 )
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, standard_error
+from flowratio.experiments.running import Claim, Done, Report, Table, Task
+from flowratio.experiments.verdicts import beyond, standard_error, with_error
 from flowratio.flows import Flow
 from flowratio.ratios.names import new_ratio
 
@@ -332,16 +332,15 @@ def _consistent(settings: Settings, done: list[Done]) -> tuple[Table, list[Claim
         for space in ("x", "z"):
             errors = _errors(done, method, space)
             rates[space] = slopes(settings, errors)
-            pairs = zip(errors.mean(axis=0), standard_error(errors, math.inf), strict=True)
-            rate = f"{rates[space].mean():.2f} ± {standard_error(rates[space], math.inf):.2f}"
-            lines.append([method, space, *(f"{mean:.4f} ± {bar:.4f}" for mean, bar in pairs), rate, str(len(errors))])
+            rate = with_error(rates[space], ".2f")
+            lines.append([method, space, *(with_error(one, ".4f") for one in errors.T), rate, str(len(errors))])
             if (method, space) != ("quadratic", "z"):  # for which the corollary supposes nothing
                 words = f"Corollary 2: the error of {method} falls with n in {space}"
                 claims.append(Claim(words, beyond(-rates[space]), f"as n to the power {rate}"))
         if method == "quadratic":
             more = rates["z"] - rates["x"]
             words = "that of quadratic, which is true for these p and q in x alone, falls in z as it does in x"
-            measured = f"powers of n differ by {more.mean():+.2f} ± {standard_error(more, math.inf):.2f}"
+            measured = f"powers of n differ by {with_error(more, '+.2f')}"
             claims.append(Claim(words, {True: False, False: True, None: None}[beyond(more)], measured))
     head = ["ratio", "space", *(f"n = {n}" for n in settings.sizes), "power of n", "runs"]
     return Table(f"Corollary 2: mean squared error of log r where |log r| < {NEAR:g}", head, lines), claims
@@ -395,7 +394,7 @@ def _draw_errors(axes: Axes, settings: Settings, done: list[Done], method: str) 
     for space, style, fill in (("x", "o-", "white"), ("z", "s--", "black")):
         errors = _errors(done, method, space)
         label = f"{space}: power {slopes(settings, errors).mean():.2f}"
-        bars = standard_error(errors, math.inf) if len(errors) > 1 else None
+        bars = standard_error(errors) if len(errors) > 1 else None
         axes.errorbar(settings.sizes, errors.mean(axis=0), bars, fmt=style, color="black", mfc=fill, ms=5, label=label)
     axes.set(xscale="log", yscale="log", xlabel="rows of each sample", title=method)
     axes.legend(frameon=False)

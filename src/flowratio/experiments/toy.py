@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, beyond, every, of_runs, standard_error
+from flowratio.experiments.running import Claim, Done, Report, Table, Task
 from flowratio.experiments.toy_fits import (
     AUTO,
     DISCRIMINATIVE,
@@ -50,6 +50,7 @@ from flowratio.experiments.toy_fits import (
     joint,
     log_ratio,
 )
+from flowratio.experiments.verdicts import beyond, every, of_runs, with_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -198,8 +199,7 @@ def report(settings: Settings, done: list[Done]) -> Report:
 def _cell(found: np.ndarray, authors: float | None = None) -> str:
     if not len(found):
         return ""
-    bar = f" ± {standard_error(found):.2g}" if len(found) > 1 else ""
-    return f"{found.mean():.3g}{bar}" + ("" if authors is None else f" [{authors:g}]")
+    return with_error(found, ".3g", ".2g") + ("" if authors is None else f" [{authors:g}]")
 
 
 def _claims(settings: Settings, done: list[Done]) -> list[Claim]:

@@ -51,7 +51,8 @@ from flowratio.experiments.adaptation_trials import (
     unweighted,
 )
 from flowratio.experiments.data import find
-from flowratio.experiments.running import Claim, Done, Report, Table, Task, of_runs
+from flowratio.experiments.running import Claim, Done, Report, Table, Task
+from flowratio.experiments.verdicts import of_runs
 
 if TYPE_CHECKING:
     from pathlib import Path

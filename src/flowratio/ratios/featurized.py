@@ -25,8 +25,6 @@ from flowratio.rows import ArrayRows, WeightedRows
 from flowratio.scaling import Scaler, silent_scaling
 from flowratio.settings import RandomState, seed_from
 
-_MOST_DRAWS, _NOISY_ROWS = 5, 50_000  # of the noise for each row, and how many rows they may come to
-
 
 class FeaturizedRatio(RatioEstimator):
     """Estimate r = p/q (p is y = 1) in the latent space of a flow that was trained on both samples together.
@@ -35,9 +33,6 @@ class FeaturizedRatio(RatioEstimator):
     mapped to z = f(x), and any method estimates the ratio of z. The map is invertible, so that the ratio is the same.
     What changes is the geometry in which it is learned: together the samples are a standard normal there. No divergence
     between them becomes smaller. `AutoRatio` tells whether the map helps.
-
-    Behind a scaling with noise, such as `"image"`, the ratio of z is fitted to several draws of it for each row: with
-    one alone a network learns the noise by heart, and with none it knows no z that the flow would draw.
 
     Parameters
     ----------
@@ -138,16 +133,7 @@ class FeaturizedRatio(RatioEstimator):
             self.featurizer_ = self._fitted_map(X, mixed(y, w, self.mixture), names, seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OverlapWarning)  # it is told once, of this ratio
-            self.ratio_ = fitted(ratio, *self._latent(X, y, w, seed))
-
-    def _latent(self, X: np.ndarray, y: np.ndarray, w: np.ndarray, seed: int) -> tuple[np.ndarray, ...]:
-        """Return z of the rows, labels and weights; with several draws of the noise, if the scaling has any."""
-        scaler = self.featurizer_.scaler_ if isinstance(self.featurizer_, FlowFeaturizer) else self.featurizer_
-        if not scaler.stochastic:
-            return encoded(self.featurizer_, X), y, w
-        rng, n_draws = np.random.default_rng([seed, 6]), min(max(_NOISY_ROWS // len(X), 1), _MOST_DRAWS)
-        Z = np.concatenate([encoded(self.featurizer_, X, rng) for _ in range(n_draws)])
-        return Z, np.tile(y, n_draws), np.tile(w, n_draws)
+            self.ratio_ = fitted(ratio, encoded(self.featurizer_, X, np.random.default_rng([seed, 6])), y, w)
 
     def _fitted_map(self, X: np.ndarray, w: np.ndarray, names: np.ndarray | None, seed: int) -> FlowFeaturizer | Scaler:
         given = self.featurizer

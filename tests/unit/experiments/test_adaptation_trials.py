@@ -32,7 +32,7 @@ from flowratio.experiments.adaptation_trials import (
     source_errors,
     unweighted,
 )
-from flowratio.experiments.running import standard_error
+from flowratio.experiments.verdicts import standard_error
 from flowratio.ratios.kmm import KMM
 from flowratio.ratios.names import silent
 

@@ -37,7 +37,6 @@ TINY = Settings(
         batch_size=100,
         learning_rate=1e-4,
         critic_rate=1e-4,
-        penalty_share=1.0,
     ),
     plain=False,
 )
@@ -83,15 +82,18 @@ def test_the_ratio_is_real_over_made() -> None:
     for folds in (1, 2):
         found = log_ratios(replace(settings, folds=folds), real, made, SOURCE, 0)
         assert found["real"].mean() > found["made"].mean() + 0.5
-        assert of_ratio(found["real"], found["made"])["auc"] > 0.95
+        assert of_ratio(found["real"], found["made"], [0, 1] * 15)["auc"] > 0.95
 
 
 def test_what_a_ratio_is_worth() -> None:
-    found = of_ratio(np.array([0.0, 2.0]), np.log([1.0, 4.0, 1.0]))
+    found = of_ratio(np.array([0.0, 2.0]), np.log([1.0, 4.0, 1.0]), [1, 1, 0])
     # r of made rows is 1, 4, 1: (1 + 4 + 1)² / (1 + 16 + 1) = 2 of 3; with roots 1, 2, 1: 16 / 6
     assert found["effective"]["1"] == pytest.approx(2 / 3)
     assert found["effective"]["0.5"] == pytest.approx(16 / 18)
     assert found["auc"] == pytest.approx((3 + 2 * 0.5) / 6)  # of six pairs three are right, and two are even
+    assert found["auc_recognized"] == (1 + 0.5) / 2  # 4 over 1, and 1 beside 1
+    assert of_ratio(np.zeros(2), np.zeros(4), [1, 1])["auc_recognized"] is None  # all are
+    assert of_ratio(np.zeros(2), np.array([1.0, 9, 0, 9]), [1, 0])["auc_recognized"] == 1  # the first of two each
     assert (found["mean_real"], found["mean_made"]) == pytest.approx((1.0, np.log(4) / 3))
 
 
@@ -128,8 +130,8 @@ def _given(name: str, weights: np.ndarray | None, monkeypatch: pytest.MonkeyPatc
     class Fitted:
         history = type("History", (), {"held_out_loss": [2.0, 1.0], "best_epoch": 2})
 
-        def accuracy(self, images: np.ndarray, labels: np.ndarray) -> float:
-            return len(images) / 100
+        def predict(self, images: np.ndarray) -> np.ndarray:
+            return np.zeros(len(images), int)
 
     def fit(network: Any, images: Any, labels: Any, *, held_out: Any, recipe: Any, seed: int, weights: Any) -> Fitted:
         given.update(images=images, labels=labels, weights=weights, epochs=recipe.max_epochs)
@@ -140,7 +142,8 @@ def _given(name: str, weights: np.ndarray | None, monkeypatch: pytest.MonkeyPatc
     made = {"images": np.full((60, 784), 7, np.uint8), "source": SOURCE}
     settings = replace(TINY, classifier_steps=100)
     result = train_one(settings, name, split(_drawings()), made, weights, 0)
-    # 15 drawings for validation, 15 for the test, and 15 generated ones that the classifier of real ones is shown
-    of_made = {"of_made": 0.15} if name == DATA else {}
-    assert result == {"validation": 0.15, "test": 0.15, **of_made, "loss": 1.0, "best_epoch": 2}
+    # all are taken for the first of three characters, also what was first made of each of 30 real drawings
+    of_made = {"recognized": [1] * 10 + [0] * 20} if name == DATA else {}
+    right = {"validation": 5 / 15, "test": 5 / 15, "by_character": [5, 0, 0]}
+    assert result == {**right, **of_made, "loss": 1.0, "best_epoch": 2}
     return given

@@ -21,7 +21,6 @@ TINY = DaganSettings(
     batch_size=6,
     learning_rate=3e-4,
     critic_rate=1e-3,
-    penalty_share=0.5,
 )
 LABELS = np.repeat(np.arange(4), 5)
 
@@ -53,10 +52,12 @@ def test_a_class_of_one_image_has_no_pairs() -> None:
         same_class(np.array([0, 0, 1]), np.random.default_rng(0), 5)
 
 
-def test_networks_leave_global_generators_alone_and_images_do_not_depend_on_each_other() -> None:
+@pytest.mark.parametrize("warp", [0.0, 0.3])
+def test_networks_leave_global_generators_alone_and_images_do_not_depend_on_each_other(warp: float) -> None:
     state = torch.get_rng_state()
-    generator = Generator(8, 4, torch.Generator().manual_seed(0))
-    nn.init.constant_(generator.output.get_parameter("weight"), 0.1)  # else the images are copies
+    generator = Generator(replace(TINY, warp=warp), torch.Generator().manual_seed(0))
+    for last in filter(None, (generator.output, generator.field)):
+        nn.init.constant_(last.get_parameter("weight"), 0.1)  # else the images are copies
     critic = Critic(8, torch.Generator().manual_seed(0))
     x, u = torch.linspace(-1, 1, 5 * 784).view(5, 1, 28, 28), torch.linspace(-2, 2, 20).view(5, 4)
     made = generator(x, u)
@@ -66,6 +67,31 @@ def test_networks_leave_global_generators_alone_and_images_do_not_depend_on_each
     torch.testing.assert_close(generator(x[3:4], u[3:4]), made[3:4])
     assert not torch.allclose(generator(x[3:4], u[4:5]), made[3:4])  # noise counts
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_an_image_is_bent_by_the_field_and_paper_comes_in() -> None:
+    generator = Generator(replace(TINY, warp=0.5), torch.Generator().manual_seed(0))
+    x, u = torch.from_numpy(_bars()).float().view(20, 1, 28, 28) / 127.5 - 1, torch.zeros(20, 4)
+    assert generator.field is not None
+    pixel = 2 / 27  # images are from -1 to 1
+    field = torch.tensor([3 * pixel, -2 * pixel])
+    with torch.no_grad():
+        generator.field.get_parameter("bias").copy_(torch.atanh(field / 0.5))
+        moved = generator(x, u)
+    expected = torch.full_like(x, -1)
+    expected[:, :, 2:, :-3] = x[:, :, :-2, 3:]
+    torch.testing.assert_close(moved, (1.1 * torch.tanh(1.5 * expected)).clamp(-1, 1), atol=1e-4, rtol=0)
+
+
+def test_the_field_is_continuous_between_its_knots() -> None:
+    generator = Generator(replace(TINY, warp=0.5), torch.Generator().manual_seed(0))
+    generator.field = nn.Identity()
+    knots = torch.zeros(1, 2, 7, 7)
+    knots[0, 0] = torch.atanh(torch.linspace(-1, 1, 7) / 3)  # along x, a sixth of the place: it is linear in between
+    x = torch.linspace(-1, 1, 28).expand(1, 1, 28, 28)
+    inner = slice(4, 24)  # what is taken from within the image
+    expected = (1 + 1 / 6) * x[..., inner]
+    torch.testing.assert_close(generator._bent(x, knots)[..., inner], expected)
 
 
 class _QuadraticCritic(nn.Module):
@@ -79,11 +105,11 @@ def test_the_critic_has_the_loss_of_wgan_with_a_gradient_penalty() -> None:
     x, other, made = np.random.default_rng(1).normal(size=(3, 6, 1, 28, 28)).astype(np.float32)
     gap, loss = model._critic_loss(*map(torch.from_numpy, (x, other, made)), np.random.default_rng(0))
     assert gap == pytest.approx(0.05 * 784 * ((other**2).mean() - (made**2).mean()), rel=1e-4)
-    # the gradient is a tenth of the image where it is taken: between other and made, on the first half of the rows
-    at = np.random.default_rng(0).random((3, 1, 1, 1), np.float32)
-    between = other[:3] + at * (made[:3] - other[:3])
+    # the gradient is a tenth of the image where it is taken: between other and made
+    at = np.random.default_rng(0).random((6, 1, 1, 1), np.float32)
+    between = other + at * (made - other)
     lengths = 0.1 * np.sqrt((between**2).sum(axis=(1, 2, 3)))
-    assert np.ptp(lengths) > 0.1  # a penalty on other rows, or at another point, is another number
+    assert np.ptp(lengths) > 0.1  # a penalty at another point is another number
     assert loss.item() == pytest.approx(10 * np.mean((lengths - 1) ** 2) - gap, rel=1e-4)
 
 
@@ -109,9 +135,10 @@ def test_steps_are_those_of_adam() -> None:
     torch.testing.assert_close(ours.at, theirs.at)
 
 
-def test_training_turns_copies_into_other_drawings() -> None:
+@pytest.mark.parametrize("bent", [{}, {"warp": 0.2, "paint": 0.1}])
+def test_training_turns_copies_into_other_drawings(bent: dict[str, float]) -> None:
     images = _bars().reshape(20, 784)
-    settings = replace(TINY, steps=60, critic_steps=1, batch_size=8, learning_rate=3e-3, critic_rate=3e-3)
+    settings = replace(TINY, steps=60, critic_steps=1, batch_size=8, learning_rate=3e-3, critic_rate=3e-3, **bent)
     model = Dagan(images, LABELS, settings, seed=0)
     assert np.array_equal(model.generate(images, 0), images)
     made = model.train().generate(images, 0)
@@ -159,9 +186,10 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
         Dagan(_bars(), LABELS, replace(TINY, channels=16), seed=1).train(tmp_path)
 
 
-def test_a_loss_that_is_not_finite_ends_the_run() -> None:
-    settings = replace(TINY, steps=50, critic_steps=1, critic_rate=1e30)
-    with pytest.raises(TrainingDiverged, match=r"give lower rates than 0.0003 and 1e\+30"):
+@pytest.mark.parametrize("rate", [10.0, 1e30])  # the gap of the first stays finite, the second's does not
+def test_a_critic_that_runs_away_ends_the_run(rate: float) -> None:
+    settings = replace(TINY, steps=50, critic_steps=1, critic_rate=rate)
+    with pytest.raises(TrainingDiverged, match=r"give lower rates than 0.0003 and (10|1e\+30)"):
         Dagan(_bars(), LABELS, settings, seed=0).train()
 
 

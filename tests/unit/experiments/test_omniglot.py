@@ -31,12 +31,17 @@ def _done(seed: int, shift: float, best: float) -> Done:
     accuracy = TEST | {weighted("x", gamma): 0.74 for gamma in GAMMAS["x"]}
     accuracy |= {weighted("z", gamma): value for gamma, value in Z.items()}
     settings: dict[str, Any] = {
-        name: {"test": value + shift, "validation": value, "loss": 1.0 - (name == weighted("z", best))}
+        name: {
+            "test": value + shift,
+            "validation": value,
+            "loss": 1.0 - (name == weighted("z", best)),
+            "by_character": [5 * value] * 200,
+        }
         for name, value in accuracy.items()
     }
-    settings[DATA]["of_made"] = 0.5
+    settings[DATA]["recognized"] = [1, 0]
     worth = {f"{gamma:g}": 0.9 for gamma in GAMMAS["z"]}
-    ratio = {"auc": 0.8, "mean_real": 0.5, "mean_made": -0.5, "effective": worth}
+    ratio = {"auc": 0.8, "auc_recognized": 0.6, "mean_real": 0.5, "mean_made": -0.5, "effective": worth}
     result = {"settings": settings, "ratios": {"x": ratio, "z": ratio}, "bits": {"real": 1.0, "made": 2.0}}
     return Done({"seed": seed}, {**result, "gap": [4.0, 1.0]}, 1.0)
 
@@ -70,6 +75,26 @@ def test_a_difference_within_its_error_tells_nothing() -> None:
     assert above("more", DONE, SYNTHETIC, DATA).holds is False
     assert above("more", DONE[:1], MIXTURE, DATA).holds is None
     assert "one run" in above("more", DONE[:1], MIXTURE, DATA).measured
+
+
+def test_a_difference_that_hangs_on_few_characters_tells_nothing() -> None:
+    done = [_done(seed, 0.0, best=0.2) for seed in range(3)]
+    for one in done:  # .02 more in every run, by one character of 50: a standard error of .02 over the characters
+        found = one.result["settings"][MIXTURE], one.result["settings"][DATA]
+        found[0].update(test=0.02, by_character=[5] + 49 * [0])
+        found[1].update(test=0.0, by_character=50 * [0])
+    claim = above("more", done, MIXTURE, DATA)
+    assert claim.holds is None
+    assert claim.measured.endswith("+0.020 ± 0.020")
+
+
+def test_what_cannot_be_told_leaves_the_rest() -> None:
+    done = [_done(seed, 0.0, best=0.2) for seed in range(3)]
+    for one, auc in zip(done, (0.5, None, 0.7), strict=True):
+        one.result["ratios"] = {"x": {**one.result["ratios"]["x"], "auc_recognized": auc}}
+        one.result["ratios"]["z"] = {**one.result["ratios"]["x"], "auc_recognized": None}
+    x, z = report(PRESETS["laptop"], done).tables[1].lines
+    assert (x[2], z[2]) == ("0.600 ± 0.100", "–")
 
 
 def test_figures(tmp_path: Path) -> None:

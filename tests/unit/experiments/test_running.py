@@ -10,12 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from flowratio.experiments import running
-from flowratio.experiments.running import Claim, Done, Report, Table, beyond, commit, of_runs, reproduce
+from flowratio.experiments.running import Claim, Done, Report, Table, commit, reproduce
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,12 @@ def test_what_was_run_is_not_run_again(squares: Squares, tmp_path: Path) -> None
     assert squares.ran == [0, 1, 2]
     run(tmp_path, restart=True)
     assert squares.ran == [0, 1, 2, 0, 1]
+    squares.breaks_at = 0
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, restart=True)
+    squares.breaks_at = -1
+    run(tmp_path)  # without the word, and nothing of old is left
+    assert squares.ran == [0, 1, 2, 0, 1, 0, 1]
 
 
 def test_results_of_another_commit_are_not_gone_on_with(
@@ -109,6 +114,10 @@ def test_a_report_is_of_runs_of_any_commit(squares: Squares, tmp_path: Path, mon
     assert squares.ran == [0, 1]
     with pytest.raises(ValueError, match=r"lacks 1 of 3 runs: leave --report out"):
         reproduce("squares", "quick", tmp_path, seeds=3, report_only=True, verbose=False)
+    run(tmp_path / "more", seeds=3)
+    reproduce("squares", "quick", tmp_path / "more", report_only=True, verbose=False)
+    kept = json.loads((tmp_path / "more" / "squares-quick.json").read_text())
+    assert kept["settings"]["seeds"] == len(kept["runs"]) == 3  # all that there are, if none are named
 
 
 def test_results_of_other_versions_are_not_gone_on_with(
@@ -141,31 +150,30 @@ def test_the_commit_is_that_of_the_package(tmp_path: Path, monkeypatch: pytest.M
         command = ["git", "-C", str(tmp_path), *settings, *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
+    def now() -> str:
+        commit.cache_clear()
+        return commit()
+
     monkeypatch.setattr(running, "__file__", str(file))
     git("init", "-q")
-    assert commit() == version("flowratio")  # files of another project, as of an environment inside of it
+    assert now() == version("flowratio")  # files of another project, as of an environment inside of it
     git("add", "-A")
     git("commit", "-qm", "package")
     first = git("rev-parse", "--short=12", "HEAD")
-    assert commit() == first
+    assert now() == first
     (tmp_path / "page.md").write_text("a page")
     git("add", "-A")
     git("commit", "-qm", "page")
-    assert commit() == first  # what is no part of the package has no part in a number
+    assert now() == first  # what is no part of the package has no part in a number
     changed = []
     for text in ("2", "3"):
         file.write_text(text)
-        changed.append(commit())
+        changed.append(now())
     assert all(one.startswith(f"{first}-changed-") for one in changed)
     assert changed[0] != changed[1]
-
-
-@pytest.mark.parametrize(
-    ("differences", "found"),
-    [([1.0, 1.1, 0.9], True), ([-1.0, -1.1, -0.9], False), ([1.0, -0.5, 0.2], None), ([5.0], None)],
-)
-def test_beyond_two_standard_errors(differences: list[float], found: bool | None) -> None:
-    assert beyond(np.array(differences)) is found
+    file.write_text("4")
+    assert commit() == changed[1]  # what was changed since is not what runs
+    commit.cache_clear()
 
 
 def test_results_of_other_settings_are_not_gone_on_with(squares: Squares, tmp_path: Path) -> None:
@@ -209,7 +217,9 @@ def test_a_table_for_a_page() -> None:
     assert table.markdown() == "| space | error |\n| --- | --- |\n| x | 0.1 |\n| in z | 0.02 |"
 
 
-def test_one_run_is_no_mean() -> None:
-    assert of_runs(1) == "one run"
-    assert of_runs(1, "trial") == "one trial"
-    assert of_runs(30, "trial") == "mean ± standard error of 30 trials"
+def test_stages_of_long_runs_are_counted(tmp_path: Path) -> None:
+    assert running._stages_of(tmp_path / "nothing") == ""
+    for name in ("seed-0/run.json", "seed-0/flow/checkpoint", "seed-0/made.npz", "seed-1/ratio-x.npz"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert running._stages_of(tmp_path) == "stages done: 2"

@@ -41,3 +41,28 @@ def test_a_damaged_file_is_named(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("{")
     with pytest.raises(ValueError, match=rf"{name} is damaged .*: delete it to make it again"):
         stages.numbers("loss", dict) if name == "loss.json" else stages.arrays("rows", dict)
+
+
+def test_without_what_tells_it_from_others_a_run_is_not_gone_on_with(tmp_path: Path) -> None:
+    Stages(tmp_path / "seed-0", {})
+    (tmp_path / "seed-0" / "run.json").write_text("{")
+    with pytest.raises(ValueError, match=r"run.json is damaged .*: delete the folder .*seed-0 to make it again"):
+        Stages(tmp_path / "seed-0", {})
+
+
+def test_arrays_that_cannot_be_unpacked_are_damaged(tmp_path: Path) -> None:
+    stages = Stages(tmp_path, {})
+    made = {"a": np.arange(90)}
+    stages.arrays("rows", lambda: made)
+    path, n_damaged = tmp_path / "rows.npz", 0
+    whole = path.read_bytes()
+    for k in range(len(whole)):  # a byte of headers, of what is packed, of checksums, of the index at the end
+        path.write_bytes(whole[:k] + bytes([whole[k] ^ 0xFF]) + whole[k + 1 :])
+        try:
+            (found,) = stages.arrays("rows", dict).values()
+        except ValueError as error:
+            assert "rows.npz is damaged" in str(error)  # noqa: PT017 - some bytes, as of dates, do not matter
+            n_damaged += 1
+        else:
+            assert np.array_equal(found, made["a"])
+    assert n_damaged > len(whole) / 2

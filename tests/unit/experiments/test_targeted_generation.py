@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from torch import Tensor
 
+from flowratio import training
 from flowratio.applications import Drawn
 from flowratio.experiments import targeted_generation
 from flowratio.experiments.image_laws import DIGITS, log_densities
@@ -63,19 +65,26 @@ def drawn() -> tuple[dict[str, Drawn], dict[str, float]]:
 @pytest.mark.parametrize(("method", "share"), [("z", 0.8), ("x", 0.8), ("regular", 0.5)])
 def test_draws_have_the_share_of_the_target_that_q_has(drawn: Any, method: str, share: float) -> None:
     classifier: Any = _Sides()
-    found = targeted_generation._of_drawn(drawn[0][method], classifier)
+    known = np.array([[-9.0], [9.0]])  # where all draws are
+    found = targeted_generation._of_drawn(drawn[0][method], classifier, (known, known))
     assert found["share"] == pytest.approx(share, abs=0.04)
     # weights of 1.6 and .4 on one half each: their mean, squared, over the mean of their squares
     worth = 1.0 if method == "regular" else 1 / (0.5 * 1.6**2 + 0.5 * 0.4**2)
     assert found["effective"] == pytest.approx(worth, abs=0.02)
     assert (found["unique"] == 1) == (method == "regular")
+    assert found["candidates"] == 4000 * (1 if method == "regular" else 20)
     assert found["k_hat"] is None  # weights of two values have no tail
-    assert targeted_generation._of_drawn(drawn[0][method]._replace(k_hat=0.3), classifier)["k_hat"] == 0.3
+    again = targeted_generation._of_drawn(drawn[0][method]._replace(k_hat=0.3), classifier, (known,))
+    assert again["k_hat"] == 0.3
+    assert again["strange"] == again["strange_target"] == 0
 
 
-def test_every_draw_is_timed(drawn: Any) -> None:
-    assert drawn[1].keys() == drawn[0].keys()
-    assert min(drawn[1].values()) > 0
+def test_strange_images_are_counted_apart(drawn: Any) -> None:
+    classifier: Any = _Sides()
+    bright = np.full((9, 2), 0.5)  # as no draw is: all are strange
+    found = targeted_generation._of_drawn(drawn[0]["z"], classifier, (bright,))
+    assert found["strange"] == 1
+    assert found["strange_target"] == found["share"]
 
 
 def test_loss_and_accuracy_of_a_ratio() -> None:
@@ -128,6 +137,42 @@ def test_a_flow_of_another_commit_is_not_gone_on_with(tmp_path: Path, monkeypatc
     monkeypatch.setattr(targeted_generation, "commit", lambda: "new")
     with pytest.raises(ValueError, match=r"diff-digits-1-0 has checkpoints of another run: it differs in commit\."):
         run_cell(PRESETS["quick"], task, tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore")  # noise has no ratio, and next to no training, as in `running._run`
+@pytest.mark.usefixtures("few")
+def test_a_cell_that_was_killed_goes_on_with_its_flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, settings = {"task": DIGITS, "perc": 1.0, "seed": 0}, replace(PRESETS["quick"], steps=40, hidden=(16,))
+    classifier: Any = _Sides()
+    monkeypatch.setattr(targeted_generation, "_of_attribute", lambda *given: (classifier, 0.9))
+    monkeypatch.setattr(targeted_generation, "commit", lambda: "one")
+    whole = run_cell(settings, task, tmp_path / "whole")
+    assert run_cell(settings, task, tmp_path / "whole") == whole  # from the disk
+    assert not list((tmp_path / "whole").glob("*/flow"))
+
+    class Killed(Exception):
+        pass
+
+    def kill(*given: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as until:
+        until.setattr(targeted_generation, "new_ratio", kill)
+        with pytest.raises(Killed):
+            run_cell(settings, task, tmp_path / "killed")
+    steps = []
+    with monkeypatch.context() as until:
+        until.setattr(training._Run, "_step", lambda run, batch, total: steps.append(batch.shape[1]))
+        until.setattr(targeted_generation, "new_ratio", kill)
+        with pytest.raises(Killed):
+            run_cell(settings, task, tmp_path / "killed")
+    assert not steps  # the flow is not trained again
+    again = run_cell(settings, task, tmp_path / "killed")
+    for result in (whole, again):
+        result["flow"].pop("seconds")
+        for method in result["methods"].values():
+            method.pop("seconds")
+    assert again == whole
 
 
 @pytest.mark.usefixtures("few")

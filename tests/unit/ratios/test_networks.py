@@ -67,6 +67,13 @@ def test_the_cnn_of_the_paper_ends_with_64_values() -> None:
     assert network.get_parameter("output.weight").shape == (1, 64)
 
 
+def test_a_row_has_an_image_channel_by_channel() -> None:
+    for shape in ((1, 6, 4), (3, 6, 4)):
+        network, rows = CNN(shape, (5, 2), 3).eval(), torch.randn(7, 24 * shape[0], generator=torch.Generator())
+        by_hand = network.output(network.blocks(rows.view(7, *shape).contiguous()).flatten(1))
+        torch.testing.assert_close(network(rows), by_hand)
+
+
 def test_small_images_do_not_vanish() -> None:
     assert evaluate(CNN((1, 3, 5), (2, 2, 2, 2)), np.ones((4, 15))).shape == (4, 1)
 
