@@ -59,8 +59,7 @@ def of_runs(n: int, what: str = "run") -> str:
 
 def beyond(differences: np.ndarray) -> bool | None:
     """Return whether the mean of differences over runs, (t,), is above 0; None within two standard errors of it."""
-    error = float(standard_error(differences, math.inf))
-    return None if abs(differences.mean()) <= 2 * error else bool(differences.mean() > 0)
+    return Gain(differences).holds
 
 
 def every(verdicts: Sequence[bool | None]) -> bool | None:
