@@ -104,14 +104,15 @@ def rebalance(log_r: Any, proportion: float = 0.5, toward: Literal["p", "q"] = "
     .. math:: \frac{p}{h} = \frac{r}{\pi r + 1 - \pi} \leq \frac1\pi, \qquad
               \frac{q}{h} = \frac{1}{\pi r + 1 - \pi} \leq \frac1{1 - \pi}
 
-    These weights are bounded, unlike r. With :math:`\pi = 1/2` they are the paper's :math:`r / (\frac12 (r + 1))`.
+    These weights are bounded, unlike r. With :math:`\pi = 1/2` they are the paper's :math:`r / (\frac12 (r + 1))`. With
+    :math:`\pi = 0` the rows are of q alone, and the weights toward p are r, which is not bounded.
 
     Parameters
     ----------
     log_r
         Log-ratios log p - log q of the rows, of shape (n,).
     proportion
-        The share π of p in the mixture, between 0 and 1: n_p / (n_p + n_q) for both samples pooled.
+        The share π of p in the mixture, 0 or more and below 1: n_p / (n_p + n_q) for both samples pooled.
     toward
         `"p"` or `"q"`.
 
@@ -128,7 +129,7 @@ def rebalance(log_r: Any, proportion: float = 0.5, toward: Literal["p", "q"] = "
     """
     check_proportion(proportion)
     log_r = _numbers(log_r, "log_r")
-    log_pi, log_rest = math.log(proportion), math.log1p(-proportion)
+    log_pi, log_rest = math.log(proportion) if proportion else -math.inf, math.log1p(-proportion)
     if toward == "p":
         return -np.logaddexp(log_pi, log_rest - _not_all_zero(log_r, "log_r"))
     if toward == "q":
@@ -138,9 +139,9 @@ def rebalance(log_r: Any, proportion: float = 0.5, toward: Literal["p", "q"] = "
 
 def check_proportion(proportion: Any) -> None:
     """Refuse what is no share of p in a mixture of p and q."""
-    if not (is_number(proportion) and 0 < proportion < 1):
+    if not (is_number(proportion) and 0 <= proportion < 1):
         raise ValueError(
-            f"`proportion` is {proportion!r}: it is the share of p in the mixture, and must lie between 0 and 1."
+            f"`proportion` is {proportion!r}: it is the share of p in the mixture, and must be 0 or more and below 1."
         )
 
 

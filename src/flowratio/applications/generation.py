@@ -86,7 +86,8 @@ class TargetedSampler(BaseEstimator):
     proportion
         Share π of p in the rows that the flow was trained on. If None: n_p / (n_p + n_q) of the rows that the ratio
         was fitted to, or one half if it says `mixture="balanced"`. Give it where the flow had other rows than the
-        ratio, or weighted ones.
+        ratio, or weighted ones; and 0 where the q of the ratio is the flow itself: where it was fitted to rows of the
+        target as p and to draws of the flow as q. Such weights make up for what the flow has not learned.
     n_candidates
         Candidates for each row that is drawn. The weights are at most 1/π (toward p), so that of N candidates about
         π N are effective, or more.

@@ -6,7 +6,6 @@ r = p/q, with p the real drawings (y = 1) and q the generated ones.
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from flowratio.featurizer import FlowFeaturizer
 from flowratio.flows.base import new_generator
 from flowratio.ratios import ClassifierRatio
 from flowratio.ratios.networks import CNN
+from flowratio.scaling import Dequantizer, Logit, ScalerChain, Standardizer
 from flowratio.training import Recipe
 from flowratio.weights import effective_sample_size, flatten, self_normalize
 
@@ -140,25 +140,31 @@ def ratio_of_z(
     seed
         Of everything random.
     checkpoint
-        Folder that keeps the training of the flow; it is removed in the end.
+        Folder that keeps the training of the flow.
     """
-    pooled = np.concatenate([parts["training"][0], made["images"]]).astype(np.float32)
+    pooled = _ink(np.concatenate([parts["training"][0], made["images"]]))
     flow = new_flow(settings, seed, checkpoint).fit(pooled)
     Z, n = flow.transform(pooled), len(parts["training"][0])
     found = log_ratios(settings, Z[:n], Z[n:], made["source"], seed)
     rng, first = np.random.default_rng([seed, 0, 6]), made["images"][first_of_each(made["source"])]
     for kind, images in (("real", parts["validation"][0]), ("made", first)):
-        found[f"bits_{kind}"] = log_densities(flow, images, rng)["bits"].mean()
-    shutil.rmtree(checkpoint)  # large, and of no more use
+        found[f"bits_{kind}"] = log_densities(flow, _ink(images), rng)["bits"].mean()
     return found
+
+
+def _ink(drawings: np.ndarray) -> np.ndarray:
+    """Return drawings in black and white as the flow takes them: 1 for ink, 0 for paper."""
+    return (drawings // 255).astype(np.float32)
 
 
 def new_flow(settings: Settings, seed: int, checkpoint: Path) -> FlowFeaturizer:
     """Return the flow, not yet fitted."""
+    scaling = ScalerChain([Dequantizer(levels=2), Logit(), Standardizer()])
     if settings.flow_epochs is None:
-        return FlowFeaturizer.from_paper("omniglot", random_state=seed).set_params(checkpoint=checkpoint)
+        paper = FlowFeaturizer.from_paper("omniglot", random_state=seed)
+        return paper.set_params(scaling=scaling, checkpoint=checkpoint)
     return FlowFeaturizer(
-        scaling="image",
+        scaling=scaling,
         n_blocks=settings.flow_blocks,
         hidden=settings.flow_hidden,
         max_epochs=settings.flow_epochs,

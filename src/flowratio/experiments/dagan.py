@@ -12,7 +12,10 @@ G can be given an image of a class that it never saw.
 Where we part from the published network: it is smaller; what it learns is added to x, so that it begins with copies;
 layers are normalized within each image and not over a batch, so that what is made from an image does not depend on the
 others; there is no dropout; the gradient of the critic is bounded with respect to the second image alone; images are
-made by weights averaged over about the last tenth of the steps, and take the grey values that the drawings take.
+made by weights averaged over about the last tenth of the steps.
+
+*Grey values.* What is made takes the values that real images take, in the training too, where gradients pass as if it
+did not (straight through): by any other value a critic, or a ratio, would tell it at once, whatever it shows.
 
 *Short training* (`warp`, `paint`). The first that a critic sees is that what was made is too much like x, and specks
 are the shortest way to be unlike it: in a thousand steps strokes fall to pieces and do not come back. Two drawings of a
@@ -93,12 +96,17 @@ class Generator(nn.Module):
     ----------
     settings
         `channels`, `noise`, `warp` and `paint`.
+    values
+        That pixels take, in rising order, in [-1, 1].
     generator
         Source of the initial weights.
     """
 
-    def __init__(self, settings: DaganSettings, generator: torch.Generator) -> None:
+    values: Tensor
+
+    def __init__(self, settings: DaganSettings, values: Tensor, generator: torch.Generator) -> None:
         super().__init__()
+        self.register_buffer("values", values, persistent=False)
         c, noise, self.warp, self.paint = settings.channels, settings.noise, settings.warp, settings.paint
         self.down_1 = skip_init(nn.Conv2d, 1, c, 4, 2, 1)
         self.down_2 = skip_init(nn.Conv2d, c, 2 * c, 4, 2, 1)
@@ -115,15 +123,15 @@ class Generator(nn.Module):
                 nn.init.zeros_(last.get_parameter("weight"))  # the first images are copies
 
     def forward(self, x: Tensor, u: Tensor) -> Tensor:
-        """Make images from images, (n, 1, 28, 28), and noise, (n, k); values lie in [-1, 1]."""
+        """Make images from images, (n, 1, 28, 28), and noise, (n, k); pixels take the given values."""
         down_1 = leaky_relu(self.down_1(x), _SLOPE)  # (n, c, 14, 14)
         down_2 = leaky_relu(self.norms[0](self.down_2(down_1)), _SLOPE)  # (n, 2 c, 7, 7)
         noise = self.noise(u).view(len(u), -1, 7, 7)
         merged = leaky_relu(self.norms[1](self.merge(torch.cat([down_2, noise], 1))), _SLOPE)
         up_2 = leaky_relu(self.norms[2](self.up_2(torch.cat([merged, down_2], 1))), _SLOPE)  # (n, c, 14, 14)
         up_1 = leaky_relu(self.norms[3](self.up_1(torch.cat([up_2, down_1], 1))), _SLOPE)  # (n, c / 2, 28, 28)
-        made = 1.1 * torch.tanh(1.5 * self._bent(x, merged) + self.paint * self.output(up_1))
-        return made + (made.clamp(-1, 1) - made).detach()  # paper is exactly -1, and may still become ink
+        made = 1.1 * torch.tanh(torch.atanh(self._bent(x, merged) / 1.1) + self.paint * self.output(up_1))
+        return _nearest(made, self.values) + (made - made.detach())  # its values, and its gradient
 
     def _bent(self, x: Tensor, features: Tensor) -> Tensor:
         """Take each pixel from elsewhere, by a field of 7 × 7 knots from edge to edge; beyond the edge is paper."""
@@ -166,6 +174,11 @@ class Critic(nn.Module):
         for layer in self.layers:
             hidden = leaky_relu(layer(hidden), _SLOPE)
         return self.output(hidden.flatten(1)).squeeze(1)
+
+
+def _nearest(x: Tensor, values: Tensor) -> Tensor:
+    """Return of some values, in rising order, those that are nearest to x."""
+    return values[torch.bucketize(x.contiguous(), (values[1:] + values[:-1]) / 2)]
 
 
 def _draw_weights(model: nn.Module, generator: torch.Generator) -> None:
@@ -228,11 +241,10 @@ class Dagan:
         if settings.channels < 8 or settings.channels % 8:
             raise ValueError(f"`channels` is {settings.channels}: give a multiple of 8.")
         self.settings, self.seed, self.gaps = settings, seed, list[float]()
-        self.levels = np.unique(self.images)
-        weights = torch.Generator().manual_seed(seed)
-        self.generator = Generator(settings, weights)
+        values, weights = _as_values(np.unique(self.images)), torch.Generator().manual_seed(seed)
+        self.generator = Generator(settings, values, weights)
         self.critic = Critic(settings.channels, weights)
-        self.average = Generator(settings, weights)
+        self.average = Generator(settings, values, weights)
         self.average.load_state_dict(self.generator.state_dict())
         self._movers = _Adam(self.generator, settings.learning_rate), _Adam(self.critic, settings.critic_rate)
 
@@ -307,8 +319,7 @@ class Dagan:
         x, rng = _as_input(flat(images)), np.random.default_rng([seed, 0, 5])  # no step has a third word
         parts = [self.average(part, self._noise(rng, len(part))) for part in x.split(_GENERATED_ROWS)]
         grey = 127.5 * (torch.cat(parts).numpy().reshape(len(x), PIXELS) + 1)
-        borders = (self.levels[1:].astype(float) + self.levels[:-1]) / 2
-        return self.levels[np.searchsorted(borders, grey)]
+        return np.rint(grey).astype(np.uint8)
 
     def _fingerprint(self) -> dict[str, Any]:
         digest = [hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest() for a in (self.images, self.labels)]
@@ -375,4 +386,9 @@ class _Adam:
 
 def _as_input(images: np.ndarray) -> Tensor:
     """Return images as the networks take them: (n, 784) bytes to (n, 1, 28, 28) in [-1, 1]."""
-    return torch.from_numpy(images.astype(np.float32) / 127.5 - 1).view(-1, 1, SIDE, SIDE)
+    return _as_values(images).view(-1, 1, SIDE, SIDE)
+
+
+def _as_values(grey: np.ndarray) -> Tensor:
+    """Return bytes as numbers in [-1, 1], of the same shape."""
+    return torch.from_numpy(grey.astype(np.float32) / 127.5 - 1)

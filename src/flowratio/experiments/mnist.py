@@ -71,7 +71,13 @@ TARGETS = {
     BACKGROUND: "black digits on white (perc for each white one on black)",
 }
 # SIR: sampling importance resampling, of candidates by their weights; IW: importance weights
-METHODS = {"z": "SIR with IW(z)", "x": "SIR with IW(x)", "regular": "regular sampling"}
+METHODS = {
+    "z": "SIR with IW(z)",
+    "draws": "SIR with IW(z) against draws",
+    "x": "SIR with IW(x)",
+    "regular": "regular sampling",
+}
+RATIOS = {"z": "p/q of z", "draws": "q to draws", "x": "p/q of x"}
 PAPER = {
     DIGITS: {
         "z": (0.447, 0.518, 0.777, 0.860),
@@ -202,7 +208,7 @@ def report(settings: Settings, done: list[Done]) -> Report:
 
 
 def _published(task: str, method: str, perc: float) -> float | None:
-    return PAPER[task][method][PERCS.index(perc)] if perc in PERCS else None
+    return PAPER[task][method][PERCS.index(perc)] if method in PAPER[task] and perc in PERCS else None
 
 
 def _table(settings: Settings, done: list[Done], task: str) -> Table:
@@ -252,15 +258,13 @@ def _of_ratios(settings: Settings, done: list[Done]) -> Table:
     """Return how good ratios are on test images, and how many candidates their weights leave; means over runs."""
     lines = []
     for task, perc, results in _cells(settings, done):
-        for space in ("z", "x"):
-            ratio = [np.mean([one["ratio"][space][name] for one in results]) for name in ("loss", "accuracy")]
-            drawn = [np.mean([one["methods"][space][name] for one in results]) for name in ("effective", "unique")]
-            line = [task, f"{perc:g}", space, *[f"{each:.3f}" for each in ratio], *[f"{each:.2f}" for each in drawn]]
-            lines.append([*line, _tail(results, space)])
-    title = (
-        "Ratios on test images, and their weights: effective share of candidates, Pareto k̂ (– without a tail), means"
-    )
-    return Table(title, ["task", "perc", "of", "loss", "accuracy", "effective", "share distinct", "k̂"], lines)
+        for of, name in RATIOS.items():
+            ratio = [np.mean([one["ratio"][of][what] for one in results]) for what in ("loss", "accuracy")]
+            drawn = [np.mean([one["methods"][of][what] for one in results]) for what in ("effective", "unique")]
+            line = [task, f"{perc:g}", name, *[f"{each:.3f}" for each in ratio], *[f"{each:.2f}" for each in drawn]]
+            lines.append([*line, _tail(results, of)])
+    title = "Ratios on test images, and their weights: effective share of candidates, Pareto k̂ (-inf: no tail), means"
+    return Table(title, ["task", "perc", "ratio", "loss", "accuracy", "effective", "share distinct", "k̂"], lines)
 
 
 def _cells(settings: Settings, done: list[Done]) -> Iterator[tuple[str, float, list[dict[str, Any]]]]:
@@ -271,16 +275,15 @@ def _cells(settings: Settings, done: list[Done]) -> Iterator[tuple[str, float, l
 
 
 def _tail(results: Sequence[dict[str, Any]], space: str) -> str:
-    found = [one["methods"][space]["k_hat"] for one in results]
-    return "–" if any(k is None for k in found) else f"{np.mean(found):.2f}"
+    return f"{np.mean([float(one['methods'][space]['k_hat']) for one in results]):.2f}"
 
 
 def _claims(settings: Settings, done: list[Done]) -> list[Claim]:
-    claims = [_claim_of_order(settings, done, task, "z", "regular") for task in TASKS]
-    claims += [_claim_of_order(settings, done, task, "x", "regular") for task in TASKS]
+    weighted = [method for method in METHODS if method != "regular"]
     return [
-        *claims,
-        _claim_of_spaces(settings, done),
+        *[_claim_of_order(settings, done, task, method, "regular") for method in weighted for task in TASKS],
+        *[_claim_of_spaces(settings, done, better, other) for better, other in (("z", "x"), ("draws", "x"))],
+        _claim_of_spaces(settings, done, "draws", "z"),
         *_claims_of_level(settings, done),
         *_claims_of_flow(settings, done),
     ]
@@ -302,23 +305,26 @@ def _claim_of_order(settings: Settings, done: list[Done], task: str, better: str
     return Claim(f"{task}: {METHODS[better]} is above {METHODS[other]} at every perc", holds, _told(gains))
 
 
-def _claim_of_spaces(settings: Settings, done: list[Done]) -> Claim:
-    gains = {f"{task} {p:g}": g for task in TASKS for p, g in _gains(settings, done, task, "z", "x").items()}
+def _claim_of_spaces(settings: Settings, done: list[Done], better: str, other: str) -> Claim:
+    gains = {f"{task} {p:g}": g for task in TASKS for p, g in _gains(settings, done, task, better, other).items()}
     verdicts, needed = [gain.holds for gain in gains.values()], 0.75 * len(gains)
     n_above, n_open = verdicts.count(True), verdicts.count(None)
     holds = True if n_above >= needed else None if n_above + n_open >= needed else False
-    words = f"{METHODS['z']} is above {METHODS['x']} in three cells of four or more"
+    words = f"{METHODS[better]} is above {METHODS[other]} in three cells of four or more"
     return Claim(words, holds, f"{n_above} of {len(gains)}, {n_open} cannot be told: {_told(gains)}")
 
 
 def _claims_of_level(settings: Settings, done: list[Done]) -> list[Claim]:
-    claims = []
-    for task in TASKS:
-        ours, paper = cell(settings, done, task, "z", settings.percs[-1]), _published(task, "z", settings.percs[-1])
-        if paper is not None:
-            words = f"{task}: {METHODS['z']} is above the paper's {paper:.3f} at perc = {settings.percs[-1]:g}"
-            gain = Gain(ours.shares - paper, ours.of_draws)
-            claims.append(Claim(words, gain.holds, f"{ours.shares.mean():.3f}, {gain}"))
+    claims, perc = [], settings.percs[-1]
+    for method in ("z", "draws"):
+        for task in TASKS:
+            ours, paper = cell(settings, done, task, method, perc), _published(task, "z", perc)
+            if paper is not None:
+                words = (
+                    f"{task}: {METHODS[method]} is above the paper's {METHODS['z']}, {paper:.3f}, at perc = {perc:g}"
+                )
+                gain = Gain(ours.shares - paper, ours.of_draws)
+                claims.append(Claim(words, gain.holds, f"{ours.shares.mean():.3f}, {gain}"))
     return claims
 
 
@@ -361,11 +367,13 @@ def _draw_shares(settings: Settings, done: list[Done]) -> Figure:
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     row = figure.subplots(1, len(TASKS), sharey=True)
     for axes, task in zip(row, TASKS, strict=True):
-        for method, marker, fill in zip(METHODS, "sov", ("black", "white", "0.6"), strict=True):
+        for method, marker, fill in zip(METHODS, "sDov", ("black", "black", "white", "0.6"), strict=True):
             cells = [cell(settings, done, task, method, perc) for perc in settings.percs]
             means, errors = [one.shares.mean() for one in cells], [one.error for one in cells]
             name = METHODS[method]
-            axes.plot(PERCS, PAPER[task][method], ":", marker=marker, color="0.6", mfc="none", label=f"{name}, paper")
+            if method in PAPER[task]:
+                paper = PAPER[task][method]
+                axes.plot(PERCS, paper, ":", marker=marker, color="0.6", mfc="none", label=f"{name}, paper")
             axes.errorbar(settings.percs, means, errors, fmt=f"-{marker}", color="black", mfc=fill, label=name)
         grid = np.linspace(0.08, 1, 50)
         axes.plot(grid, grid / (1 + grid), "--", color="0.4", lw=1, label="a perfect flow")

@@ -40,6 +40,7 @@ One run tells nothing.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -61,7 +62,7 @@ from flowratio.experiments.augmentation_trials import (
     weighted,
     weights_by_setting,
 )
-from flowratio.experiments.characters import TEST, grouped, read, split
+from flowratio.experiments.characters import TEST, black_and_white, grouped, read, split
 from flowratio.experiments.dagan import DaganSettings
 from flowratio.experiments.data import find
 from flowratio.experiments.images import PIXELS, sheets
@@ -151,7 +152,7 @@ def tasks(settings: Settings) -> list[Task]:
 
 def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     """Train the generator, the flow, the ratios and the classifiers, and return accuracies and what is behind them."""
-    seed, parts = task["seed"], split(grouped(*read(find(FILE)), settings.classes))
+    seed, parts = task["seed"], split(_drawings(settings))
     about = {name: value for name, value in asdict(settings).items() if name != "seeds"}
     stages = Stages(keep / f"seed-{seed}", {**about, **task, "commit": commit()})
     made = stages.arrays("generated", lambda: generate(settings, parts["training"], seed, stages.folder / "dagan"))
@@ -159,6 +160,8 @@ def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
         "x": stages.arrays("ratio-x", lambda: ratio_of_x(settings, parts["training"], made, seed)),
         "z": stages.arrays("ratio-z", lambda: ratio_of_z(settings, parts, made, seed, stages.folder / "flow")),
     }
+    for kept in ("dagan", "flow"):  # large, and of no more use
+        shutil.rmtree(stages.folder / kept, ignore_errors=True)
     trained = {}
     for name, weights in weights_by_setting({space: log_r["made"] for space, log_r in found.items()}).items():
         trained[name] = stages.numbers(
@@ -172,6 +175,11 @@ def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
         "bits": {kind: float(found["z"][f"bits_{kind}"]) for kind in ("real", "made")},
         "gap": made["gaps"].tolist(),
     }
+
+
+def _drawings(settings: Settings) -> np.ndarray:
+    """Return the drawings of all characters, of shape (k, 20, 784)."""
+    return black_and_white(grouped(*read(find(FILE)), settings.classes))
 
 
 def chosen(done: Sequence[Done], name: str) -> list[dict[str, Any]]:
@@ -299,7 +307,7 @@ def _draw_accuracies(settings: Settings, done: list[Done]) -> Figure:
 
 def _draw_sheets(settings: Settings, path: Path) -> Figure:
     """Draw ten drawings of ten characters in rows, real ones on the left and generated ones on the right."""
-    drawings = grouped(*read(find(FILE)), settings.classes)
+    drawings = _drawings(settings)
     made = read_arrays(path)["images"].reshape(settings.classes, settings.per_class, PIXELS)
     some = np.linspace(0, settings.classes - 1, 10).astype(int)
     each = np.arange(10) * (settings.per_class // 10)  # one from each real drawing

@@ -1,7 +1,8 @@
 r"""One cell of targeted generation: a flow of p and q, ratios of z and of x, and images drawn toward q.
 
 Of N candidates that the flow draws, n are drawn by the weights q/h, h the mixture that the flow has learned. A ratio of
-z weights candidates as they are, and only the chosen are decoded; for a ratio of x all are.
+z weights candidates as they are, and only the chosen are decoded; for a ratio of x all are. A ratio of q to what the
+flow draws, in z, weights candidates by what they are, and not by what they would be if the flow were perfect.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from flowratio.applications import Drawn, TargetedSampler
+from flowratio.experiments.against_draws import fit_against_draws
 from flowratio.experiments.image_classifier import ImageClassifier
 from flowratio.experiments.image_laws import (
     TASKS,
@@ -35,7 +37,7 @@ from flowratio.featurizer import FlowFeaturizer
 from flowratio.files import replacing
 from flowratio.flows import MAF
 from flowratio.flows.base import new_generator
-from flowratio.ratios import ClassifierRatio, RatioEstimator
+from flowratio.ratios import ClassifierRatio
 
 PERCS = (0.1, 0.25, 0.5, 1.0)
 PARTS: tuple[Literal["train", "test"], ...] = ("train", "test")
@@ -59,9 +61,12 @@ class Settings:
     n_blocks, hidden, batch_size, learning_rate, weight_decay
         Of the flow and its training; the paper's if `steps` is None.
     ratio_epochs
-        Passes over pairs of images of p and q.
+        Passes of the ratios of x and z over pairs of images of p and q, a multiple of `noises`.
     noises
-        Draws of the noise for each image that the ratio of z is fitted to: so many of its passes differ.
+        Draws of the noise for each image of p, and as many codes of q, that a ratio of z is fitted to: so many of its
+        passes differ.
+    draws_epochs
+        Passes of the ratio to what the flow draws, a multiple of `noises`.
     samples
         Images that each method draws.
     candidates_z, candidates_x
@@ -83,6 +88,7 @@ class Settings:
     weight_decay: float = 1e-6
     ratio_epochs: int = 10
     noises: int = 10
+    draws_epochs: int = 30
     samples: int = 1000
     candidates_z: int = 100
     candidates_x: int = 100
@@ -93,6 +99,9 @@ class Settings:
     def __post_init__(self) -> None:
         for perc in self.percs:
             check_perc(perc)
+        for name, epochs in (("ratio_epochs", self.ratio_epochs), ("draws_epochs", self.draws_epochs)):
+            if epochs % self.noises:
+                raise ValueError(f"`{name}` is {epochs}: it must be a multiple of `noises`, which is {self.noises}.")
 
 
 def run_cell(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
@@ -112,13 +121,14 @@ def _cell(settings: Settings, task: Task, checkpoint: Path, sheets: Path) -> dic
     train = [X.astype(np.float32) for X in two_samples(*all_train, perc, settings.rows, rng)]
     test = [X.astype(np.float32) for X in two_samples(*all_test, 1.0, settings.test_rows, rng)]
     featurizer = new_flow(settings, sum(map(len, train)), seed, checkpoint).fit(np.concatenate(train))
-    latents = [np.concatenate([featurizer.encode(X, rng) for _ in range(settings.noises)]) for X in train]
+    codes = [encoded(featurizer, X, settings.noises * max(map(len, train)), rng) for X in train]
     test_latents = [featurizer.encode(X, rng) for X in test]
     ratios = {
-        "z": new_ratio(settings.ratio_epochs // settings.noises, seed).fit_samples(*latents),
+        "z": new_ratio(settings.ratio_epochs // settings.noises, seed).fit_samples(*map(np.concatenate, codes)),
         "x": new_ratio(settings.ratio_epochs, seed).fit_samples(*train),
+        "draws": fit_against_draws(codes[0], codes[1], settings.draws_epochs // settings.noises, seed),
     }
-    drawn, seconds = draw_images(settings, featurizer, ratios, seed)
+    drawn, seconds = draw_images(settings, featurizer, ratios, len(train[0]) / sum(map(len, train)), seed)
     classifier, accuracy = _of_attribute(task["task"], settings.attribute_rows, settings.attribute_epochs)
     if seed == 0:
         _write_sheets(sheets, drawn)
@@ -126,9 +136,30 @@ def _cell(settings: Settings, task: Task, checkpoint: Path, sheets: Path) -> dic
         "rows": [len(X) for X in train],
         "accuracy": accuracy,
         "flow": _of_flow(featurizer, test, perc, rng),
-        "ratio": {"z": _of_ratio(ratios["z"], *test_latents), "x": _of_ratio(ratios["x"], *test)},
+        "ratio": {
+            "z": _of_ratio(ratios["z"], *test_latents),
+            "x": _of_ratio(ratios["x"], *test),
+            "draws": _of_ratio(ratios["draws"], test_latents[1], rng.standard_normal(test_latents[1].shape)),
+        },
         "methods": {one: {**_of_drawn(drawn[one], classifier, all_train), "seconds": seconds[one]} for one in drawn},
     }
+
+
+def encoded(featurizer: FlowFeaturizer, images: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Return about n codes of images, each with noise of its own: (m, 784) to (k, m, 784).
+
+    Parameters
+    ----------
+    featurizer
+        The flow, fitted.
+    images
+        Bytes, of shape (m, 784).
+    n
+        How many codes, in whole draws of the noise for all images.
+    rng
+        Of the noise.
+    """
+    return np.array([featurizer.encode(images, rng).astype(np.float32) for _ in range(round(n / len(images)))])
 
 
 @lru_cache(maxsize=len(TASKS))
@@ -192,9 +223,9 @@ def new_ratio(epochs: int, seed: int) -> ClassifierRatio:
 
 
 def draw_images(
-    settings: Settings, featurizer: FlowFeaturizer, ratios: Mapping[str, RatioEstimator], seed: int
+    settings: Settings, featurizer: FlowFeaturizer, ratios: Mapping[str, Any], proportion: float, seed: int
 ) -> tuple[dict[str, Drawn], dict[str, float]]:
-    """Draw images toward q, by the ratio of z and by that of x, and from the flow as it is; and say how long each took.
+    """Draw images toward q, by each of the ratios, and from the flow as it is; and say how long each took.
 
     Parameters
     ----------
@@ -203,14 +234,21 @@ def draw_images(
     featurizer
         The flow of both laws, fitted.
     ratios
-        p/q of `"z"` and of `"x"`, fitted.
+        p/q of `"z"` and of `"x"`, and q to the flow's `"draws"`, in z, fitted.
+    proportion
+        Share of p in the images that the flow has learned.
     seed
         Of the draws.
     """
-    of_z = TargetedSampler(featurizer, ratios["z"], n_candidates=settings.candidates_z, random_state=seed)
-    of_x = TargetedSampler(featurizer, ratios["x"], n_candidates=settings.candidates_x, space="x", random_state=seed)
-    draws: dict[str, tuple[TargetedSampler, Literal["q"] | None]]
-    draws = {"z": (of_z, "q"), "x": (of_x, "q"), "regular": (of_z, None)}
+
+    def of(ratio: Any, share: float, space: Literal["z", "x"], n: int) -> TargetedSampler:
+        return TargetedSampler(featurizer, ratio, space=space, proportion=share, n_candidates=n, random_state=seed)
+
+    of_z = of(ratios["z"], proportion, "z", settings.candidates_z)
+    to_draws = of(ratios["draws"], 0.0, "z", settings.candidates_z)
+    of_x = of(ratios["x"], proportion, "x", settings.candidates_x)
+    draws: dict[str, tuple[TargetedSampler, Literal["p", "q"] | None]]
+    draws = {"z": (of_z, "q"), "draws": (to_draws, "p"), "x": (of_x, "q"), "regular": (of_z, None)}
     drawn, seconds = dict[str, Drawn](), dict[str, float]()
     for method, (sampler, toward) in draws.items():
         started = time.perf_counter()
@@ -219,7 +257,7 @@ def draw_images(
     return drawn, seconds
 
 
-def _of_drawn(drawn: Drawn, classifier: ImageClassifier, of_laws: Sequence[np.ndarray]) -> dict[str, float | None]:
+def _of_drawn(drawn: Drawn, classifier: ImageClassifier, of_laws: Sequence[np.ndarray]) -> dict[str, float | str]:
     is_target, is_strange = classifier.predict(drawn.X) == 1, strange(drawn.X, *of_laws)
     return {
         "share": float(np.mean(is_target)),
@@ -228,12 +266,12 @@ def _of_drawn(drawn: Drawn, classifier: ImageClassifier, of_laws: Sequence[np.nd
         "effective": drawn.effective_sample_size / len(drawn.log_w),
         "candidates": len(drawn.log_w),
         "unique": drawn.unique_share,
-        "k_hat": drawn.k_hat if math.isfinite(drawn.k_hat) else None,  # no tail at all, or none that can be fitted
+        "k_hat": drawn.k_hat if math.isfinite(drawn.k_hat) else str(drawn.k_hat),  # which JSON does not know
     }
 
 
-def _of_ratio(ratio: RatioEstimator, of_p: np.ndarray, of_q: np.ndarray) -> dict[str, float]:
-    """Return loss and accuracy on rows of p and q that were not seen, each sample counting one half."""
+def _of_ratio(ratio: Any, of_p: np.ndarray, of_q: np.ndarray) -> dict[str, float]:
+    """Return loss and accuracy on unseen rows of numerator and denominator, each sample counting one half."""
     log_p, log_q = ratio.log_ratio(of_p), ratio.log_ratio(of_q)
     losses, right = (np.logaddexp(0, -log_p), np.logaddexp(0, log_q)), (log_p > 0, log_q < 0)
     return {

@@ -21,6 +21,7 @@ from flowratio.featurizer import FlowFeaturizer
 from flowratio.flows import Flow
 from flowratio.ratios import ClassifierRatio, FeaturizedRatio, JointFeaturizedRatio
 from flowratio.scaling import Gaussianizer
+from flowratio.weights import rebalance
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -134,6 +135,17 @@ class TestDrawsAreOfTheTarget:
         needed = int(found.group(1))
         # pytest turns warnings into errors; the share of effective candidates differs by chance
         sampler(0.1, n_candidates=int(1.1 * needed), replace=False).sample(500, "p")
+
+    def test_a_ratio_to_the_draws_makes_up_for_a_flow_that_has_learned_another_law(self) -> None:
+        class ToDraws:  # p to what the flow draws, of which .1 is of p
+            def log_ratio(self, Z: np.ndarray) -> np.ndarray:
+                return rebalance(2 * Z.sum(axis=1), 0.1, "p")
+
+        made = sampler(0.1, ratio=ToDraws()).set_params(proportion=0)
+        X = made.sample(2000, "p")
+        assert min(p_values(X, target("p", 5000))) > 0.001
+        mixed = made.sample(2000, None)
+        assert max(p_values(mixed, target("p", 5000))) < 1e-6
 
     def test_wrong_proportion_is_noticed(self) -> None:
         X = sampler(0.1, ratio=ExactRatio(proportion=0.9)).sample(2000, "q")
@@ -286,7 +298,7 @@ class TestBadInput:
         [
             ({"space": "latent"}, "`space` is 'latent': give 'z' or 'x'"),
             ({"n_candidates": 0}, "`n_candidates` is 0: give a whole number"),
-            ({"proportion": 1.0}, r"`proportion` is 1\.0: .* between 0 and 1"),
+            ({"proportion": 1.0}, r"`proportion` is 1\.0: .* 0 or more and below 1"),
             ({"random_state": -1}, "`random_state` is -1"),
         ],
     )

@@ -23,6 +23,11 @@ TINY = DaganSettings(
     critic_rate=1e-3,
 )
 LABELS = np.repeat(np.arange(4), 5)
+GREYS = torch.linspace(-1, 1, 256)
+
+
+def _generator(values: Tensor = GREYS, **settings: float) -> Generator:
+    return Generator(replace(TINY, **settings), values, torch.Generator().manual_seed(0))
 
 
 def _bars(seed: int = 0) -> np.ndarray:
@@ -55,7 +60,7 @@ def test_a_class_of_one_image_has_no_pairs() -> None:
 @pytest.mark.parametrize("warp", [0.0, 0.3])
 def test_networks_leave_global_generators_alone_and_images_do_not_depend_on_each_other(warp: float) -> None:
     state = torch.get_rng_state()
-    generator = Generator(replace(TINY, warp=warp), torch.Generator().manual_seed(0))
+    generator = _generator(warp=warp)
     for last in filter(None, (generator.output, generator.field)):
         nn.init.constant_(last.get_parameter("weight"), 0.1)  # else the images are copies
     critic = Critic(8, torch.Generator().manual_seed(0))
@@ -70,7 +75,7 @@ def test_networks_leave_global_generators_alone_and_images_do_not_depend_on_each
 
 
 def test_an_image_is_bent_by_the_field_and_paper_comes_in() -> None:
-    generator = Generator(replace(TINY, warp=0.5), torch.Generator().manual_seed(0))
+    generator = _generator(warp=0.5)
     x, u = torch.from_numpy(_bars()).float().view(20, 1, 28, 28) / 127.5 - 1, torch.zeros(20, 4)
     assert generator.field is not None
     pixel = 2 / 27  # images are from -1 to 1
@@ -80,11 +85,11 @@ def test_an_image_is_bent_by_the_field_and_paper_comes_in() -> None:
         moved = generator(x, u)
     expected = torch.full_like(x, -1)
     expected[:, :, 2:, :-3] = x[:, :, :-2, 3:]
-    torch.testing.assert_close(moved, (1.1 * torch.tanh(1.5 * expected)).clamp(-1, 1), atol=1e-4, rtol=0)
+    torch.testing.assert_close(moved, expected)
 
 
 def test_the_field_is_continuous_between_its_knots() -> None:
-    generator = Generator(replace(TINY, warp=0.5), torch.Generator().manual_seed(0))
+    generator = _generator(warp=0.5)
     generator.field = nn.Identity()
     knots = torch.zeros(1, 2, 7, 7)
     knots[0, 0] = torch.atanh(torch.linspace(-1, 1, 7) / 3)  # along x, a sixth of the place: it is linear in between
@@ -92,6 +97,26 @@ def test_the_field_is_continuous_between_its_knots() -> None:
     inner = slice(4, 24)  # what is taken from within the image
     expected = (1 + 1 / 6) * x[..., inner]
     torch.testing.assert_close(generator._bent(x, knots)[..., inner], expected)
+
+
+def test_the_first_images_are_copies_of_every_grey_value() -> None:
+    x = GREYS.repeat(5)[: 784 + 28].unfold(0, 784, 28).reshape(2, 1, 28, 28)
+    for generator in (_generator(), _generator(warp=0.2, paint=0.1)):
+        torch.testing.assert_close(generator(x, torch.ones(2, 4)), x)
+
+
+def test_what_is_made_takes_the_values_of_real_images_and_can_be_moved_by_any_amount() -> None:
+    generator = _generator(torch.tensor([-1.0, 0.5, 1.0]))
+    x = torch.linspace(-0.9, 0.9, 784).view(1, 1, 28, 28)
+    made = generator(x, torch.zeros(1, 4))
+    assert made.unique().tolist() == [-1.0, 0.5, 1.0]
+    flat = x.flatten()
+    torch.testing.assert_close(made.flatten(), torch.where(flat < -0.25, -1.0, torch.where(flat < 0.75, 0.5, 1.0)))
+    made.sum().backward()
+    bias = generator.output.get_parameter("bias")
+    assert bias.grad is not None
+    # straight through: the slope of 1.1 tanh(atanh(x / 1.1) + b) in b at 0, at each pixel
+    torch.testing.assert_close(bias.grad[0], (1.1 * (1 - (x / 1.1) ** 2)).sum())
 
 
 class _QuadraticCritic(nn.Module):

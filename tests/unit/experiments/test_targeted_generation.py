@@ -37,13 +37,18 @@ class _Exact:
     is .85 and 1.15, and a share .8 of q has z > 0, a share .425 of p, and one half of what the flow draws.
     """
 
-    log_odds_ = math.log(4)
-
     def __init__(self, sign: int) -> None:
         self.sign = sign
 
     def log_ratio(self, X: np.ndarray) -> np.ndarray:
         return np.log(np.where(self.sign * X[:, 0] > 0, 0.85 / 1.6, 1.15 / 0.4))
+
+
+class _ToDraws:
+    """q/h of the same, as q/g: this flow draws what it has learned."""
+
+    def log_ratio(self, Z: np.ndarray) -> np.ndarray:
+        return np.log(np.where(Z[:, 0] > 0, 1.6, 0.4))
 
 
 class _Sides:
@@ -57,12 +62,12 @@ class _Sides:
 def drawn() -> tuple[dict[str, Drawn], dict[str, float]]:
     featurizer = FlowFeaturizer(_Mirror(2), scaling="none").fit(np.zeros((2, 2)))
     settings = Settings(1, samples=4000, candidates_z=20, candidates_x=20)
-    ratios: Any = {"z": _Exact(1), "x": _Exact(-1)}
-    return draw_images(settings, featurizer, ratios, 0)
+    ratios: Any = {"z": _Exact(1), "x": _Exact(-1), "draws": _ToDraws()}
+    return draw_images(settings, featurizer, ratios, 0.8, 0)
 
 
 # five standard errors of 4000 draws of 80 000 candidates: 5 sqrt(.16 (1/4000 + 1/80 000)) = .033
-@pytest.mark.parametrize(("method", "share"), [("z", 0.8), ("x", 0.8), ("regular", 0.5)])
+@pytest.mark.parametrize(("method", "share"), [("z", 0.8), ("draws", 0.8), ("x", 0.8), ("regular", 0.5)])
 def test_draws_have_the_share_of_the_target_that_q_has(drawn: Any, method: str, share: float) -> None:
     classifier: Any = _Sides()
     known = np.array([[-9.0], [9.0]])  # where all draws are
@@ -73,7 +78,7 @@ def test_draws_have_the_share_of_the_target_that_q_has(drawn: Any, method: str, 
     assert found["effective"] == pytest.approx(worth, abs=0.02)
     assert (found["unique"] == 1) == (method == "regular")
     assert found["candidates"] == 4000 * (1 if method == "regular" else 20)
-    assert found["k_hat"] is None  # weights of two values have no tail
+    assert found["k_hat"] == "-inf"  # weights of two values have no tail
     again = targeted_generation._of_drawn(drawn[0][method]._replace(k_hat=0.3), classifier, (known,))
     assert again["k_hat"] == 0.3
     assert again["strange"] == again["strange_target"] == 0
