@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from flowratio.experiments.data import arrays_of
 from flowratio.files import replacing
 
 _RUN = "run"
@@ -71,7 +70,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         Of the .npz file.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        with path.open("rb") as file:
+            return arrays_of(file)
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}): delete it to make it again.") from error

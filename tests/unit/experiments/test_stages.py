@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flowratio.experiments.stages import Stages
+from flowratio.experiments.stages import Stages, read_arrays
 
 
 def test_a_stage_is_run_once(tmp_path: Path) -> None:
@@ -66,3 +66,10 @@ def test_arrays_that_cannot_be_unpacked_are_damaged(tmp_path: Path) -> None:
         else:
             assert np.array_equal(found, made["a"])
     assert n_damaged > len(whole) / 2
+
+
+def test_an_array_that_stands_alone_is_no_file_of_a_stage(tmp_path: Path) -> None:
+    with (tmp_path / "rows.npz").open("wb") as file:
+        np.save(file, np.arange(3))
+    with pytest.raises(ValueError, match=r"rows.npz is damaged .*: delete it to make it again"):
+        read_arrays(tmp_path / "rows.npz")
