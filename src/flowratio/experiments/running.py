@@ -27,6 +27,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flowratio.experiments.stages import earlier_seconds
 from flowratio.files import replacing
 from flowratio.progress import progress
 
@@ -48,7 +49,7 @@ class Done:
     result
         Numbers, texts, and lists of them.
     seconds
-        Of processor time that it took.
+        Of processor time that it took, with stages that were on disk; not what a stage took until it was killed.
     """
 
     task: Task
@@ -358,10 +359,10 @@ def _end_with_parent() -> None:
 
 def _run(name: str, settings: Any, task: Task, keep: Path) -> Done:
     started = time.process_time()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), earlier_seconds() as earlier:
         warnings.simplefilter("ignore")  # what a fit says shows in its numbers
         result = experiment(name).run(settings, task, keep)
-    return Done(task, result, round(time.process_time() - started, 3))
+    return Done(task, result, round(time.process_time() - started + sum(earlier.values()), 3))
 
 
 def versions() -> dict[str, str]:

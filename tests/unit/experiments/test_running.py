@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from flowratio.experiments import running
 from flowratio.experiments.running import Claim, Done, Report, Table, commit, reproduce
+from flowratio.experiments.stages import Stages
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,30 @@ def test_what_was_run_is_not_run_again(squares: Squares, tmp_path: Path) -> None
     squares.breaks_at = -1
     run(tmp_path)  # without the word, and nothing of old is left
     assert squares.ran == [0, 1, 2, 0, 1, 0, 1]
+
+
+def test_the_cost_is_that_of_all_stages(squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(running.time, "process_time", lambda: now[0])
+
+    def stage(seconds: float) -> dict[str, int]:
+        now[0] += seconds
+        return {"square": 0}
+
+    def runs(settings: Settings, task: dict[str, Any], keep: Path) -> dict[str, Any]:
+        now[0] += 1  # what every process does
+        stages = Stages(keep / f"seed-{task['seed']}", task)
+        stages.numbers("first", lambda: stage(10))
+        if task["seed"] == squares.breaks_at:
+            raise KeyboardInterrupt
+        return stages.numbers("second", lambda: stage(100))
+
+    squares.run, squares.breaks_at = runs, 1
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path)
+    squares.breaks_at = -1
+    path = run(tmp_path)[1][0]
+    assert [one["seconds"] for one in json.loads(path.read_text())["runs"]] == [111, 111]
 
 
 def test_results_of_another_commit_are_not_gone_on_with(
