@@ -9,7 +9,7 @@ from urllib.error import URLError
 
 import pytest
 
-from flowratio.experiments import data
+from flowratio.experiments import data, running
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -41,6 +41,17 @@ def test_results_of_another_commit(run: Run, tmp_path: Path) -> None:
     assert "--restart" in words
     assert run("reproduce", "motivating", "-o", tmp_path, "--jobs", "1", "--quiet", "--restart")[0] == 0
     assert json.loads(path.read_text())["commit"] == kept["commit"]
+
+
+def test_processes_that_begin_after_a_change_of_the_package(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actual = running.commit()
+    monkeypatch.setattr(running, "commit", lambda: "aaaa")  # in this process, and not in those that it starts
+    code, _, err = run("reproduce", "motivating", "-o", tmp_path, "--jobs", "2", "--quiet")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"a process of --jobs has commit {actual}, and the run began with aaaa" in err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

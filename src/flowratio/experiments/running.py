@@ -323,14 +323,14 @@ def _each(name: str, settings: Any, tasks: list[Task], keep: Path, jobs: int) ->
     """Run tasks, and yield each when it is done."""
     if jobs == 1 or len(tasks) < 2:
         for task in tasks:
-            yield _run(name, settings, task, keep)
+            yield _run(name, settings, task, keep, commit())
         return
     left = list(tasks)
     with _processes(jobs) as pool:
         pending: set[Future[Done]] = set()
         while left or pending:
             while left and len(pending) < jobs:
-                pending.add(pool.submit(_run, name, settings, left.pop(0), keep))
+                pending.add(pool.submit(_run, name, settings, left.pop(0), keep, commit()))
             ready, pending = wait(pending, return_when=FIRST_COMPLETED)
             for future in sorted(ready, key=lambda one: one.exception() is not None):  # what is done is kept first
                 yield future.result()
@@ -357,11 +357,17 @@ def _end_with_parent() -> None:
         Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
-def _run(name: str, settings: Any, task: Task, keep: Path) -> Done:
-    started = time.process_time()
+def _run(name: str, settings: Any, task: Task, keep: Path, of_commit: str) -> Done:
+    """Run a task, unless this process has other code than the one whose commit is given: results would name that."""
+    started, found = time.process_time(), experiment(name)
+    if commit() != of_commit:
+        raise ValueError(
+            f"The package was changed: a process of --jobs has commit {commit()}, and the run began with {of_commit}. "
+            "Undo the change to go on, or give --restart to run all of it again."
+        )
     with warnings.catch_warnings(), earlier_seconds() as earlier:
         warnings.simplefilter("ignore")  # what a fit says shows in its numbers
-        result = experiment(name).run(settings, task, keep)
+        result = found.run(settings, task, keep)
     return Done(task, result, round(time.process_time() - started + sum(earlier.values()), 3))
 
 

@@ -130,6 +130,12 @@ def test_results_of_another_commit_are_not_gone_on_with(
     assert json.loads((tmp_path / "squares-quick.json").read_text())["commit"] == "bbbb"
 
 
+def test_a_process_with_other_code_is_refused(squares: Squares, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"--jobs has commit aaaa, and the run began with bbbb.*or give --restart"):
+        running._run("squares", squares.PRESETS["quick"], {"seed": 0}, tmp_path, "bbbb")
+    assert squares.ran == []
+
+
 def test_a_report_is_of_runs_of_any_commit(squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path)
     monkeypatch.setattr(running, "commit", lambda: "bbbb")
