@@ -9,7 +9,7 @@ from urllib.error import URLError
 
 import pytest
 
-from flowratio.experiments import data, running
+from flowratio.experiments import data, motivating, running
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -41,6 +41,28 @@ def test_results_of_another_commit(run: Run, tmp_path: Path) -> None:
     assert "--restart" in words
     assert run("reproduce", "motivating", "-o", tmp_path, "--jobs", "1", "--quiet", "--restart")[0] == 0
     assert json.loads(path.read_text())["commit"] == kept["commit"]
+
+
+def test_a_restart_that_is_interrupted_goes_on_without_the_word(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> dict[str, object]:
+        raise KeyboardInterrupt
+
+    line = ("reproduce", "motivating", "-o", tmp_path, "--jobs", "1", "--quiet")
+    assert run(*line)[0] == 0
+    path = tmp_path / "motivating-quick.json"
+    before = path.read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr(motivating, "run", interrupted)
+        code, _, err = run(*line, "--restart")
+        assert code == 130
+        assert "every file is as it was before" in err
+        assert "The same line without --restart goes on where it was" in err
+        assert path.read_text() == before
+        assert run(*line)[0] == 130  # old results are not taken for new ones
+    assert run(*line)[0] == 0
+    assert [one.name for one in tmp_path.iterdir() if one.is_dir()] == []
 
 
 def test_processes_that_begin_after_a_change_of_the_package(
@@ -78,6 +100,15 @@ def test_no_data_and_no_network(
     assert f"{file} is not on this machine" in words
     assert "no route to host" in words
     assert "FLOWRATIO_DATA" in words
+
+
+def test_without_data_a_restart_leaves_old_results(run: Run, cache: Path, tmp_path: Path) -> None:
+    path = tmp_path / "omniglot-quick.json"
+    path.write_text("old results")
+    code, _, err = run("reproduce", "omniglot", "-o", tmp_path, "--jobs", "1", "--quiet", "--restart")
+    assert (code, err.count("\n")) == (2, 1)
+    assert path.read_text() == "old results"
+    assert "is not on this machine" in refused(run, "omniglot", tmp_path)  # and is not gone on with
 
 
 def test_drawings_have_no_public_home(run: Run, cache: Path, tmp_path: Path) -> None:

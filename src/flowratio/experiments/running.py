@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -183,7 +184,7 @@ def reproduce(
     jobs
         Processes.
     restart
-        Whether to forget results that are there.
+        Whether to forget results that are there; the file stays until there is a new one.
     report_only
         Whether to run nothing, and to write tables, verdicts and figures again of runs that are there, whatever commit
         they are of.
@@ -195,12 +196,9 @@ def reproduce(
     settings = _settings(found, preset, _seeds_of(path) if report_only and seeds is None else seeds)
     results = Results(path, {"experiment": name, "title": found.TITLE, "preset": preset, "settings": asdict(settings)})
     keep = path.with_suffix("")  # a folder, of which only tasks that write files make use
-    if not restart:
-        results.resume(of_any_commit=report_only)
-    else:
-        if path.is_file():
-            path.unlink()
-        shutil.rmtree(keep, ignore_errors=True)
+    if restart:
+        forget(name, preset, folder)
+    results.resume(of_any_commit=report_only)
     tasks = [task for task in found.tasks(settings) if not results.has(task)]
     if report_only and tasks:
         raise ValueError(
@@ -219,6 +217,44 @@ def reproduce(
         with replacing(paths[-1]) as temporary:
             figure.savefig(temporary, dpi=110)
     return report, paths
+
+
+def forget(name: str, preset: str, folder: Path) -> None:
+    """Let an experiment start anew: stages are removed, and results are left alone until a new one replaces them.
+
+    Until then a folder beside them marks them as forgotten: a run that is killed before is gone on with as a new one.
+
+    Parameters
+    ----------
+    name, preset, folder
+        As of `reproduce`.
+    """
+    path = folder / f"{name}-{preset}.json"
+    keep, mark = path.with_suffix(""), _mark(path)
+    if not path.exists() and not keep.exists():
+        return
+    with _removing(keep):
+        if keep.exists():
+            keep.rename(mark / secrets.token_hex(4) if mark.exists() else mark)  # in one step: none is left half-way
+        mark.mkdir(exist_ok=True)
+    with _removing(mark):
+        for stages in mark.iterdir():
+            shutil.rmtree(stages) if stages.is_dir() else stages.unlink()
+
+
+def _mark(path: Path) -> Path:
+    return path.with_suffix(".forgotten")
+
+
+@contextmanager
+def _removing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            f"{folder}, with stages to be forgotten, cannot be removed ({error.strerror or error}): remove it by hand "
+            "and give the same line again, or give another --out."
+        ) from error
 
 
 def _stages_of(keep: Path) -> str:
@@ -262,8 +298,8 @@ class Results:
         self.done: dict[str, Done] = {}
 
     def resume(self, of_any_commit: bool = False) -> None:
-        """Take over what is there; of another commit only to report of it."""
-        if not self.path.exists():
+        """Take over what is there; of another commit, or what is forgotten, only to report of it."""
+        if not self.path.exists() or (_mark(self.path).exists() and not of_any_commit):
             return
         try:
             kept = json.loads(self.path.read_text())
@@ -299,6 +335,10 @@ class Results:
         """Keep a result, here and on disk."""
         self.done[_key(done.task)] = done
         self.write(Report())
+        mark = _mark(self.path)
+        with _removing(mark):
+            if mark.exists():
+                shutil.rmtree(mark)
 
     def write(self, report: Report) -> None:
         """Write the file."""

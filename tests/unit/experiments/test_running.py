@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -92,6 +93,54 @@ def test_what_was_run_is_not_run_again(squares: Squares, tmp_path: Path) -> None
     squares.breaks_at = -1
     run(tmp_path)  # without the word, and nothing of old is left
     assert squares.ran == [0, 1, 2, 0, 1, 0, 1]
+
+
+def test_old_results_stay_until_there_is_a_new_one(squares: Squares, tmp_path: Path) -> None:
+    path = run(tmp_path)[1][0]
+    before = path.read_text()
+    for name in ("seed-0/run.json", "sheet.npz"):
+        (tmp_path / "squares-quick" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "squares-quick" / name).touch()
+    squares.breaks_at = 0
+    for restart in (True, False, True):  # and killed each time
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, restart=restart)
+        assert path.read_text() == before
+        assert (tmp_path / "squares-quick").exists() is not restart
+        (tmp_path / "squares-quick").mkdir(exist_ok=True)  # with stages of the task that was killed
+    reproduce("squares", "quick", tmp_path, report_only=True, verbose=False)  # they can still be told
+    squares.breaks_at = 1
+    squares.ran.clear()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path)
+    assert [one["task"]["seed"] for one in json.loads(path.read_text())["runs"]] == [0]
+    squares.breaks_at = -1
+    run(tmp_path)
+    assert squares.ran == [0, 1]
+    assert not (tmp_path / "squares-quick.forgotten").exists()
+
+
+def test_a_restart_of_nothing_leaves_nothing(squares: Squares, tmp_path: Path) -> None:
+    squares.breaks_at = 0
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "new", restart=True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_stages_that_cannot_be_removed_are_named_and_not_used(
+    squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rmtree(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    before = run(tmp_path)[1][0].read_text()
+    (tmp_path / "squares-quick" / "seed-0").mkdir(parents=True)
+    monkeypatch.setattr(running.shutil, "rmtree", rmtree)
+    with pytest.raises(OSError, match=r"quick.forgotten, with stages .*, cannot be removed \(Permission denied\)"):
+        run(tmp_path, restart=True)
+    assert (tmp_path / "squares-quick.json").read_text() == before
+    assert not (tmp_path / "squares-quick").exists()
+    assert squares.ran == [0, 1]
 
 
 def test_the_cost_is_that_of_all_stages(squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
