@@ -199,24 +199,40 @@ def reproduce(
     if restart:
         forget(name, preset, folder)
     results.resume(of_any_commit=report_only)
-    tasks = [task for task in found.tasks(settings) if not results.has(task)]
+    wanted = found.tasks(settings)
+    tasks = [task for task in wanted if not results.has(task)]
     if report_only and tasks:
-        raise ValueError(
-            f"{path} lacks {len(tasks)} of {len(found.tasks(settings))} runs: leave --report out to run them."
-        )
+        raise ValueError(f"{path} lacks {len(tasks)} of {len(wanted)} runs: leave --report out to run them.")
     with progress(len(tasks), name, verbose and len(tasks) > 0, lambda: _stages_of(keep)) as step:
         for done in _each(name, settings, tasks, keep, jobs):
             results.add(done)
             step()
-    wanted = found.tasks(settings)
-    report = found.report(settings, [results.done[_key(task)] for task in wanted])
+    done = [results.done[_key(task)] for task in wanted]
+    source = path if len(tasks) < len(wanted) else None
+    with _reading(source):
+        report = found.report(settings, done)
     results.write(report)
+    with _reading(source):
+        figures = found.draw(settings, done, keep)
     paths = [path]
-    for part, figure in found.draw(settings, [results.done[_key(task)] for task in wanted], keep).items():
+    for part, figure in figures.items():
         paths.append(folder / f"{name}-{preset}{f'-{part}' * bool(part)}.png")
         with replacing(paths[-1]) as temporary:
             figure.savefig(temporary, dpi=110)
     return report, paths
+
+
+@contextmanager
+def _reading(path: Path | None) -> Iterator[None]:
+    """Name the file whose runs lack what is read of them; without one, as all runs are of this process, it is a bug."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError) as error:
+        if path is None:
+            raise
+        raise ValueError(
+            f"{path} has runs that cannot be read ({error!r}). Give --restart to run all of it again, or another --out."
+        ) from error
 
 
 def forget(name: str, preset: str, folder: Path) -> None:
@@ -307,6 +323,8 @@ class Results:
             about, made = {name: kept[name] for name in self.about}, {name: kept[name] for name in self.made}
             same_seeds = about["settings"]["seeds"] == self.about["settings"]["seeds"]
             about["settings"] = {**about["settings"], "seeds": self.about["settings"]["seeds"]}
+            # a task without a seed has all of them in it
+            done = {_key(one.task): one for one in runs if same_seeds or "seed" in one.task}
         except OSError as error:
             raise OSError(f"{self.path} cannot be read ({error.strerror}): give another --out.") from error
         except (ValueError, KeyError, TypeError) as error:
@@ -324,8 +342,7 @@ class Results:
                     f"{self.path} has results of {what} {_told(made[what])}, and this is {_told(self.made[what])}. "
                     "Give --restart to run all of it again, or another --out."
                 )
-        # a task without a seed has all of them in it
-        self.done = {_key(one.task): one for one in runs if same_seeds or "seed" in one.task}
+        self.done = done
 
     def has(self, task: Task) -> bool:
         """Return whether a task is done."""

@@ -269,8 +269,14 @@ def _without(name: str) -> Callable[[dict[str, Any]], Any]:
 
 @pytest.mark.parametrize(
     "change",
-    [_without("runs"), _without("commit"), lambda kept: [kept], lambda kept: {**kept, "settings": []}],
-    ids=["no runs", "no commit", "a list", "no settings"],
+    [
+        _without("runs"),
+        _without("commit"),
+        lambda kept: [kept],
+        lambda kept: {**kept, "settings": []},
+        lambda kept: {**kept, "settings": {"size": 3, "seeds": 1}, "runs": [{"task": 0, "result": {}, "seconds": 1}]},
+    ],
+    ids=["no runs", "no commit", "a list", "no settings", "no task"],
 )
 def test_a_file_that_is_no_result_is_named(squares: Squares, tmp_path: Path, change: Callable[..., Any]) -> None:
     path = run(tmp_path)[1][0]
@@ -282,6 +288,26 @@ def test_a_file_that_is_no_result_is_named(squares: Squares, tmp_path: Path, cha
 def test_a_file_that_is_no_json_is_named(squares: Squares, tmp_path: Path) -> None:
     (tmp_path / "squares-quick.json").write_bytes(b'\xff{"cut')
     with pytest.raises(ValueError, match=r"squares-quick\.json is no result of this experiment.*Give --restart"):
+        run(tmp_path)
+
+
+@pytest.mark.parametrize("result", [{}, None, {"square": []}], ids=["no number", "nothing", "no list"])
+def test_runs_that_cannot_be_read_are_named(squares: Squares, tmp_path: Path, result: Any) -> None:
+    squares.draw = lambda settings, done, keep: {str(one.result["square"] + 0): Figure() for one in done}
+    path = run(tmp_path)[1][0]
+    kept = json.loads(path.read_text())
+    kept["runs"][1]["result"] = result
+    path.write_text(json.dumps(kept))
+    for report_only in (False, True):
+        with pytest.raises(ValueError, match=r"squares-quick\.json has runs that cannot be read .*Give --restart"):
+            reproduce("squares", "quick", tmp_path, report_only=report_only, verbose=False)
+        assert json.loads(path.read_text())["runs"] == kept["runs"]
+    run(tmp_path, restart=True)
+
+
+def test_a_bug_of_a_report_is_no_fault_of_the_file(squares: Squares, tmp_path: Path) -> None:
+    squares.run = lambda settings, task, keep: {}
+    with pytest.raises(KeyError, match="square"):
         run(tmp_path)
 
 
