@@ -9,7 +9,7 @@ from urllib.error import URLError
 
 import pytest
 
-from flowratio.experiments import data, motivating, running
+from flowratio.experiments import NAMES, data, motivating, running
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -63,6 +63,25 @@ def test_a_restart_that_is_interrupted_goes_on_without_the_word(
         assert run(*line)[0] == 130  # old results are not taken for new ones
     assert run(*line)[0] == 0
     assert [one.name for one in tmp_path.iterdir() if one.is_dir()] == []
+
+
+def test_a_restart_of_all_is_one_of_those_that_were_not_reached(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    old = [tmp_path / f"{name}-quick.json" for name in NAMES]
+    for path in old:
+        path.write_text("old results")
+    monkeypatch.setattr(running, "reproduce", interrupted)
+    assert run("reproduce", "all", "-o", tmp_path, "--quiet", "--restart")[0] == 130
+    monkeypatch.undo()
+    assert all(path.read_text() == "old results" for path in old)
+    for path in old:
+        results = running.Results(path, {})
+        results.resume()  # it would refuse them
+        assert results.done == {}
 
 
 def test_processes_that_begin_after_a_change_of_the_package(
