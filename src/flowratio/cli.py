@@ -411,13 +411,14 @@ def reproduce(
     check_folder(out)
     if restart and report:
         raise ValueError("--restart forgets results, and --report is of those that are there: give one of them.")
-    from flowratio.experiments.running import experiment
+    from flowratio.experiments.running import experiment, forget
     from flowratio.experiments.running import reproduce as run
 
-    for one in NAMES if name == "all" else (name,):
-        found, paths = run(
-            one, preset, out, seeds=seeds, jobs=jobs, restart=restart, report_only=report, verbose=not quiet
-        )
+    names = NAMES if name == "all" else (name,)
+    for one in names if restart else ():  # all at once: the line without --restart goes on with none of old
+        forget(one, preset, out)
+    for one in names:
+        found, paths = run(one, preset, out, seeds=seeds, jobs=jobs, report_only=report, verbose=not quiet)
         print(experiment(one).TITLE)
         if preset == "quick":
             print(_QUICK)

@@ -9,7 +9,7 @@ from urllib.error import URLError
 
 import pytest
 
-from flowratio.experiments import data
+from flowratio.experiments import NAMES, data, motivating, running
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -43,6 +43,58 @@ def test_results_of_another_commit(run: Run, tmp_path: Path) -> None:
     assert json.loads(path.read_text())["commit"] == kept["commit"]
 
 
+def test_a_restart_that_is_interrupted_goes_on_without_the_word(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> dict[str, object]:
+        raise KeyboardInterrupt
+
+    line = ("reproduce", "motivating", "-o", tmp_path, "--jobs", "1", "--quiet")
+    assert run(*line)[0] == 0
+    path = tmp_path / "motivating-quick.json"
+    before = path.read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr(motivating, "run", interrupted)
+        code, _, err = run(*line, "--restart")
+        assert code == 130
+        assert "every file is as it was before" in err
+        assert "The same line without --restart goes on where it was" in err
+        assert path.read_text() == before
+        assert run(*line)[0] == 130  # old results are not taken for new ones
+    assert run(*line)[0] == 0
+    assert [one.name for one in tmp_path.iterdir() if one.is_dir()] == []
+
+
+def test_a_restart_of_all_is_one_of_those_that_were_not_reached(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    old = [tmp_path / f"{name}-quick.json" for name in NAMES]
+    for path in old:
+        path.write_text("old results")
+    monkeypatch.setattr(running, "reproduce", interrupted)
+    assert run("reproduce", "all", "-o", tmp_path, "--quiet", "--restart")[0] == 130
+    monkeypatch.undo()
+    assert all(path.read_text() == "old results" for path in old)
+    for path in old:
+        results = running.Results(path, {})
+        results.resume()  # it would refuse them
+        assert results.done == {}
+
+
+def test_processes_that_begin_after_a_change_of_the_package(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actual = running.commit()
+    monkeypatch.setattr(running, "commit", lambda: "aaaa")  # in this process, and not in those that it starts
+    code, _, err = run("reproduce", "motivating", "-o", tmp_path, "--jobs", "2", "--quiet")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"a process of --jobs has commit {actual}, and the run began with aaaa" in err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Leave an empty cache as the only folder of data."""
@@ -67,6 +119,15 @@ def test_no_data_and_no_network(
     assert f"{file} is not on this machine" in words
     assert "no route to host" in words
     assert "FLOWRATIO_DATA" in words
+
+
+def test_without_data_a_restart_leaves_old_results(run: Run, cache: Path, tmp_path: Path) -> None:
+    path = tmp_path / "omniglot-quick.json"
+    path.write_text("old results")
+    code, _, err = run("reproduce", "omniglot", "-o", tmp_path, "--jobs", "1", "--quiet", "--restart")
+    assert (code, err.count("\n")) == (2, 1)
+    assert path.read_text() == "old results"
+    assert "is not on this machine" in refused(run, "omniglot", tmp_path)  # and is not gone on with
 
 
 def test_drawings_have_no_public_home(run: Run, cache: Path, tmp_path: Path) -> None:

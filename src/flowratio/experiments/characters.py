@@ -8,14 +8,13 @@ makes of them the file that the experiment reads.
 from __future__ import annotations
 
 import argparse
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from flowratio.experiments.data import arrays_of
 from flowratio.experiments.images import PIXELS, SIDE, flat
 from flowratio.files import replacing
 
@@ -101,9 +100,9 @@ def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
         Of a file of NumPy with the arrays `images` and `label`.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            images, labels = arrays["images"], arrays["label"]
-    except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        with path.open("rb") as file:
+            images, labels = arrays_of(file, ("images", "label")).values()
+    except (OSError, ValueError) as error:
         raise ValueError(
             f"{path} is no file of drawings, or is damaged ({error}): it must be an .npz file with the arrays `images` "
             "and `label`. Put the right one in its place."

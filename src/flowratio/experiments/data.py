@@ -13,11 +13,12 @@ import shlex
 import sys
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from http.client import HTTPException
 from pathlib import Path
+from typing import BinaryIO
 from urllib.request import Request, urlopen
 
 import numpy as np
@@ -26,6 +27,17 @@ from flowratio.files import replacing
 
 VARIABLE = "FLOWRATIO_DATA"
 _SECONDS = 60  # that a server may be silent
+_DAMAGED = (  # what NumPy raises of an NPZ file
+    OSError,
+    ValueError,
+    KeyError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    TypeError,  # an array that stands alone
+    AttributeError,  # the same, in Python 3.10
+)
 
 
 @dataclass(frozen=True)
@@ -187,8 +199,25 @@ def _checksum(content: bytes, arrays: tuple[str, ...]) -> str:
     """Return the SHA-256 of a file's arrays; of its bytes if none are named, or if they cannot be read."""
     try:
         if arrays:
-            with np.load(io.BytesIO(content), allow_pickle=False) as file:
-                return sha256(b"".join(file[name].tobytes() for name in arrays)).hexdigest()
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error):
+            found = arrays_of(io.BytesIO(content), arrays)
+            return sha256(b"".join(found[name].tobytes() for name in arrays)).hexdigest()
+    except ValueError:
         pass  # no such file: its bytes tell so, too
     return sha256(content).hexdigest()
+
+
+def arrays_of(file: BinaryIO, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+    """Return arrays of an open NPZ file; whatever is wrong with it is a ValueError.
+
+    Parameters
+    ----------
+    file
+        It is read from where it stands.
+    names
+        Of the arrays; None for all.
+    """
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in (arrays.files if names is None else names)}
+    except _DAMAGED as error:
+        raise ValueError(str(error)) from error

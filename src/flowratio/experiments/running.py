@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -27,6 +28,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flowratio.experiments.stages import earlier_seconds
 from flowratio.files import replacing
 from flowratio.progress import progress
 
@@ -48,7 +50,7 @@ class Done:
     result
         Numbers, texts, and lists of them.
     seconds
-        Of processor time that it took.
+        Of processor time that it took, with stages that were on disk; not what a stage took until it was killed.
     """
 
     task: Task
@@ -182,7 +184,7 @@ def reproduce(
     jobs
         Processes.
     restart
-        Whether to forget results that are there.
+        Whether to forget results that are there; the file stays until there is a new one.
     report_only
         Whether to run nothing, and to write tables, verdicts and figures again of runs that are there, whatever commit
         they are of.
@@ -194,30 +196,81 @@ def reproduce(
     settings = _settings(found, preset, _seeds_of(path) if report_only and seeds is None else seeds)
     results = Results(path, {"experiment": name, "title": found.TITLE, "preset": preset, "settings": asdict(settings)})
     keep = path.with_suffix("")  # a folder, of which only tasks that write files make use
-    if not restart:
-        results.resume(of_any_commit=report_only)
-    else:
-        if path.is_file():
-            path.unlink()
-        shutil.rmtree(keep, ignore_errors=True)
-    tasks = [task for task in found.tasks(settings) if not results.has(task)]
+    if restart:
+        forget(name, preset, folder)
+    results.resume(of_any_commit=report_only)
+    wanted = found.tasks(settings)
+    tasks = [task for task in wanted if not results.has(task)]
     if report_only and tasks:
-        raise ValueError(
-            f"{path} lacks {len(tasks)} of {len(found.tasks(settings))} runs: leave --report out to run them."
-        )
+        raise ValueError(f"{path} lacks {len(tasks)} of {len(wanted)} runs: leave --report out to run them.")
     with progress(len(tasks), name, verbose and len(tasks) > 0, lambda: _stages_of(keep)) as step:
         for done in _each(name, settings, tasks, keep, jobs):
             results.add(done)
             step()
-    wanted = found.tasks(settings)
-    report = found.report(settings, [results.done[_key(task)] for task in wanted])
+    done = [results.done[_key(task)] for task in wanted]
+    source = path if len(tasks) < len(wanted) else None
+    with _reading(source):
+        report = found.report(settings, done)
     results.write(report)
+    with _reading(source):
+        figures = found.draw(settings, done, keep)
     paths = [path]
-    for part, figure in found.draw(settings, [results.done[_key(task)] for task in wanted], keep).items():
+    for part, figure in figures.items():
         paths.append(folder / f"{name}-{preset}{f'-{part}' * bool(part)}.png")
         with replacing(paths[-1]) as temporary:
             figure.savefig(temporary, dpi=110)
     return report, paths
+
+
+@contextmanager
+def _reading(path: Path | None) -> Iterator[None]:
+    """Name the file whose runs lack what is read of them; without one, as all runs are of this process, it is a bug."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError) as error:
+        if path is None:
+            raise
+        raise ValueError(
+            f"{path} has runs that cannot be read ({error!r}). Give --restart to run all of it again, or another --out."
+        ) from error
+
+
+def forget(name: str, preset: str, folder: Path) -> None:
+    """Let an experiment start anew: stages are removed, and results are left alone until a new one replaces them.
+
+    Until then a folder beside them marks them as forgotten: a run that is killed before is gone on with as a new one.
+
+    Parameters
+    ----------
+    name, preset, folder
+        As of `reproduce`.
+    """
+    path = folder / f"{name}-{preset}.json"
+    keep, mark = path.with_suffix(""), _mark(path)
+    if not path.exists() and not keep.exists():
+        return
+    with _removing(keep):
+        if keep.exists():
+            keep.rename(mark / secrets.token_hex(4) if mark.exists() else mark)  # in one step: none is left half-way
+        mark.mkdir(exist_ok=True)
+    with _removing(mark):
+        for stages in mark.iterdir():
+            shutil.rmtree(stages) if stages.is_dir() else stages.unlink()
+
+
+def _mark(path: Path) -> Path:
+    return path.with_suffix(".forgotten")
+
+
+@contextmanager
+def _removing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            f"{folder}, with stages to be forgotten, cannot be removed ({error.strerror or error}): remove it by hand "
+            "and give the same line again, or give another --out."
+        ) from error
 
 
 def _stages_of(keep: Path) -> str:
@@ -261,8 +314,8 @@ class Results:
         self.done: dict[str, Done] = {}
 
     def resume(self, of_any_commit: bool = False) -> None:
-        """Take over what is there; of another commit only to report of it."""
-        if not self.path.exists():
+        """Take over what is there; of another commit, or what is forgotten, only to report of it."""
+        if not self.path.exists() or (_mark(self.path).exists() and not of_any_commit):
             return
         try:
             kept = json.loads(self.path.read_text())
@@ -270,6 +323,8 @@ class Results:
             about, made = {name: kept[name] for name in self.about}, {name: kept[name] for name in self.made}
             same_seeds = about["settings"]["seeds"] == self.about["settings"]["seeds"]
             about["settings"] = {**about["settings"], "seeds": self.about["settings"]["seeds"]}
+            # a task without a seed has all of them in it
+            done = {_key(one.task): one for one in runs if same_seeds or "seed" in one.task}
         except OSError as error:
             raise OSError(f"{self.path} cannot be read ({error.strerror}): give another --out.") from error
         except (ValueError, KeyError, TypeError) as error:
@@ -287,8 +342,7 @@ class Results:
                     f"{self.path} has results of {what} {_told(made[what])}, and this is {_told(self.made[what])}. "
                     "Give --restart to run all of it again, or another --out."
                 )
-        # a task without a seed has all of them in it
-        self.done = {_key(one.task): one for one in runs if same_seeds or "seed" in one.task}
+        self.done = done
 
     def has(self, task: Task) -> bool:
         """Return whether a task is done."""
@@ -298,6 +352,10 @@ class Results:
         """Keep a result, here and on disk."""
         self.done[_key(done.task)] = done
         self.write(Report())
+        mark = _mark(self.path)
+        with _removing(mark):
+            if mark.exists():
+                shutil.rmtree(mark)
 
     def write(self, report: Report) -> None:
         """Write the file."""
@@ -322,14 +380,14 @@ def _each(name: str, settings: Any, tasks: list[Task], keep: Path, jobs: int) ->
     """Run tasks, and yield each when it is done."""
     if jobs == 1 or len(tasks) < 2:
         for task in tasks:
-            yield _run(name, settings, task, keep)
+            yield _run(name, settings, task, keep, commit())
         return
     left = list(tasks)
     with _processes(jobs) as pool:
         pending: set[Future[Done]] = set()
         while left or pending:
             while left and len(pending) < jobs:
-                pending.add(pool.submit(_run, name, settings, left.pop(0), keep))
+                pending.add(pool.submit(_run, name, settings, left.pop(0), keep, commit()))
             ready, pending = wait(pending, return_when=FIRST_COMPLETED)
             for future in sorted(ready, key=lambda one: one.exception() is not None):  # what is done is kept first
                 yield future.result()
@@ -356,12 +414,18 @@ def _end_with_parent() -> None:
         Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
-def _run(name: str, settings: Any, task: Task, keep: Path) -> Done:
-    started = time.process_time()
-    with warnings.catch_warnings():
+def _run(name: str, settings: Any, task: Task, keep: Path, of_commit: str) -> Done:
+    """Run a task, unless this process has other code than the one whose commit is given: results would name that."""
+    started, found = time.process_time(), experiment(name)
+    if commit() != of_commit:
+        raise ValueError(
+            f"The package was changed: a process of --jobs has commit {commit()}, and the run began with {of_commit}. "
+            "Undo the change to go on, or give --restart to run all of it again."
+        )
+    with warnings.catch_warnings(), earlier_seconds() as earlier:
         warnings.simplefilter("ignore")  # what a fit says shows in its numbers
-        result = experiment(name).run(settings, task, keep)
-    return Done(task, result, round(time.process_time() - started, 3))
+        result = found.run(settings, task, keep)
+    return Done(task, result, round(time.process_time() - started + sum(earlier.values()), 3))
 
 
 def versions() -> dict[str, str]:

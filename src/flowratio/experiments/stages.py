@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from flowratio.experiments.data import arrays_of
 from flowratio.files import replacing
 
-_RUN = "run"
+Made = TypeVar("Made")
+_COSTS: ContextVar[dict[Path, float] | None] = ContextVar("costs", default=None)
+
+
+@contextmanager
+def earlier_seconds() -> Iterator[dict[Path, float]]:
+    """Yield the processor seconds, by file, of stages that an earlier process has made and that are read inside."""
+    costs: dict[Path, float] = {}
+    token = _COSTS.set(costs)
+    try:
+        yield costs
+    finally:
+        _COSTS.reset(token)
 
 
 class Stages:
@@ -31,7 +45,11 @@ class Stages:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         here = json.loads(json.dumps(about))
-        there = self.numbers(_RUN, lambda: here)
+        path = folder / "run.json"
+        if not path.exists():
+            with replacing(path) as temporary:
+                temporary.write_text(json.dumps(here))
+        there = _read(path, json.loads, f"the folder {folder}")  # it cannot be made from what is there
         if there != here:
             different = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
             raise ValueError(
@@ -42,24 +60,45 @@ class Stages:
     def numbers(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return numbers and texts that are there, or else make and keep them."""
         path = self.folder / f"{name}.json"
-        if not path.exists():
-            made = json.dumps(make())
-            with replacing(path) as temporary:
-                temporary.write_text(made)
-        try:
-            return json.loads(path.read_text())
-        except ValueError as error:  # what tells this run from others cannot be made from what is there
-            what = f"the folder {self.folder}" if name == _RUN else "it"
-            raise ValueError(f"{path} is damaged ({error}): delete {what} to make it again.") from error
+
+        def write(temporary: Path, made: dict[str, Any]) -> None:
+            temporary.write_text(json.dumps(made))
+
+        self._keep(path, make, write)
+        return _read(path, json.loads)
 
     def arrays(self, name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Return arrays that are there, or else make and keep them."""
         path = self.folder / f"{name}.npz"
-        if not path.exists():
-            made = make()
-            with replacing(path) as temporary:
-                np.savez_compressed(temporary, **made)  # pyright: ignore[reportArgumentType] - names of our own
+
+        def write(temporary: Path, made: dict[str, np.ndarray]) -> None:
+            np.savez_compressed(temporary, **made)  # pyright: ignore[reportArgumentType] - names of our own
+
+        self._keep(path, make, write)
         return read_arrays(path)
+
+    def _keep(self, path: Path, make: Callable[[], Made], write: Callable[[Path, Made], None]) -> None:
+        """Make a stage that is not there, or not with what it took, and write both."""
+        cost, costs = path.with_name(f"{path.name}.seconds"), _COSTS.get()
+        if path.exists() and cost.exists():
+            if costs is not None:
+                costs.setdefault(path, _read(cost, float))
+            return
+        started = time.process_time()
+        made = make()
+        with replacing(path) as temporary:
+            write(temporary, made)
+            with replacing(cost) as temporary_cost:
+                temporary_cost.write_text(f"{time.process_time() - started:.3f}")
+        if costs is not None:
+            costs[path] = 0.0  # they are of this process
+
+
+def _read(path: Path, parse: Callable[[str], Any], delete: str = "it") -> Any:
+    try:
+        return parse(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): delete {delete} to make it again.") from error
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -71,7 +110,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         Of the .npz file.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        with path.open("rb") as file:
+            return arrays_of(file)
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}): delete it to make it again.") from error

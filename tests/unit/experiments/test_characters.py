@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
@@ -31,7 +32,9 @@ def test_damaged_and_other_files_are_named(tmp_path: Path) -> None:
     np.savez(path, images=IMAGES)
     with pytest.raises(ValueError, match=r"some.npz is no file of drawings, or is damaged .*label"):
         read(path)
-    for damaged in (content[:-100], b"", b"no archive"):
+    alone = io.BytesIO()
+    np.save(alone, IMAGES)
+    for damaged in (content[:-100], b"", b"no archive", alone.getvalue()):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"some.npz is no file of drawings, or is damaged"):
             read(path)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 
 from flowratio.experiments import running
 from flowratio.experiments.running import Claim, Done, Report, Table, commit, reproduce
+from flowratio.experiments.stages import Stages
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,78 @@ def test_what_was_run_is_not_run_again(squares: Squares, tmp_path: Path) -> None
     assert squares.ran == [0, 1, 2, 0, 1, 0, 1]
 
 
+def test_old_results_stay_until_there_is_a_new_one(squares: Squares, tmp_path: Path) -> None:
+    path = run(tmp_path)[1][0]
+    before = path.read_text()
+    for name in ("seed-0/run.json", "sheet.npz"):
+        (tmp_path / "squares-quick" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "squares-quick" / name).touch()
+    squares.breaks_at = 0
+    for restart in (True, False, True):  # and killed each time
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, restart=restart)
+        assert path.read_text() == before
+        assert (tmp_path / "squares-quick").exists() is not restart
+        (tmp_path / "squares-quick").mkdir(exist_ok=True)  # with stages of the task that was killed
+    reproduce("squares", "quick", tmp_path, report_only=True, verbose=False)  # they can still be told
+    squares.breaks_at = 1
+    squares.ran.clear()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path)
+    assert [one["task"]["seed"] for one in json.loads(path.read_text())["runs"]] == [0]
+    squares.breaks_at = -1
+    run(tmp_path)
+    assert squares.ran == [0, 1]
+    assert not (tmp_path / "squares-quick.forgotten").exists()
+
+
+def test_a_restart_of_nothing_leaves_nothing(squares: Squares, tmp_path: Path) -> None:
+    squares.breaks_at = 0
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "new", restart=True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_stages_that_cannot_be_removed_are_named_and_not_used(
+    squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rmtree(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    before = run(tmp_path)[1][0].read_text()
+    (tmp_path / "squares-quick" / "seed-0").mkdir(parents=True)
+    monkeypatch.setattr(running.shutil, "rmtree", rmtree)
+    with pytest.raises(OSError, match=r"quick.forgotten, with stages .*, cannot be removed \(Permission denied\)"):
+        run(tmp_path, restart=True)
+    assert (tmp_path / "squares-quick.json").read_text() == before
+    assert not (tmp_path / "squares-quick").exists()
+    assert squares.ran == [0, 1]
+
+
+def test_the_cost_is_that_of_all_stages(squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(running.time, "process_time", lambda: now[0])
+
+    def stage(seconds: float) -> dict[str, int]:
+        now[0] += seconds
+        return {"square": 0}
+
+    def runs(settings: Settings, task: dict[str, Any], keep: Path) -> dict[str, Any]:
+        now[0] += 1  # what every process does
+        stages = Stages(keep / f"seed-{task['seed']}", task)
+        stages.numbers("first", lambda: stage(10))
+        if task["seed"] == squares.breaks_at:
+            raise KeyboardInterrupt
+        return stages.numbers("second", lambda: stage(100))
+
+    squares.run, squares.breaks_at = runs, 1
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path)
+    squares.breaks_at = -1
+    path = run(tmp_path)[1][0]
+    assert [one["seconds"] for one in json.loads(path.read_text())["runs"]] == [111, 111]
+
+
 def test_results_of_another_commit_are_not_gone_on_with(
     squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +177,12 @@ def test_results_of_another_commit_are_not_gone_on_with(
     assert (tmp_path / "squares-quick.json").read_text() == before
     run(tmp_path, restart=True)
     assert json.loads((tmp_path / "squares-quick.json").read_text())["commit"] == "bbbb"
+
+
+def test_a_process_with_other_code_is_refused(squares: Squares, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"--jobs has commit aaaa, and the run began with bbbb.*or give --restart"):
+        running._run("squares", squares.PRESETS["quick"], {"seed": 0}, tmp_path, "bbbb")
+    assert squares.ran == []
 
 
 def test_a_report_is_of_runs_of_any_commit(squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,8 +269,14 @@ def _without(name: str) -> Callable[[dict[str, Any]], Any]:
 
 @pytest.mark.parametrize(
     "change",
-    [_without("runs"), _without("commit"), lambda kept: [kept], lambda kept: {**kept, "settings": []}],
-    ids=["no runs", "no commit", "a list", "no settings"],
+    [
+        _without("runs"),
+        _without("commit"),
+        lambda kept: [kept],
+        lambda kept: {**kept, "settings": []},
+        lambda kept: {**kept, "settings": {"size": 3, "seeds": 1}, "runs": [{"task": 0, "result": {}, "seconds": 1}]},
+    ],
+    ids=["no runs", "no commit", "a list", "no settings", "no task"],
 )
 def test_a_file_that_is_no_result_is_named(squares: Squares, tmp_path: Path, change: Callable[..., Any]) -> None:
     path = run(tmp_path)[1][0]
@@ -202,6 +288,26 @@ def test_a_file_that_is_no_result_is_named(squares: Squares, tmp_path: Path, cha
 def test_a_file_that_is_no_json_is_named(squares: Squares, tmp_path: Path) -> None:
     (tmp_path / "squares-quick.json").write_bytes(b'\xff{"cut')
     with pytest.raises(ValueError, match=r"squares-quick\.json is no result of this experiment.*Give --restart"):
+        run(tmp_path)
+
+
+@pytest.mark.parametrize("result", [{}, None, {"square": []}], ids=["no number", "nothing", "no list"])
+def test_runs_that_cannot_be_read_are_named(squares: Squares, tmp_path: Path, result: Any) -> None:
+    squares.draw = lambda settings, done, keep: {str(one.result["square"] + 0): Figure() for one in done}
+    path = run(tmp_path)[1][0]
+    kept = json.loads(path.read_text())
+    kept["runs"][1]["result"] = result
+    path.write_text(json.dumps(kept))
+    for report_only in (False, True):
+        with pytest.raises(ValueError, match=r"squares-quick\.json has runs that cannot be read .*Give --restart"):
+            reproduce("squares", "quick", tmp_path, report_only=report_only, verbose=False)
+        assert json.loads(path.read_text())["runs"] == kept["runs"]
+    run(tmp_path, restart=True)
+
+
+def test_a_bug_of_a_report_is_no_fault_of_the_file(squares: Squares, tmp_path: Path) -> None:
+    squares.run = lambda settings, task, keep: {}
+    with pytest.raises(KeyError, match="square"):
         run(tmp_path)
 
 
