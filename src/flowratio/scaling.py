@@ -32,7 +32,7 @@ _MAX_ROWS = 200_000  # rows that the curves of a Gaussianizer are fitted to
 
 
 class ScalingWarning(UserWarning):
-    """Columns are left out of z, or rows contradict the relations by which `inverse` rebuilds such columns."""
+    """Columns are left out of z, rows contradict the relations that rebuild these, or most levels are not used."""
 
 
 _SILENT: ContextVar[bool] = ContextVar("silent", default=False)
@@ -40,7 +40,7 @@ _SILENT: ContextVar[bool] = ContextVar("silent", default=False)
 
 @contextmanager
 def silent_scaling() -> Iterator[None]:
-    """Give no `ScalingWarning` inside, in this thread: for a ratio, which does not need what other columns tell."""
+    """Give no warning of columns that others tell inside, in this thread: a ratio does not need them."""
     before = _SILENT.set(True)
     try:
         yield
@@ -436,7 +436,7 @@ class Dequantizer(Scaler):
             raise ValueError(f"`levels` is {self.levels}: there must be at least 2.")
         self._check(X)
         top = int(X.max(initial=0))
-        if 0 < top < self.levels // 4 and not _SILENT.get():
+        if 0 < top < self.levels // 4:
             warnings.warn(
                 f"No value is above {top}, where {self.levels - 1} could be: if {top} is the largest that there is, "
                 "rows that are made may be above it. In the place of 'image', give "

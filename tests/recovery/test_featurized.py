@@ -80,11 +80,13 @@ def test_means_of_r_on_q_and_of_its_inverse_on_p(name: str, problem: str) -> Non
 @each
 def test_rows_of_q_weighted_by_r_have_the_mean_of_p(name: str, problem: str) -> None:
     X_p, X_q = draw(problem, N_TEST, seed=2)
-    mean = fitted(name, problem).weights(X_q) @ X_q / N_TEST
-    # weights of mean square e^1.25 make 4000 rows worth 1100, those of the fit 290: three standard errors of a mean of
-    # so many are .2 deviations of a column. Unweighted rows are 1 off, where the deviation is 1
-    error = math.sqrt(1 / 1100 + 1 / 290) * X_p.std(axis=0)
-    assert (np.abs(mean - X_p.mean(axis=0)) < 3 * error).all()
+    U_p, U_q = (PROBLEMS[problem].unbend(X) for X in (X_p, X_q))  # each column has deviation 1
+    weights = fitted(name, problem).weights(X_q)
+    # weights of mean square e^1.25 make n rows worth n / e^1.25: three standard errors of the difference from the mean
+    # of n rows of p, for the rows here and for those of the fit, are .22
+    error = 3 * math.sqrt(sum((math.exp(SHIFT @ SHIFT) + 1) / n for n in (N_TEST, N)))
+    assert (np.abs(weights @ U_q / N_TEST - U_p.mean(axis=0)) < error).all()
+    assert (np.abs(U_q.mean(axis=0) - U_p.mean(axis=0)) > 2 * error).all()  # 1 and ½ off: r = 1 does not pass
 
 
 def test_the_latent_space_helps_a_line_with_a_bend() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import MethodType
 from typing import Any, Literal
 
@@ -86,6 +86,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     _own_units = False  # whether `_fit` and `_log_ratio` see rows in the units they came in, not standardized
     _sign = 1  # log r is this times the log of (second class : first class)
+    _takes_draws = False  # whether `fit_draws` helps: not if rows are held out one by one, or counted as so many
+    _n_draws = 1  # of each row that `_fit` sees, one draw of all rows of a sample after the other
 
     @property
     def _rows(self) -> Literal["given", "distinct", "repeated"]:
@@ -131,6 +133,22 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             self._fit_checked(X, y, w)
         return self
 
+    def fit_draws(self, draws: Sequence[np.ndarray], y: np.ndarray, w: np.ndarray) -> Self:
+        """Fit to several draws of the same rows, such as z of images with noise: a row is held out in all of them.
+
+        Parameters
+        ----------
+        draws
+            Rows of both samples, each of shape (n, d), in an order of their own.
+        y, w
+            Labels and positive weights, of shape (n,).
+        """
+        self._n_draws = len(draws)
+        try:
+            return self.fit(np.concatenate(draws), np.tile(y, len(draws)), np.tile(w, len(draws)))
+        finally:
+            del self._n_draws
+
     def _fit_checked(self, X: Any, y: Any, sample_weight: Any) -> None:
         X, y = validate_data(self, X, y, dtype=_FLOATS, ensure_min_samples=2)
         self.classes_, is_p = _two_classes(y)
@@ -141,7 +159,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         self.mean_, self.scale_ = self._centre_and_scale(X, share)
         Z, w = self._standardized(X), np.concatenate([counts(w[:n_p]), counts(w[n_p:])])
         X = self._bounded(X) if self._own_units else Z
-        if self._rows != "given":
+        if self._rows != "given" and self._n_draws == 1:  # draws are of rows in an order of their own
             samples = [without_factor(*distinct_rows(X[of], w[of], Z[of])) for of in (slice(n_p), slice(n_p, None))]
             if self._rows == "repeated":
                 samples = [repeated(*sample) for sample in samples]

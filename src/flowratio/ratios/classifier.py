@@ -151,6 +151,10 @@ class ClassifierRatio(RatioEstimator):
         exact = self.classifier == "logistic" and self.calibration is None and self.n_features_in_ <= NEWTON_COLUMNS
         return "given" if exact else "repeated"  # its optimum is one of the weighted sample, whatever the order
 
+    @property
+    def _takes_draws(self) -> bool:
+        return self.classifier in ("logistic", *_NETWORKS)
+
     def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mean, scale = weighted_moments(X, share)
         if self.classifier != "cnn" and self.image_shape is None:
@@ -179,7 +183,7 @@ class ClassifierRatio(RatioEstimator):
 
     def _folds(self, y: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield masks of the rows to fit and of those to score, (n,), in each sample as many as in the other folds."""
-        n_p, n_q = int(y.sum()), int((1 - y).sum())
+        n_p, n_q = int(y.sum()) // self._n_draws, int((1 - y).sum()) // self._n_draws
         n_folds = min(self.n_folds, n_p, n_q)
         if n_folds < 2:
             raise ValueError(
@@ -187,7 +191,7 @@ class ClassifierRatio(RatioEstimator):
                 "rows, or `calibration=None`."
             )
         # random ones: neighbours in the order of the rows are alike, and a row next to those fitted is hardly held out
-        fold_of = np.concatenate([rng.permutation(n_p), rng.permutation(n_q)]) % n_folds
+        fold_of = np.concatenate([np.tile(rng.permutation(n), self._n_draws) for n in (n_p, n_q)]) % n_folds
         for k in range(n_folds):
             yield fold_of != k, fold_of == k
 
@@ -245,12 +249,13 @@ class ClassifierRatio(RatioEstimator):
 
         settings = {name: getattr(self, name) for name in _RECIPE_SETTINGS if getattr(self, name) is not None}
         n_p, n_q, d = int(y.sum()), int((1 - y).sum()), X.shape[1]
+        n_least = min(n_p, n_q) // self._n_draws
         images = self.classifier == "cnn"
-        chosen = {} if images else {"weight_decay": choose_decay(min(n_p, n_q))}
+        chosen = {} if images else {"weight_decay": choose_decay(n_least)}
         recipe = replace(choose_recipe(n_pairs(n_p, n_q), chosen | settings, images), settle=SETTLE)
         if self.l2_penalty is not None:
             recipe = replace(recipe, optimizer="adam", weight_decay=float(self.l2_penalty))
-        hidden = self.hidden or ((64, 64, 64, 64) if images else choose_hidden(min(n_p, n_q), d))
+        hidden = self.hidden or ((64, 64, 64, 64) if images else choose_hidden(n_least, d))
         shape = self._checked_shape(d) if images or self.image_shape is not None else None
         network = new_network(d, shape if images else None, hidden, seed).to(choose_device(self.device))
         history = train_classifier(
@@ -261,6 +266,7 @@ class ClassifierRatio(RatioEstimator):
             recipe,
             seed=seed,
             validation_fraction=0.1 if self.validation_fraction is None else self.validation_fraction,
+            n_draws=self._n_draws,
             verbose=self.verbose,
         )
         return network, Readout("network", 0.0, math.inf), history

@@ -25,6 +25,8 @@ from flowratio.rows import ArrayRows, WeightedRows
 from flowratio.scaling import Scaler, silent_scaling
 from flowratio.settings import RandomState, seed_from
 
+_MOST_DRAWS, _NOISY_ROWS = 5, 50_000  # of the noise for each row, and how many rows they may come to
+
 
 class FeaturizedRatio(RatioEstimator):
     """Estimate r = p/q (p is y = 1) in the latent space of a flow that was trained on both samples together.
@@ -33,6 +35,11 @@ class FeaturizedRatio(RatioEstimator):
     mapped to z = f(x), and any method estimates the ratio of z. The map is invertible, so that the ratio is the same.
     What changes is the geometry in which it is learned: together the samples are a standard normal there. No divergence
     between them becomes smaller. `AutoRatio` tells whether the map helps.
+
+    Behind a scaling with noise, such as `"image"`, networks, `"logistic"`, `"kliep"` and `"kmm"` are fitted to up to
+    five draws of it for each row, and hold a row out in all of them: with one draw a network learns the noise by heart.
+    Other ratios, which hold out or count each draw as a row, have one. With none they would know no z that the flow
+    draws.
 
     Parameters
     ----------
@@ -133,7 +140,15 @@ class FeaturizedRatio(RatioEstimator):
             self.featurizer_ = self._fitted_map(X, mixed(y, w, self.mixture), names, seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OverlapWarning)  # it is told once, of this ratio
-            self.ratio_ = fitted(ratio, encoded(self.featurizer_, X, np.random.default_rng([seed, 6])), y, w)
+            draws = self._draws(X, ratio, np.random.default_rng([seed, 6]))
+            self.ratio_ = fitted(ratio, draws[0], y, w) if len(draws) == 1 else ratio.fit_draws(draws, y, w)
+
+    def _draws(self, X: np.ndarray, ratio: Any, rng: np.random.Generator) -> list[np.ndarray]:
+        """Return z of the rows, (n, d_z), with several draws of the noise if the scaling has any and the ratio may."""
+        scaler = self.featurizer_.scaler_ if isinstance(self.featurizer_, FlowFeaturizer) else self.featurizer_
+        several = scaler.stochastic and getattr(ratio, "_takes_draws", False)
+        n_draws = min(max(_NOISY_ROWS // len(X), 1), _MOST_DRAWS) if several else 1
+        return [encoded(self.featurizer_, X, rng) for _ in range(n_draws)]
 
     def _fitted_map(self, X: np.ndarray, w: np.ndarray, names: np.ndarray | None, seed: int) -> FlowFeaturizer | Scaler:
         given = self.featurizer

@@ -114,6 +114,7 @@ class KLIEP(RatioEstimator):
     log_coef_: np.ndarray
     kkt_residual_: float
     scores_: np.ndarray
+    _takes_draws = True
 
     def __init__(
         self,
@@ -138,8 +139,9 @@ class KLIEP(RatioEstimator):
         self.scores_, self.bandwidth_ = np.empty((0, 3)), np.inf
         if self.bandwidth is not None:
             self.bandwidth_ = float(self.bandwidth)
-        elif (n_folds := min(self.n_folds, n_p, len(y) - n_p)) > 1:  # one distinct row cannot be held out
-            fold = np.concatenate([_folds(n, n_folds, rng) for n in (n_p, len(y) - n_p)])
+        sizes = (n_p // self._n_draws, (len(y) - n_p) // self._n_draws)
+        if self.bandwidth is None and (n_folds := min(self.n_folds, *sizes)) > 1:  # an only row cannot be held out
+            fold = np.concatenate([np.tile(_folds(n, n_folds, rng), self._n_draws) for n in sizes])
             seen = fold >= 0
             self.scores_ = self._search(X[seen], y[seen], w[seen], fold[seen], X[chosen], fold[chosen])
             bandwidth, score, error = self.scores_.T

@@ -144,6 +144,7 @@ class KMM(RatioEstimator):
     residual_: float
     barrier_: float
     multiplier_: float
+    _takes_draws = True
 
     def __init__(
         self,

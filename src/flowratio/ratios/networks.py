@@ -209,6 +209,8 @@ class PairedRows(Rows):
         Rows of q and their positive weights, of shapes (n_q, d) and (n_q,).
     n_rows
         Number of pairs; None for the rule above.
+    n_draws
+        How many draws of each row there are, one after the other: rows i, i + n/k, i + 2 n/k, … of a sample are one.
 
     Examples
     --------
@@ -218,10 +220,16 @@ class PairedRows(Rows):
     """
 
     def __init__(
-        self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray, n_rows: int | None = None
+        self,
+        X_p: np.ndarray,
+        w_p: np.ndarray,
+        X_q: np.ndarray,
+        w_q: np.ndarray,
+        n_rows: int | None = None,
+        n_draws: int = 1,
     ) -> None:
         self.samples = ((X_p, w_p), (X_q, w_q))
-        self.n_rows = n_rows or n_pairs(len(X_p), len(X_q))
+        self.n_rows, self.n_draws = n_rows or n_pairs(len(X_p), len(X_q)), n_draws
         self.n_features = 2 * X_p.shape[1]
 
     def blocks(self, max_rows: int) -> Iterator[np.ndarray]:
@@ -235,16 +243,21 @@ class PairedRows(Rows):
         return next(self.shuffled(rng, min(n, self.n_rows)))
 
     def split(self, n_held_out: int, rng: np.random.Generator) -> tuple[PairedRows, np.ndarray]:
-        """Set the same share of each sample aside, more of a small one; the only row of a sample stays in both."""
+        """Set the same share of each sample aside, more of a small one; the only row of a sample stays in both.
+
+        All draws of a row are on one side: a network knows a row again, whatever the noise.
+        """
         rest, held_out = [], []
         n_most = 1
         for X, w in self.samples:
-            n = max(round(n_held_out * len(X) / self.n_rows), min(_FEWEST_HELD_OUT, len(X) // 4), 1)
-            n = min(n, max(len(X) - 1, 1))
-            aside = np.sort(rng.permutation(len(X))[:n])
+            size = len(X) // self.n_draws
+            n = max(round(n_held_out * size / self.n_rows), min(_FEWEST_HELD_OUT, size // 4), 1)
+            n = min(n, max(size - 1, 1))
+            aside = np.sort(rng.permutation(size)[:n])
+            aside = np.concatenate([aside + k * size for k in range(self.n_draws)])
             held_out += [X[aside], w[aside]]
-            rest += [X, w] if len(X) == 1 else [np.delete(X, aside, axis=0), np.delete(w, aside)]
-            n_most = max(n_most, n)
+            rest += [X, w] if size == 1 else [np.delete(X, aside, axis=0), np.delete(w, aside)]
+            n_most = max(n_most, len(aside))
         return PairedRows(*rest), next(PairedRows(*held_out, n_rows=n_most).blocks(n_most))
 
     def _gathered(self, positions: Sequence[np.ndarray], max_rows: int) -> Iterator[np.ndarray]:
@@ -307,6 +320,7 @@ def train_classifier(
     *,
     seed: int,
     validation_fraction: float = 0.1,
+    n_draws: int = 1,
     verbose: bool = False,
 ) -> History:
     """Train a network of one output to tell p from q, so that its output is log r, r = p/q.
@@ -327,11 +341,13 @@ def train_classifier(
         Decides the order of the rows.
     validation_fraction
         Share of the rows of each sample held out to decide when to stop; more of small samples.
+    n_draws
+        How many draws of each row there are, as in `PairedRows`.
     verbose
         Whether to show a progress bar.
     """
     X = X.astype(np.float32)
-    rows = PairedRows(X[y == 1], w[y == 1], X[y == 0], w[y == 0])
+    rows = PairedRows(X[y == 1], w[y == 1], X[y == 0], w[y == 0], n_draws=n_draws)
     n_held_out = min(round(validation_fraction * rows.n_rows), _MAX_HELD_OUT)
     rest, held_out = rows.split(n_held_out, np.random.default_rng([seed, 0, 2]))
     sign = torch.tensor([-1.0, 1.0], device=like(network).device)

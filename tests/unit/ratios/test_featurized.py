@@ -23,8 +23,9 @@ from flowratio.flows import MAF
 from flowratio.ratios import KLIEP, ClassifierRatio, FeaturizedRatio, RatioEstimator
 from flowratio.ratios.featurized import mixed
 from flowratio.ratios.names import NAMES, new_ratio
+from flowratio.ratios.networks import PairedRows
 from flowratio.samples import stack
-from flowratio.scaling import Gaussianizer, Pair, Scaler, Standardizer
+from flowratio.scaling import Dequantizer, Gaussianizer, Logit, Pair, Scaler, ScalerChain, ScalingWarning, Standardizer
 
 # most runs here are cut short on purpose
 pytestmark = [
@@ -159,14 +160,54 @@ class Kept(ClassifierRatio):
 class TestImages:
     """Bytes, of which a flow learns x + u, with u uniform."""
 
-    def test_the_ratio_is_fitted_where_the_flow_draws(self) -> None:
-        images = np.random.default_rng(0).integers(0, 4, (200, 2)).astype(float)
-        model = quick(Kept("logistic"), featurizer=flow(scaling="image")).fit(images, Y)
+    @pytest.mark.parametrize(("name", "n_draws"), [("logistic", 5), ("mlp", 5), ("boosting", 1)])
+    def test_the_ratio_is_fitted_where_the_flow_draws(self, name: str, n_draws: int) -> None:
+        images = 80.0 * np.random.default_rng(0).integers(0, 4, (200, 2))
+        model = quick(Kept(name), featurizer=flow(scaling="image")).fit(images, Y)
         Z = model.ratio_.rows_
-        assert len(np.unique(Z, axis=0)) == 200  # each with noise of its own, where there are 16 images
-        assert sorted(model.featurizer_.inverse_transform(Z).tolist()) == sorted(images.tolist())
-        again = quick(Kept("logistic"), featurizer=flow(scaling="image")).fit(images, Y)
+        assert len(np.unique(Z, axis=0)) == 200 * n_draws  # each with noise of its own, where there are 16 images
+        assert sorted(model.featurizer_.inverse_transform(Z).tolist()) == sorted(n_draws * images.tolist())
+        assert model.ratio_.log_odds_ == pytest.approx(np.log(80 / 120))
+        again = quick(Kept(name), featurizer=flow(scaling="image")).fit(images, Y)
         np.testing.assert_array_equal(again.ratio_.rows_, Z)
+        np.testing.assert_array_equal(again.log_ratio(images), model.log_ratio(images))
+
+    @pytest.mark.parametrize("calibration", [None, "sigmoid"])
+    def test_an_image_is_on_one_side_of_a_split(self, calibration: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        splits: list[tuple[np.ndarray, np.ndarray]] = []
+
+        def split(rows: PairedRows, n: int, rng: np.random.Generator) -> tuple[PairedRows, np.ndarray]:
+            rest, held_out = original(rows, n, rng)
+            splits.append((np.concatenate([X for X, _ in rest.samples]), held_out.reshape(-1, 2)))
+            return rest, held_out
+
+        original = PairedRows.split
+        monkeypatch.setattr(PairedRows, "split", split)
+        images = np.random.default_rng(0).permutation(256 * 256)[:201, None] // [[256, 1]] % 256  # no two are equal
+        ratio = ClassifierRatio("mlp", hidden=(4,), max_epochs=2, calibration=calibration)
+        chain = ScalerChain([Dequantizer(), Standardizer()])
+        model = quick(ratio, featurizer=chain).fit(images, np.arange(201) < 83)
+        assert len(splits) == (1 if calibration is None else 6)
+        for parts in splits:
+            of_z = (model.ratio_.mean_ + model.ratio_.scale_ * part for part in parts)
+            rest, held_out = (set(map(tuple, model.featurizer_.inverse_transform(Z).tolist())) for Z in of_z)
+            assert not rest & held_out
+            assert len(parts[0]) == 5 * len(rest)
+
+    def test_weights_are_those_of_repeated_images(self) -> None:
+        images, w = 80.0 * np.random.default_rng(0).integers(0, 4, (200, 2)), 1 + np.arange(200) % 3
+        often = np.repeat(np.arange(200), w)
+        models = [quick("mlp", featurizer=ScalerChain([Dequantizer(), Logit(), Standardizer()])) for _ in range(2)]
+        models[0].fit(images, Y, sample_weight=w)
+        models[1].fit(images[often], Y[often])
+        np.testing.assert_array_equal(models[0].log_ratio(images), models[1].log_ratio(images))
+
+    def test_levels_of_which_few_are_used_are_told_once(self) -> None:
+        images = np.random.default_rng(0).integers(0, 17, (200, 3))
+        images[:, 2] = 0  # a column that the others tell is none of its business
+        with pytest.warns(ScalingWarning, match="No value is above 16, where 255 could be") as told:
+            quick("mlp", featurizer=flow(scaling="image")).fit(images, Y)
+        assert len([warning for warning in told if warning.category is ScalingWarning]) == 1
 
 
 class TestGivenMaps:
