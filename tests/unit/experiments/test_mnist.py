@@ -145,6 +145,7 @@ def test_the_paper_s_own_numbers_get_its_own_verdicts() -> None:
     assert verdicts["SIR with IW(z) against draws is above SIR with IW(z) in three cells of four or more"] is None
     for method in ("SIR with IW(z)", "SIR with IW(z) against draws"):
         assert verdicts[f"{DIGITS}: {method} is above the paper's SIR with IW(z), 0.860, at perc = 1"] is None
+    assert all(len(line) == len(table.head) for table in found.tables for line in table.lines)
     digits, background, strange, flows, ratios = found.tables
     assert digits.lines[0][-1] == "0.860 ± 0.006 [0.860]"  # sqrt(.86 * .14 / 3000)
     assert background.lines[-1][1:] == ["0.091", "0.200", "0.333", "0.500"]
