@@ -411,12 +411,13 @@ def reproduce(
     check_folder(out)
     if restart and report:
         raise ValueError("--restart forgets results, and --report is of those that are there: give one of them.")
-    from flowratio.experiments.running import experiment, forget
+    from flowratio.experiments.running import experiment, results_file
     from flowratio.experiments.running import reproduce as run
+    from flowratio.experiments.stages import forget
 
     names = NAMES if name == "all" else (name,)
     for one in names if restart else ():  # all at once: the line without --restart goes on with none of old
-        forget(one, preset, out)
+        forget(results_file(one, preset, out))
     for one in names:
         found, paths = run(one, preset, out, seeds=seeds, jobs=jobs, report_only=report, verbose=not quiet)
         print(experiment(one).TITLE)

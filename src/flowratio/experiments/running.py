@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -28,7 +26,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
-from flowratio.experiments.stages import earlier_seconds
+from flowratio.experiments.stages import earlier_seconds, end_forgetting, forget, is_forgotten
 from flowratio.files import replacing
 from flowratio.progress import progress
 
@@ -192,12 +190,12 @@ def reproduce(
         Whether to show a progress bar.
     """
     found = experiment(name)
-    path = folder / f"{name}-{preset}.json"
+    path = results_file(name, preset, folder)
     settings = _settings(found, preset, _seeds_of(path) if report_only and seeds is None else seeds)
     results = Results(path, {"experiment": name, "title": found.TITLE, "preset": preset, "settings": asdict(settings)})
     keep = path.with_suffix("")  # a folder, of which only tasks that write files make use
     if restart:
-        forget(name, preset, folder)
+        forget(path)
     results.resume(of_any_commit=report_only)
     wanted = found.tasks(settings)
     tasks = [task for task in wanted if not results.has(task)]
@@ -235,42 +233,9 @@ def _reading(path: Path | None) -> Iterator[None]:
         ) from error
 
 
-def forget(name: str, preset: str, folder: Path) -> None:
-    """Let an experiment start anew: stages are removed, and results are left alone until a new one replaces them.
-
-    Until then a folder beside them marks them as forgotten: a run that is killed before is gone on with as a new one.
-
-    Parameters
-    ----------
-    name, preset, folder
-        As of `reproduce`.
-    """
-    path = folder / f"{name}-{preset}.json"
-    keep, mark = path.with_suffix(""), _mark(path)
-    if not path.exists() and not keep.exists():
-        return
-    with _removing(keep):
-        if keep.exists():
-            keep.rename(mark / secrets.token_hex(4) if mark.exists() else mark)  # in one step: none is left half-way
-        mark.mkdir(exist_ok=True)
-    with _removing(mark):
-        for stages in mark.iterdir():
-            shutil.rmtree(stages) if stages.is_dir() else stages.unlink()
-
-
-def _mark(path: Path) -> Path:
-    return path.with_suffix(".forgotten")
-
-
-@contextmanager
-def _removing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            f"{folder}, with stages to be forgotten, cannot be removed ({error.strerror or error}): remove it by hand "
-            "and give the same line again, or give another --out."
-        ) from error
+def results_file(name: str, preset: str, folder: Path) -> Path:
+    """Return where the results of an experiment are, or will be."""
+    return folder / f"{name}-{preset}.json"
 
 
 def _stages_of(keep: Path) -> str:
@@ -315,7 +280,7 @@ class Results:
 
     def resume(self, of_any_commit: bool = False) -> None:
         """Take over what is there; of another commit, or what is forgotten, only to report of it."""
-        if not self.path.exists() or (_mark(self.path).exists() and not of_any_commit):
+        if not self.path.exists() or (is_forgotten(self.path) and not of_any_commit):
             return
         try:
             kept = json.loads(self.path.read_text())
@@ -352,10 +317,7 @@ class Results:
         """Keep a result, here and on disk."""
         self.done[_key(done.task)] = done
         self.write(Report())
-        mark = _mark(self.path)
-        with _removing(mark):
-            if mark.exists():
-                shutil.rmtree(mark)
+        end_forgetting(self.path)
 
     def write(self, report: Report) -> None:
         """Write the file."""

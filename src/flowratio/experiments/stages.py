@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import secrets
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -114,3 +116,52 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             return arrays_of(file)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}): delete it to make it again.") from error
+
+
+def forget(results: Path) -> None:
+    """Let an experiment start anew: stages are removed, and results are left alone until a new one replaces them.
+
+    Until then a folder beside them marks them as forgotten: a run that is killed before is gone on with as a new one.
+
+    Parameters
+    ----------
+    results
+        The file of the results; its stages are in the folder of its name without the ending.
+    """
+    keep, mark = results.with_suffix(""), _mark(results)
+    if not results.exists() and not keep.exists():
+        return
+    with _removing(keep):
+        if keep.exists():
+            keep.rename(mark / secrets.token_hex(4) if mark.exists() else mark)  # in one step: none is left half-way
+        mark.mkdir(exist_ok=True)
+    with _removing(mark):
+        for stages in mark.iterdir():
+            shutil.rmtree(stages) if stages.is_dir() else stages.unlink()
+
+
+def is_forgotten(results: Path) -> bool:
+    """Return whether the results in a file were forgotten, and no new one has replaced them."""
+    return _mark(results).exists()
+
+
+def end_forgetting(results: Path) -> None:
+    """Say that the results in a file are new ones."""
+    if is_forgotten(results):
+        with _removing(_mark(results)):
+            shutil.rmtree(_mark(results))
+
+
+def _mark(results: Path) -> Path:
+    return results.with_suffix(".forgotten")
+
+
+@contextmanager
+def _removing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            f"{folder}, with stages to be forgotten, cannot be removed ({error.strerror or error}): remove it by hand "
+            "and give the same line again, or give another --out."
+        ) from error

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from flowratio.experiments import running
+from flowratio.experiments import running, stages
 from flowratio.experiments.running import Claim, Done, Report, Table, commit, reproduce
 from flowratio.experiments.stages import Stages
 
@@ -135,7 +135,7 @@ def test_stages_that_cannot_be_removed_are_named_and_not_used(
 
     before = run(tmp_path)[1][0].read_text()
     (tmp_path / "squares-quick" / "seed-0").mkdir(parents=True)
-    monkeypatch.setattr(running.shutil, "rmtree", rmtree)
+    monkeypatch.setattr(stages.shutil, "rmtree", rmtree)
     with pytest.raises(OSError, match=r"quick.forgotten, with stages .*, cannot be removed \(Permission denied\)"):
         run(tmp_path, restart=True)
     assert (tmp_path / "squares-quick.json").read_text() == before
