@@ -19,27 +19,29 @@ samples of digits have .406 to .720: its code showed images of values from 0 to 
 above. On an image that is neither law, such as a flow of few steps draws, any classifier of two laws only guesses.
 
 *Noise.* A ratio of z is fitted to z of images with the noise that the flow was trained with: see `image_laws`. Each of
-its ten passes over the images has a draw of its own: with one for all it learns the noise by heart. That was seen in
-the share of the target, on flows of other settings: five draws in the place of one brought .51 for .41 (digits) and .95
-for .76 (background) at perc = .25. Thirty passes, each with its draw, would bring .51 for .44 (digits, perc = .1); in
-x, where the loss of thirty is that of ten, they bring nothing, and the paper has ten.
+its ten passes over pairs of images has noise of its own, for images of q as well, which come more than once in a pass
+where they are few: else it learns the noise by heart.
+
+*Against draws* is a way of our own, with other weights of the same candidates: q to what the flow draws, in place of q
+to what it should draw. See `against_draws`. In z draws cost nothing; a ratio of x would have to decode them. It has 30
+passes, the three others have the paper's ten.
 
 *Presets.* `paper` has the settings of the paper's appendix and the two hidden layers of its code. `laptop` has 5 blocks
 with batch norm and one hidden layer of 1024 units, as the paper's table reads, at most 12 700 images of p, as there are
 ones and twos. Its flows take 2000 steps of AdamW at a rate of .003 that is annealed, with a weight decay of .1, and
-their weights are averaged over about the last tenth of them. The held-out likelihood of short runs decided on these:
-one layer is better than two, batch norm than none, and of the rates .0015 and .004 the higher. In x every candidate is
-decoded; `laptop` has 25 of them for an image there, and 100 in z.
+their weights are averaged over about the last tenth of them. The held-out likelihood of short runs, which are not kept,
+decided on these. In x every candidate is decoded; `laptop` has 25 of them for an image there, and 100 in z.
 
-The ratios are alike in all presets and in both spaces: the paper's three layers of 100 units, its 10 epochs, batches of
-64, Adam at .001, annealed as in its code. Of our own are pixels of one mean and one scale, 50 steps of warm-up, clipped
-gradients and averaged weights. Which weights of a flow and of a ratio of x are kept, a tenth of the images decides; a
-ratio of z sees each of its draws once and keeps its last weights. There are perc times as many images of q as of p in
+The ratios p/q are alike in all presets and in both spaces: the paper's three layers of 100 units, its 10 epochs,
+batches of 64, Adam at .001, annealed as in its code. Of our own are pixels of one mean and one scale, 50 steps of
+warm-up, clipped gradients and averaged weights. Which weights of a flow and of a ratio of x are kept, a tenth of the
+images decides; a ratio of z sees each of its codes once and keeps its last weights. In x an image of q is in four pairs
+of a pass at most, so that a pass is shorter where they are few. There are perc times as many images of q as of p in
 every cell: at perc = 1, digits have 12 188 of each.
 
 *Verdicts.* All methods of a run share its flow, so that they are compared run by run. A difference counts beyond two
 standard errors: that over the runs, or that of so many draws from so many candidates if it is larger. One run tells
-nothing.
+nothing, and of three without any difference one in five passes by chance.
 
 *Strange images.* A flow also draws specks all over, of which the attribute's classifier says one law or the other. What
 is as bright as hardly any image of p or q is counted apart.
@@ -137,7 +139,7 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
-    """Train a flow and two ratios, draw images by the three methods, and return the shares of the target."""
+    """Train a flow and its ratios, draw images by each method, and return the shares of the target."""
     return run_cell(settings, task, keep)
 
 

@@ -105,7 +105,7 @@ class Settings:
 
 
 def run_cell(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
-    """Train a flow and two ratios, draw images by the three methods, and return the shares of the target."""
+    """Train a flow and its ratios, draw images by each method, and return the shares of the target."""
     about = {key: value for key, value in asdict(settings).items() if key not in ("seeds", "percs")}
     name = f"{task['task']}-{task['perc']:g}"
     stages = Stages(keep / f"{name}-{task['seed']}", {**about, **task, "commit": commit()})
