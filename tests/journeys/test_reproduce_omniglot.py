@@ -40,9 +40,8 @@ def test_quick(tmp_path: Path) -> None:
     assert accuracy[DATA] > 0.4
     for ratio in result["ratios"].values():
         assert 0 < ratio["effective"]["1"] <= ratio["effective"]["0.2"] <= 1
-    assert result["ratios"]["z"]["auc"] > 0.7  # and of grey values that real drawings seldom have
-    assert result["ratios"]["z"]["mean_real"] > result["ratios"]["z"]["mean_made"]
-    assert result["bits"]["made"] > result["bits"]["real"]
+        assert 0.35 < ratio["auc"] < 0.7  # near copies: no grey value, and no tone, tells them from real drawings
+    assert 0 < max(result["bits"].values()) < 1  # of black and white
     assert [len(table.lines) for table in report.tables] == [10, 2, 5]
     assert len(report.claims) == 6
     _goes_on_to_the_same(tmp_path, paths[0], result)
