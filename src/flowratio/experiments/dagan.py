@@ -240,6 +240,9 @@ class Dagan:
             )
         if settings.channels < 8 or settings.channels % 8:
             raise ValueError(f"`channels` is {settings.channels}: give a multiple of 8.")
+        for name in ("noise", "critic_steps", "batch_size"):
+            if getattr(settings, name) < 1:
+                raise ValueError(f"`{name}` is {getattr(settings, name)}: give 1 or more.")
         self.settings, self.seed, self.gaps = settings, seed, list[float]()
         values, weights = _as_values(np.unique(self.images)), torch.Generator().manual_seed(seed)
         self.generator = Generator(settings, values, weights)

@@ -225,6 +225,7 @@ def test_a_critic_that_runs_away_ends_the_run(rate: float) -> None:
         (np.zeros((20, 784)), LABELS, TINY, "pixels must be bytes"),
         (np.zeros((20, 784), np.uint8), LABELS[:-1], TINY, r"`labels` has shape \(19,\) for 20 images"),
         (np.zeros((20, 784), np.uint8), LABELS, replace(TINY, channels=12), "`channels` is 12: give a multiple of 8"),
+        (np.zeros((20, 784), np.uint8), LABELS, replace(TINY, critic_steps=0), "`critic_steps` is 0: give 1 or more"),
     ],
 )
 def test_bad_input_is_refused(images: Any, labels: Any, settings: DaganSettings, message: str) -> None:
