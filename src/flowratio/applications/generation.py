@@ -198,6 +198,11 @@ class TargetedSampler(BaseEstimator):
             raise ValueError(f"`space` is {self.space!r}: give 'z' or 'x'.")
         if self.proportion is not None:
             check_proportion(self.proportion)
+        if self.proportion == 0 and toward == "q":
+            raise ValueError(
+                "`proportion` is 0, so that candidates are of q already: give toward='p', for the numerator of the "
+                "ratio, or None for candidates as they are."
+            )
 
     def _source(self) -> FlowFeaturizer:
         """Return the fitted map whose flow draws the candidates."""

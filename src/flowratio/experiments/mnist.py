@@ -67,7 +67,7 @@ from flowratio.experiments.verdicts import Gain, beyond, every, of_runs, standar
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TITLE = "Table 2, Fig. 9-14: images of a target law from a flow of two, by ratios of z and of x"
+TITLE = "Table 2, Fig. 9-14: images of a target law from a flow of two, resampled (SIR) by importance weights (IW)"
 TARGETS = {
     DIGITS: "zeros and sevens (perc for each one or two)",
     BACKGROUND: "black digits on white (perc for each white one on black)",
@@ -223,7 +223,7 @@ def _table(settings: Settings, done: list[Done], task: str) -> Table:
             beside = "" if paper is None else f" [{paper:.3f}]"
             cells.append(f"{ours.shares.mean():.3f} ± {ours.error:.3f}{beside}")
         lines.append([name, *cells])
-    lines.append(["a perfect flow", *[f"{perc / (1 + perc):.3f}" for perc in settings.percs]])
+    lines.append(["regular sampling of a perfect flow", *[f"{perc / (1 + perc):.3f}" for perc in settings.percs]])
     runs = of_runs(settings.seeds)
     runs += " ± standard error of the draws" if settings.seeds == 1 else ", or of the draws if that is larger"
     title = f"{task}: share of {TARGETS[task]} in {settings.samples} images, {runs} [paper]"
@@ -292,12 +292,12 @@ def _claims(settings: Settings, done: list[Done]) -> list[Claim]:
     ]
 
 
-def _gains(settings: Settings, done: list[Done], task: str, better: str, other: str) -> dict[float, Gain]:
-    """Return by perc what a method has more of the target than another."""
+def _gains(settings: Settings, done: list[Done], task: str, better: str, other: str) -> dict[str, Gain]:
+    """Return for each perc what a method has more of the target than another."""
     found = {}
     for perc in settings.percs:
         one, two = (cell(settings, done, task, method, perc) for method in (better, other))
-        found[perc] = Gain(one.shares - two.shares, math.hypot(one.of_draws, two.of_draws))
+        found[f"perc {perc:g}"] = Gain(one.shares - two.shares, math.hypot(one.of_draws, two.of_draws))
     return found
 
 
@@ -309,7 +309,7 @@ def _claim_of_order(settings: Settings, done: list[Done], task: str, better: str
 
 
 def _claim_of_spaces(settings: Settings, done: list[Done], better: str, other: str) -> Claim:
-    gains = {f"{task} {p:g}": g for task in TASKS for p, g in _gains(settings, done, task, better, other).items()}
+    gains = {f"{task}, {p}": g for task in TASKS for p, g in _gains(settings, done, task, better, other).items()}
     verdicts, needed = [gain.holds for gain in gains.values()], 0.75 * len(gains)
     n_above, n_open = verdicts.count(True), verdicts.count(None)
     holds = True if n_above >= needed else None if n_above + n_open >= needed else False
@@ -379,8 +379,9 @@ def _draw_shares(settings: Settings, done: list[Done]) -> Figure:
                 axes.plot(PERCS, paper, ":", marker=marker, color="0.6", mfc="none", label=f"{name}, paper")
             axes.errorbar(settings.percs, means, errors, fmt=f"-{marker}", color="black", mfc=fill, label=name)
         grid = np.linspace(0.08, 1, 50)
-        axes.plot(grid, grid / (1 + grid), "--", color="0.4", lw=1, label="a perfect flow")
-        axes.set(title=task, xlabel="perc: images of q for each of p", ylim=(0, 1.02))
+        axes.plot(grid, grid / (1 + grid), "--", color="0.4", lw=1, label="regular, perfect flow")
+        target = TARGETS[task].partition(" (")[0]
+        axes.set(title=f"{task}: {target}", xlabel="perc: images of the target for each other one", ylim=(0, 1.02))
     row[0].set_ylabel("share of the target")
     handles, labels = row[-1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False)

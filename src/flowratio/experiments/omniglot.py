@@ -223,7 +223,7 @@ def _of_ratios(done: list[Done]) -> Table:
         lines.append([space, *[with_error(values) if len(values) else "–" for values in (*numbers, *shares)]])
     head = ["space", "AUC, real over made", "AUC, recognized over other made", "mean log r, real", "mean log r, made"]
     return Table(
-        "Ratios, and the share of generated drawings that the weights are worth (effective sample size)",
+        "Ratios of real to generated drawings, and the share of these that weights are worth (effective sample size)",
         [*head, *[f"worth, γ = {gamma:g}" for gamma in GAMMAS["z"]]],
         lines,
     )
@@ -239,7 +239,7 @@ def _of_generator(done: list[Done]) -> Table:
         [
             ["generated drawings that the classifier of real ones gives their character", with_error(seen)],
             ["critic's gap in the first twentieth of the steps", with_error(gap[:, 0])],
-            ["critic's gap in the last", with_error(gap[:, 1])],
+            ["critic's gap in the last twentieth", with_error(gap[:, 1])],
             ["flow: bits for each pixel of validation drawings", with_error(bits[0])],
             ["flow: bits for each pixel of generated drawings", with_error(bits[1])],
         ],

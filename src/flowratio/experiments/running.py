@@ -199,6 +199,8 @@ def reproduce(
     results.resume(of_any_commit=report_only)
     wanted = found.tasks(settings)
     tasks = [task for task in wanted if not results.has(task)]
+    if report_only and not path.exists():
+        raise ValueError(f"{path} is not there: leave --report out to run the experiment, or give another --out.")
     if report_only and tasks:
         raise ValueError(f"{path} lacks {len(tasks)} of {len(wanted)} runs: leave --report out to run them.")
     with progress(len(tasks), name, verbose and len(tasks) > 0, lambda: _stages_of(keep)) as step:
@@ -273,8 +275,9 @@ class Results:
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self.path = path
+        self.command = shlex.join(["flowratio", *sys.argv[1:]])
         self.about = json.loads(json.dumps({"format": _FORMAT, **about}))
-        self.made = {"command": shlex.join(["flowratio", *sys.argv[1:]]), "commit": commit(), "versions": versions()}
+        self.made = {"command": self.command, "commit": commit(), "versions": versions()}
         self.reported_by = self.made["commit"]
         self.done: dict[str, Done] = {}
 
@@ -294,20 +297,18 @@ class Results:
             raise OSError(f"{self.path} cannot be read ({error.strerror}): give another --out.") from error
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
-                f"{self.path} is no result of this experiment ({error!r}). Give --restart to run all of it again, or "
-                "another --out."
+                f"{self.path} is no result of this experiment, or is damaged ({error!r}). Delete it to go on with the "
+                "stages beside it, if there are any; or give --restart to run all of it again, or another --out."
             ) from error
         if about != self.about:
             raise ValueError(f"{self.path} has results of other settings. Give --restart, or another --out.")
-        if of_any_commit:
-            self.made = made
         for what in ("commit", "versions"):
-            if made[what] != self.made[what]:
+            if made[what] != self.made[what] and not of_any_commit:
                 raise ValueError(
                     f"{self.path} has results of {what} {_told(made[what])}, and this is {_told(self.made[what])}. "
                     "Give --restart to run all of it again, or another --out."
                 )
-        self.done = done
+        self.done, self.made = done, made
 
     def has(self, task: Task) -> bool:
         """Return whether a task is done."""
@@ -316,6 +317,7 @@ class Results:
     def add(self, done: Done) -> None:
         """Keep a result, here and on disk."""
         self.done[_key(done.task)] = done
+        self.made["command"] = self.command  # a line that runs nothing has made nothing
         self.write(Report())
         end_forgetting(self.path)
 

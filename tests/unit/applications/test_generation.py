@@ -144,6 +144,8 @@ class TestDrawsAreOfTheTarget:
         made = sampler(0.1, ratio=ToDraws()).set_params(proportion=0)
         X = made.sample(2000, "p")
         assert min(p_values(X, target("p", 5000))) > 0.001
+        with pytest.raises(ValueError, match=r"`proportion` is 0, .* give toward='p'"):
+            made.sample(5, "q")
         mixed = made.sample(2000, None)
         assert max(p_values(mixed, target("p", 5000))) < 1e-6
 

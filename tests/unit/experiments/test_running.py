@@ -179,6 +179,17 @@ def test_results_of_another_commit_are_not_gone_on_with(
     assert json.loads((tmp_path / "squares-quick.json").read_text())["commit"] == "bbbb"
 
 
+def test_the_command_is_that_which_ran_something(
+    squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words, seeds, told in (("one", 2, "one"), ("two", 2, "one"), ("three", 3, "three")):
+        monkeypatch.setattr(sys, "argv", ["flowratio", words])
+        run(tmp_path, seeds=seeds)
+        assert json.loads((tmp_path / "squares-quick.json").read_text())["command"] == f"flowratio {told}"
+    with pytest.raises(ValueError, match=r"squares-quick\.json is not there: leave --report out"):
+        reproduce("squares", "quick", tmp_path / "other", report_only=True, verbose=False)
+
+
 def test_a_process_with_other_code_is_refused(squares: Squares, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"--jobs has commit aaaa, and the run began with bbbb.*or give --restart"):
         running._run("squares", squares.PRESETS["quick"], {"seed": 0}, tmp_path, "bbbb")
@@ -281,13 +292,17 @@ def _without(name: str) -> Callable[[dict[str, Any]], Any]:
 def test_a_file_that_is_no_result_is_named(squares: Squares, tmp_path: Path, change: Callable[..., Any]) -> None:
     path = run(tmp_path)[1][0]
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    with pytest.raises(ValueError, match=r"squares-quick\.json is no result of this experiment.*Give --restart"):
+    with pytest.raises(
+        ValueError, match=r"squares-quick\.json is no result .* or is damaged.*give --restart"
+    ):
         run(tmp_path)
 
 
 def test_a_file_that_is_no_json_is_named(squares: Squares, tmp_path: Path) -> None:
     (tmp_path / "squares-quick.json").write_bytes(b'\xff{"cut')
-    with pytest.raises(ValueError, match=r"squares-quick\.json is no result of this experiment.*Give --restart"):
+    with pytest.raises(
+        ValueError, match=r"squares-quick\.json is no result .* or is damaged.*give --restart"
+    ):
         run(tmp_path)
 
 
