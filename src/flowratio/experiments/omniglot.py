@@ -301,7 +301,7 @@ def _draw_accuracies(settings: Settings, done: list[Done]) -> Figure:
     paper = [(PAPER[name], row) for name, row in zip(names, rows, strict=True) if name in PAPER]
     axes.plot(*np.transpose(paper), "D", color="0.5", mfc="none", ms=6, label=f"paper, {PAPER_CLASSES} characters")
     axes.set_yticks(rows, names)
-    axes.legend(frameon=False, fontsize=8)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=8)
     return figure
 
 

@@ -292,17 +292,13 @@ def _without(name: str) -> Callable[[dict[str, Any]], Any]:
 def test_a_file_that_is_no_result_is_named(squares: Squares, tmp_path: Path, change: Callable[..., Any]) -> None:
     path = run(tmp_path)[1][0]
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    with pytest.raises(
-        ValueError, match=r"squares-quick\.json is no result .* or is damaged.*give --restart"
-    ):
+    with pytest.raises(ValueError, match=r"squares-quick\.json is no result .* or is damaged.*give --restart"):
         run(tmp_path)
 
 
 def test_a_file_that_is_no_json_is_named(squares: Squares, tmp_path: Path) -> None:
     (tmp_path / "squares-quick.json").write_bytes(b'\xff{"cut')
-    with pytest.raises(
-        ValueError, match=r"squares-quick\.json is no result .* or is damaged.*give --restart"
-    ):
+    with pytest.raises(ValueError, match=r"squares-quick\.json is no result .* or is damaged.*give --restart"):
         run(tmp_path)
 
 
