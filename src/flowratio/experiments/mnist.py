@@ -114,7 +114,7 @@ PRESETS = {
         test_rows=100,
     ),
     "laptop": Settings(
-        3,
+        2,
         rows=12_700,
         steps=2000,
         hidden=(1024,),
@@ -264,7 +264,7 @@ def _of_ratios(settings: Settings, done: list[Done]) -> Table:
         for of, name in RATIOS.items():
             ratio = [np.mean([one["ratio"][of][what] for one in results]) for what in ("loss", "accuracy")]
             drawn = [np.mean([one["methods"][of][what] for one in results]) for what in ("effective", "unique")]
-            line = [task, f"{perc:g}", name, *[f"{each:.3f}" for each in ratio], *[f"{each:.2f}" for each in drawn]]
+            line = [task, f"{perc:g}", name, *[f"{each:.3f}" for each in (*ratio, *drawn)]]
             lines.append([*line, _tail(results, of)])
     title = "Ratios on test images, and their weights: effective share of candidates, Pareto k̂ (-inf: no tail), means"
     return Table(title, ["task", "perc", "ratio", "loss", "accuracy", "effective", "share distinct", "k̂"], lines)

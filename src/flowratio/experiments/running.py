@@ -291,6 +291,7 @@ class Results:
             about, made = {name: kept[name] for name in self.about}, {name: kept[name] for name in self.made}
             same_seeds = about["settings"]["seeds"] == self.about["settings"]["seeds"]
             about["settings"] = {**about["settings"], "seeds": self.about["settings"]["seeds"]}
+            about["title"] = self.about["title"]  # its words may have changed
             # a task without a seed has all of them in it
             done = {_key(one.task): one for one in runs if same_seeds or "seed" in one.task}
         except OSError as error:
