@@ -114,7 +114,7 @@ PRESETS = {
         test_rows=100,
     ),
     "laptop": Settings(
-        2,
+        3,
         rows=12_700,
         steps=2000,
         hidden=(1024,),
@@ -381,7 +381,8 @@ def _draw_shares(settings: Settings, done: list[Done]) -> Figure:
         grid = np.linspace(0.08, 1, 50)
         axes.plot(grid, grid / (1 + grid), "--", color="0.4", lw=1, label="regular, perfect flow")
         target = TARGETS[task].partition(" (")[0]
-        axes.set(title=f"{task}: {target}", xlabel="perc: images of the target for each other one", ylim=(0, 1.02))
+        axes.set_title(f"{task}: {target}", fontsize=10)
+        axes.set(xlabel="perc: images of the target\nfor each other one", ylim=(0, 1.02))
     row[0].set_ylabel("share of the target")
     handles, labels = row[-1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False)
