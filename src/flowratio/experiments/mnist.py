@@ -2,7 +2,7 @@ r"""Table 2, Fig. 9 to 14: images of q drawn from a flow of p and q, by a ratio 
 
 Claim: sampling-importance-resampling (SIR) from a flow of both laws brings more images of the target q by a ratio of z
 (digits .860, background .732 at perc = 1) than by a ratio of x (.754, .528), and these more than the flow by itself
-(.720, .493). Command: `flowratio reproduce mnist --preset laptop --jobs 2`. Cost: 67 minutes on two cores; some
+(.720, .493). Command: `flowratio reproduce mnist --preset laptop --jobs 2`. Cost: 74 minutes on two cores; some
 days for `paper`.
 
 `diff-digits`: p are the ones and twos, q the zeros and sevens. `diff-background`: p are the digits of MNIST, white on
