@@ -35,7 +35,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from flowratio import AutoRatio
 from flowratio.applications.adaptation import ImportanceWeighted
-from flowratio.ratios.names import new_ratio
+from flowratio.ratios.registry import new_ratio
 from flowratio.weights import self_normalize
 
 TABLES: dict[str, Callable[..., Any]] = {

@@ -20,8 +20,8 @@ import zuko
 from _timing import one_thread, versions
 
 from flowratio import FlowFeaturizer
-from flowratio.rows import ArrayRows
-from flowratio.training import train
+from flowratio.samples.rows import ArrayRows
+from flowratio.training.loop import train
 
 N_HELD_OUT = 20_000
 MAX_EPOCHS = 30

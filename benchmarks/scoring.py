@@ -41,7 +41,7 @@ from _timing import versions
 from sklearn.exceptions import ConvergenceWarning
 
 from flowratio import ClassifierRatio, load, save
-from flowratio.scoring import score_file
+from flowratio.storage.scoring import score_file
 
 D, BATCH, GROUP = 20, 65_536, 250_000
 NAMES = [f"x{j}" for j in range(1, D + 1)]

@@ -20,9 +20,10 @@ from torch import nn
 from torch.nn.functional import softplus
 
 from flowratio import MAF
-from flowratio.ratios.networks import CNN
-from flowratio.rows import ArrayRows
-from flowratio.training import Recipe, train
+from flowratio.ratios.neural.networks import CNN
+from flowratio.samples.rows import ArrayRows
+from flowratio.training.loop import train
+from flowratio.training.run import Recipe
 
 BATCH, IMAGES = 100, 64
 # columns, hidden layers, steps of a round, largest ratio to zuko

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from flowratio.experiments.running import Claim, Table
+from flowratio_paper.running import Claim, Table
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"

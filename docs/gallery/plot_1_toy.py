@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from flowratio import FeaturizedRatio, FlowFeaturizer, OverlapWarning, plot_estimates
-from flowratio.ratios.names import new_ratio
+from flowratio.ratios.registry import new_ratio
 
 
 def main(n: int = 2000) -> Figure:

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from flowratio import FeaturizedRatio, FlowFeaturizer, OverlapWarning
-from flowratio.ratios.names import new_ratio
+from flowratio.ratios.registry import new_ratio
 
 
 def draw(n: int, mean: float, rng: np.random.Generator) -> np.ndarray:

@@ -1,213 +1,65 @@
-"""Density ratios r(x) = p(x) / q(x) from two samples, learned in the latent space of a normalizing flow.
+"""Density ratios r(x) = p(x) / q(x) from two samples: p is the numerator (y = 1), q the denominator (y = 0).
 
-The names below stand in the order of the path: samples → scaling → flow → latent → ratio → weights →
-application. Each is imported when it is
-first asked for, so that `import flowratio` loads neither torch nor scikit-learn.
+The names below are in the order of the path: tables → samples → scaling → flow → latent → ratio → weights → application
+→ diagnosis → files. Each name is imported at first use, so `import flowratio` loads neither torch nor scikit-learn.
 """
+# isort: skip_file
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowratio.lazy import lazily
+from flowratio._support.lazy import lazily
 
-if TYPE_CHECKING:
-    from flowratio.applications import (
-        DepletedWarning,
-        Divergence,
-        Drawn,
-        ImportanceWeighted,
-        MutualInformation,
-        ResampledWarning,
-        TargetedSampler,
-        TargetScorer,
-        TwoSampleTest,
-        augmentation_weights,
-        conformal_quantile,
-        divergence,
-        mutual_information,
-        two_sample_test,
-    )
-    from flowratio.diagnostics import (
-        Diagnosis,
-        diagnose,
-        plot_balance,
-        plot_estimates,
-        plot_importance,
-        plot_latent,
-        plot_log_ratios,
-        plot_reliability,
-        plot_weights,
-    )
-    from flowratio.featurizer import FlowFeaturizer
-    from flowratio.flows import MAF, Flow, RealNVP, SplineCoupling, SplineMAF
-    from flowratio.persistence import load, save
-    from flowratio.ratios import (
-        KLIEP,
-        KMM,
-        RULSIF,
-        ULSIF,
-        AutoRatio,
-        ClassifierRatio,
-        ConvexRatio,
-        FeaturizedRatio,
-        FlowDifferenceRatio,
-        InverseRatio,
-        JointFeaturizedRatio,
-        OverlapWarning,
-        RatioEstimator,
-        TelescopingRatio,
-        kl_score,
-    )
-    from flowratio.samples import stack
-    from flowratio.scaling import Dequantizer, Gaussianizer, Logit, ScalerChain, ScalingWarning, Standardizer, Whitener
-    from flowratio.scoring import score_file
-    from flowratio.table_ratio import TableRatio, UnseenWarning
-    from flowratio.tables import TableEncoder
-    from flowratio.training import TrainingDiverged
-    from flowratio.weights import (
-        effective_sample_size,
-        flatten,
-        pareto_smooth,
-        rebalance,
-        self_normalize,
-        trim,
-        truncate,
-    )
+if TYPE_CHECKING:  # each public name is written once: here, or in the registry of the ratios
+    from flowratio.tables.encoder import TableEncoder as TableEncoder
+    from flowratio.samples.stacking import stack as stack
+    from flowratio.scaling.standardizer import Standardizer as Standardizer
+    from flowratio.scaling.gaussianizer import Gaussianizer as Gaussianizer
+    from flowratio.scaling.whitener import Whitener as Whitener
+    from flowratio.scaling.images import Dequantizer as Dequantizer, Logit as Logit
+    from flowratio.scaling.chain import ScalerChain as ScalerChain
+    from flowratio.scaling.base import ScalingWarning as ScalingWarning
+    from flowratio.flows.base import Flow as Flow
+    from flowratio.flows.maf import MAF as MAF
+    from flowratio.flows.coupling import RealNVP as RealNVP
+    from flowratio.flows.spline import SplineCoupling as SplineCoupling, SplineMAF as SplineMAF
+    from flowratio.training.run import TrainingDiverged as TrainingDiverged
+    from flowratio.latent.featurizer import FlowFeaturizer as FlowFeaturizer
+    from flowratio.ratios.base import OverlapWarning as OverlapWarning, RatioEstimator as RatioEstimator
+    from flowratio.ratios.base import kl_score as kl_score
+    from flowratio.ratios.inverse import InverseRatio as InverseRatio
+    from flowratio.ratios.kernel.kmm import KMM as KMM
+    from flowratio.ratios.kernel.kliep import KLIEP as KLIEP
+    from flowratio.ratios.kernel.lsif import RULSIF as RULSIF, ULSIF as ULSIF
+    from flowratio.ratios.classifier.classifier import ClassifierRatio as ClassifierRatio
+    from flowratio.ratios.neural.difference import FlowDifferenceRatio as FlowDifferenceRatio
+    from flowratio.ratios.neural.telescoping import TelescopingRatio as TelescopingRatio
+    from flowratio.ratios.featurized.featurized import FeaturizedRatio as FeaturizedRatio
+    from flowratio.ratios.featurized.joint import JointFeaturizedRatio as JointFeaturizedRatio
+    from flowratio.ratios.auto.convex import ConvexRatio as ConvexRatio
+    from flowratio.ratios.auto.auto import AutoRatio as AutoRatio
+    from flowratio.ratios.table_ratio import TableRatio as TableRatio, UnseenWarning as UnseenWarning
+    from flowratio.weights import effective_sample_size as effective_sample_size, flatten as flatten
+    from flowratio.weights import pareto_smooth as pareto_smooth, rebalance as rebalance
+    from flowratio.weights import self_normalize as self_normalize, trim as trim, truncate as truncate
+    from flowratio.applications.adaptation import ImportanceWeighted as ImportanceWeighted
+    from flowratio.applications.adaptation import ResampledWarning as ResampledWarning, TargetScorer as TargetScorer
+    from flowratio.applications.conformal import conformal_quantile as conformal_quantile
+    from flowratio.applications.divergences import Divergence as Divergence, divergence as divergence
+    from flowratio.applications.testing import TwoSampleTest as TwoSampleTest, two_sample_test as two_sample_test
+    from flowratio.applications.information import MutualInformation as MutualInformation
+    from flowratio.applications.information import mutual_information as mutual_information
+    from flowratio.applications.generation import DepletedWarning as DepletedWarning, Drawn as Drawn
+    from flowratio.applications.generation import TargetedSampler as TargetedSampler
+    from flowratio.applications.augmentation import augmentation_weights as augmentation_weights
+    from flowratio.diagnostics.diagnosis import Diagnosis as Diagnosis, diagnose as diagnose
+    from flowratio.diagnostics.plots import plot_balance as plot_balance, plot_estimates as plot_estimates
+    from flowratio.diagnostics.plots import plot_importance as plot_importance, plot_latent as plot_latent
+    from flowratio.diagnostics.plots import plot_log_ratios as plot_log_ratios, plot_reliability as plot_reliability
+    from flowratio.diagnostics.plots import plot_weights as plot_weights
+    from flowratio.storage.saving import load as load, save as save
+    from flowratio.storage.scoring import score_file as score_file
 
 __version__ = "0.1.0"
-
-__all__ = [  # noqa: RUF022 - the order of the path
-    "stack",
-    "Standardizer",
-    "Gaussianizer",
-    "Whitener",
-    "Dequantizer",
-    "Logit",
-    "ScalerChain",
-    "ScalingWarning",
-    "Flow",
-    "MAF",
-    "RealNVP",
-    "SplineMAF",
-    "SplineCoupling",
-    "TrainingDiverged",
-    "FlowFeaturizer",
-    "RatioEstimator",
-    "InverseRatio",
-    "KMM",
-    "KLIEP",
-    "ULSIF",
-    "RULSIF",
-    "ClassifierRatio",
-    "FlowDifferenceRatio",
-    "TelescopingRatio",
-    "FeaturizedRatio",
-    "JointFeaturizedRatio",
-    "ConvexRatio",
-    "AutoRatio",
-    "OverlapWarning",
-    "kl_score",
-    "TableEncoder",
-    "TableRatio",
-    "UnseenWarning",
-    "self_normalize",
-    "flatten",
-    "rebalance",
-    "truncate",
-    "trim",
-    "pareto_smooth",
-    "effective_sample_size",
-    "ImportanceWeighted",
-    "ResampledWarning",
-    "TargetScorer",
-    "conformal_quantile",
-    "divergence",
-    "Divergence",
-    "two_sample_test",
-    "TwoSampleTest",
-    "mutual_information",
-    "MutualInformation",
-    "TargetedSampler",
-    "Drawn",
-    "DepletedWarning",
-    "augmentation_weights",
-    "diagnose",
-    "Diagnosis",
-    "plot_log_ratios",
-    "plot_estimates",
-    "plot_latent",
-    "plot_reliability",
-    "plot_balance",
-    "plot_weights",
-    "plot_importance",
-    "save",
-    "load",
-    "score_file",
-]
-
-_STAGES = {
-    "samples": ["stack"],
-    "scaling": ["Standardizer", "Gaussianizer", "Whitener", "Dequantizer", "Logit", "ScalerChain", "ScalingWarning"],
-    "flows": ["Flow", "MAF", "RealNVP", "SplineMAF", "SplineCoupling"],
-    "training": ["TrainingDiverged"],
-    "featurizer": ["FlowFeaturizer"],
-    "ratios": [
-        "RatioEstimator",
-        "InverseRatio",
-        "KMM",
-        "KLIEP",
-        "ULSIF",
-        "RULSIF",
-        "ClassifierRatio",
-        "FlowDifferenceRatio",
-        "TelescopingRatio",
-        "FeaturizedRatio",
-        "JointFeaturizedRatio",
-        "ConvexRatio",
-        "AutoRatio",
-        "OverlapWarning",
-        "kl_score",
-    ],
-    "tables": ["TableEncoder"],
-    "table_ratio": ["TableRatio", "UnseenWarning"],
-    "weights": [
-        "self_normalize",
-        "flatten",
-        "rebalance",
-        "truncate",
-        "trim",
-        "pareto_smooth",
-        "effective_sample_size",
-    ],
-    "applications": [
-        "ImportanceWeighted",
-        "ResampledWarning",
-        "TargetScorer",
-        "conformal_quantile",
-        "divergence",
-        "Divergence",
-        "two_sample_test",
-        "TwoSampleTest",
-        "mutual_information",
-        "MutualInformation",
-        "TargetedSampler",
-        "Drawn",
-        "DepletedWarning",
-        "augmentation_weights",
-    ],
-    "diagnostics": [
-        "diagnose",
-        "Diagnosis",
-        "plot_log_ratios",
-        "plot_estimates",
-        "plot_latent",
-        "plot_reliability",
-        "plot_balance",
-        "plot_weights",
-        "plot_importance",
-    ],
-    "persistence": ["save", "load"],
-    "scoring": ["score_file"],
-}
-__getattr__, __dir__ = lazily(__name__, _STAGES)
+__getattr__, __dir__, __all__ = lazily(__name__, __file__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowratio.cli import main
+from flowratio.cli.app import main
 
 if __name__ == "__main__":
     main()

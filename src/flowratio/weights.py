@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from flowratio.settings import is_number
+from flowratio._support.validation import is_number
 
 _EPS = float(np.finfo(np.float64).eps)
 _FEWEST, _FEWEST_IN_TAIL = 25, 5  # weights, and weights in their tail, to which a tail is fitted

@@ -6,6 +6,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import flowratio
-from flowratio.featurizer import FlowFeaturizer
-from flowratio.scaling import Scaler
+import flowratio.latent
+import flowratio.scaling
+from flowratio.latent.featurizer import FlowFeaturizer
+from flowratio.scaling.base import Scaler
 
 # a run of two epochs is cut short on purpose, and rows of the checks have constant and collinear columns
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-    pytest.mark.filterwarnings("ignore::flowratio.scaling.ScalingWarning"),
+    pytest.mark.filterwarnings("ignore::flowratio.scaling.base.ScalingWarning"),
 ]
 
 # Settings without which a class cannot be built, or is slow.
@@ -39,9 +42,13 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+def modules_of(package: ModuleType) -> list[pkgutil.ModuleInfo]:
+    return list(pkgutil.iter_modules(package.__path__, f"{package.__name__}."))
+
+
 def estimators() -> Iterator[BaseEstimator]:
     """Walk the package for estimators, and build each."""
-    for info in pkgutil.iter_modules(flowratio.__path__, "flowratio."):
+    for info in (*modules_of(flowratio.scaling), *modules_of(flowratio.latent)):
         for value in vars(import_module(info.name)).values():
             if not isinstance(value, type) or not issubclass(value, BaseEstimator) or value.__module__ != info.name:
                 continue

@@ -1,6 +1,6 @@
 """Every ratio × every promise of the base class: direction, units, weights, determinism, frames, files, bad input.
 
-A ratio that joins `flowratio.ratios.__all__` is found here, and asks for its line in `CASES`.
+A ratio that joins `flowratio.__all__` is found here, and asks for its line in `CASES`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-import flowratio.ratios
+import flowratio
 from flowratio import (
     KLIEP,
     KMM,
@@ -51,9 +51,9 @@ from flowratio import (
 
 # samples of a contract are small, and a network of two epochs is cut short on purpose
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::flowratio.ratios.OverlapWarning"),
+    pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-    pytest.mark.filterwarnings("ignore::flowratio.ratios.auto.BudgetWarning"),
+    pytest.mark.filterwarnings("ignore::flowratio.ratios.auto.auto.BudgetWarning"),
 ]
 
 
@@ -187,7 +187,7 @@ def check_same_log_ratio(model: Any, other: Any, X: Any, X_other: Any, exact: fl
 
 
 def test_every_ratio_has_its_cases() -> None:
-    public = [getattr(flowratio.ratios, name) for name in flowratio.ratios.__all__]
+    public = [getattr(flowratio, name) for name in flowratio.__all__]
     ratios = {cls for cls in public if inspect.isclass(cls) and issubclass(cls, RatioEstimator)}
     assert {type(case.make()) for case in CASES.values()} == ratios - {RatioEstimator}
 

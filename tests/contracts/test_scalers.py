@@ -1,4 +1,4 @@
-"""What every scaler promises: those of `flowratio.scaling`, and those that a featurizer knows by name."""
+"""What every scaler promises: those of `flowratio.scaling.base`, and those that a featurizer knows by name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from flowratio import scaling
-from flowratio.featurizer import _SCALINGS
-from flowratio.scaling import Scaler
+from flowratio.latent.featurizer import _SCALINGS
+from flowratio.scaling import base as scaling
+from flowratio.scaling.base import Scaler
 
 Build = Callable[[], Scaler]
 N, D = 400, 3

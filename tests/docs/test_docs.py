@@ -20,12 +20,12 @@ import typer.main
 from matplotlib.figure import Figure
 
 import flowratio
-from flowratio import demo
-from flowratio.cli import app, main
-from flowratio.experiments import NAMES
-from flowratio.experiments.data import FILES
-from flowratio.experiments.running import Done, experiment
-from flowratio.ratios import auto
+from flowratio.cli import demo
+from flowratio.cli.app import app, main
+from flowratio.ratios.auto import auto
+from flowratio_paper import NAMES
+from flowratio_paper.data import FILES
+from flowratio_paper.running import Done, experiment
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

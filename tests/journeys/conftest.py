@@ -17,7 +17,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     """Run the command line in this process: its exit code, standard output and standard error."""
-    from flowratio import cli
+    from flowratio.cli import app as cli
 
     def run(*args: object) -> tuple[int, str, str]:
         capfdbinary.readouterr()

@@ -16,9 +16,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-import flowratio.cli
+import flowratio.cli.app
 from flowratio import load
-from flowratio.reading import read_table
+from flowratio.storage.reading import read_table
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -68,7 +68,7 @@ def model(files: Path) -> Path:
 
 
 def flowratio_process(*args: str, cwd: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error::DeprecationWarning", "-m", "flowratio.cli", *args]
+    command = [sys.executable, "-W", "error::DeprecationWarning", "-m", "flowratio", *args]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, **settings)
 
 
@@ -206,7 +206,7 @@ def test_the_automatic_choice_prints_its_table(files: Path, tmp_path: Path, run:
 def test_a_kill_in_the_middle_of_scoring(model: Path, tmp_path: Path) -> None:
     many = pl.concat([pl.read_csv(model.parent / "q.csv")] * 1500)  # 600 000 rows: seconds
     many.write_parquet(tmp_path / "many.parquet")
-    words = [sys.executable, "-m", "flowratio.cli", "score", str(model), "many.parquet", "--quiet", "--workers", "1"]
+    words = [sys.executable, "-m", "flowratio", "score", str(model), "many.parquet", "--quiet", "--workers", "1"]
     whole = subprocess.run([*words, "-o", "whole.parquet"], cwd=tmp_path, capture_output=True, text=True)
     assert whole.returncode == 0, whole.stderr
     process = subprocess.Popen([*words, "-o", "out.parquet"], cwd=tmp_path)
@@ -363,14 +363,14 @@ def test_what_no_one_foresaw_is_one_line(kind: type[BaseException], run: Run, mo
     def fail(*args: object) -> None:
         raise kind("of nothing")
 
-    monkeypatch.setattr("flowratio.reading.read_table", fail)
+    monkeypatch.setattr("flowratio.storage.reading.read_table", fail)
     code, _, err = run("test", "p.csv", "q.csv")
     assert (code, err.count("\n")) == (2, 1)
     assert f"{kind.__name__}: of nothing" in err
     monkeypatch.setenv("FLOWRATIO_TRACEBACK", "1")
     monkeypatch.setattr(sys, "argv", ["flowratio", "test", "p.csv", "q.csv"])
     with pytest.raises(kind):
-        flowratio.cli.main()
+        flowratio.cli.app.main()
 
 
 def test_unseen_levels_are_counted_beside_a_pipe(model: Path, tmp_path: Path, run: Run) -> None:
@@ -464,6 +464,6 @@ finally:
 
 def test_completion_can_be_shown() -> None:
     environment = {**os.environ, "_FLOWRATIO_COMPLETE": "source_bash"}
-    command = "from flowratio.cli import main; main()"
+    command = "from flowratio.cli.app import main; main()"
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, env=environment)
     assert "complete" in done.stdout

@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 from scipy.stats import multivariate_normal
 
-from flowratio import demo, load
+from flowratio import load
+from flowratio.cli import demo
 
 P, Q = multivariate_normal([0, 0]), multivariate_normal([3, 3])
 
@@ -30,7 +31,7 @@ def test_closed_form() -> None:
 
 def test_demo_in_a_process_of_its_own(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "demo"
-    command = [sys.executable, "-m", "flowratio.cli", "demo", "--rows", "200", "--seed", "3", "--out", str(folder)]
+    command = [sys.executable, "-m", "flowratio", "demo", "--rows", "200", "--seed", "3", "--out", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     assert sorted(path.name for path in folder.iterdir()) == ["model", "ratios.png", "report.html"]
@@ -52,7 +53,8 @@ def test_demo_in_a_process_of_its_own(tmp_path: Path) -> None:
 def test_ctrl_c_is_one_message_and_leaves_no_file(tmp_path: Path) -> None:
     # the handler is set by hand: a shell starts its background jobs with SIGINT ignored
     code = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import flowratio.cli as c; c.main()"
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from flowratio.cli.app import main; main()"
     )
     command = [sys.executable, "-c", code, "demo", "--quiet", "--out", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from flowratio import AutoRatio, FlowFeaturizer
-from flowratio.evidence import Made, gather
-from flowratio.report import count, sig, write_report
-from flowratio.table_ratio import TableRatio
+from flowratio.ratios.table_ratio import TableRatio
+from flowratio.report.evidence import Made, gather
+from flowratio.report.page import count, sig, write_report
 from flowratio.weights import effective_sample_size, flatten, truncate
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression
 
 from flowratio.applications.adaptation import ImportanceWeighted, TargetScorer
 from flowratio.applications.conformal import conformal_quantile
-from flowratio.ratios import ClassifierRatio
+from flowratio.ratios.classifier.classifier import ClassifierRatio
 
 SHIFT, N = 0.8, 10_000  # q = N(0, I), p = N(0.8 · 1, I): log r is linear
 

@@ -14,9 +14,9 @@ import pytest
 from numpy.random import default_rng
 from scipy import stats
 
-from flowratio.featurizer import FlowFeaturizer
 from flowratio.flows import FLOWS
-from flowratio.scaling import ScalingWarning
+from flowratio.latent.featurizer import FlowFeaturizer
+from flowratio.scaling.base import ScalingWarning
 
 N_FIT, N_TEST = 3000, 4000
 

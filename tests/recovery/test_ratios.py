@@ -34,7 +34,7 @@ N_TEST = 4000
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-    pytest.mark.filterwarnings("ignore::flowratio.ratios.OverlapWarning"),
+    pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning"),
 ]
 
 

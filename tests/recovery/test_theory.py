@@ -19,7 +19,7 @@ from scipy.stats import multivariate_normal
 from flowratio import KLIEP, ClassifierRatio, FeaturizedRatio, FlowFeaturizer, RatioEstimator
 from flowratio.flows import FLOWS, Flow
 
-pytestmark = pytest.mark.filterwarnings("ignore::flowratio.ratios.OverlapWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning")
 
 # Lemma 1: p(x)/q(x) = p_Z(f(x))/q_Z(f(x)) for an invertible f
 

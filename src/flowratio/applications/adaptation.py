@@ -21,12 +21,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter, validate_data
 from typing_extensions import Self
 
+from flowratio._support.validation import RandomState, is_number, seed_from, unchanged_on_failure
 from flowratio.applications.crossfit import Sample, check_folds, cross_fit, folds
-from flowratio.ratios import AutoRatio, OverlapWarning
-from flowratio.ratios.base import are_few, effective_draws
-from flowratio.ratios.names import fitted, is_ready, log_ratio_of, new_ratio
-from flowratio.samples import checked_weights, stack
-from flowratio.settings import RandomState, is_number, seed_from, unchanged_on_failure
+from flowratio.ratios.auto.auto import AutoRatio
+from flowratio.ratios.base import OverlapWarning, are_few, effective_draws
+from flowratio.ratios.registry import fitted, is_ready, log_ratio_of, new_ratio
+from flowratio.samples.stacking import stack
+from flowratio.samples.weighting import checked_weights
 from flowratio.weights import effective_sample_size, flatten, pareto_smooth, self_normalize
 
 # methods of scikit-learn that pass keywords on to the estimator inside; the others need metadata routing for it

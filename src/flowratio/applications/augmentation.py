@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from flowratio._support.validation import RandomState, seed_from
 from flowratio.applications.crossfit import CrossFitted, Sample, check_folds, chosen_ratio, cross_fit, folds
-from flowratio.ratios import InverseRatio, OverlapWarning
-from flowratio.ratios.base import are_few, effective_draws
-from flowratio.ratios.names import is_ready, log_ratio_of
-from flowratio.samples import check_samples
-from flowratio.settings import RandomState, seed_from
+from flowratio.ratios.base import OverlapWarning, are_few, effective_draws
+from flowratio.ratios.inverse import InverseRatio
+from flowratio.ratios.registry import is_ready, log_ratio_of
+from flowratio.samples.stacking import check_samples
 from flowratio.weights import effective_sample_size, flatten, self_normalize
 
 _LARGEST = np.finfo(np.float64).max

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from flowratio.settings import is_number
+from flowratio._support.validation import is_number
 
 _ROUNDING = 1e-12  # of a share: weights that reach the coverage but for the last bits do reach it
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from flowratio.progress import progress
-from flowratio.ratios import AutoRatio
-from flowratio.ratios.names import fitted, new_ratio, silent
-from flowratio.settings import check_n_folds
+from flowratio._support.progress import progress
+from flowratio._support.validation import check_n_folds
+from flowratio.ratios.auto.auto import AutoRatio
+from flowratio.ratios.registry import fitted, new_ratio, silent
 
 _TIME_BUDGET = 60.0  # seconds in which a ratio is chosen, if none is given
 FEWEST_ROWS = 4  # of each sample: two folds of two rows

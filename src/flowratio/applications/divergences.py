@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import expit, log_expit, ndtri
 
+from flowratio._support.validation import RandomState, is_number, seed_from
 from flowratio.applications.crossfit import (
     FEWEST_ROWS,
     CrossFitted,
@@ -26,8 +27,8 @@ from flowratio.applications.crossfit import (
     cross_fit,
     folds,
 )
-from flowratio.samples import check_samples, checked_weights, counts, is_whole, mean_and_error
-from flowratio.settings import RandomState, is_number, seed_from
+from flowratio.samples.stacking import check_samples
+from flowratio.samples.weighting import checked_weights, counts, is_whole, mean_and_error
 
 Verdict = Literal["trustworthy", "lower bound", "near the ln n ceiling", "unstable"]
 Kind = Literal["kl", "reverse-kl", "js", "pearson", "tv", "hellinger"]

@@ -22,14 +22,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
-from flowratio.featurizer import FlowFeaturizer
+from flowratio._support.progress import progress
+from flowratio._support.validation import RandomState, is_count, seed_from
 from flowratio.flows import Flow
 from flowratio.flows.base import new_generator
-from flowratio.progress import progress
-from flowratio.ratios import FeaturizedRatio, InverseRatio, JointFeaturizedRatio
+from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import chunks
-from flowratio.ratios.networks import evaluate
-from flowratio.settings import RandomState, is_count, seed_from
+from flowratio.ratios.featurized.featurized import FeaturizedRatio
+from flowratio.ratios.featurized.joint import JointFeaturizedRatio
+from flowratio.ratios.inverse import InverseRatio
+from flowratio.ratios.neural.networks import evaluate
 from flowratio.weights import check_proportion, effective_sample_size, pareto_smooth, rebalance, self_normalize
 
 Score = Callable[[np.ndarray], Any]

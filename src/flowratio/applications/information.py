@@ -21,6 +21,7 @@ from scipy.spatial import KDTree
 from scipy.special import expit, ndtri
 from scipy.stats import rankdata
 
+from flowratio._support.validation import RandomState, seed_from
 from flowratio.applications.crossfit import FEWEST_ROWS, Sample, check_folds, chosen_ratio, cross_fit, folds
 from flowratio.applications.divergences import (
     clipped_terms,
@@ -32,8 +33,7 @@ from flowratio.applications.divergences import (
     variance_of_fits,
     with_open_ends,
 )
-from flowratio.samples import to_matrix
-from flowratio.settings import RandomState, seed_from
+from flowratio.samples.stacking import to_matrix
 
 Verdict = Literal["trustworthy", "near the ln n ceiling", "unstable"]
 _N_DEALS = 8  # rows of the product for each row of the sample, on which ratios are judged

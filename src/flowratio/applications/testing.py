@@ -11,13 +11,14 @@ import numpy as np
 from scipy.special import expit, ndtri
 from scipy.stats import rankdata
 
+from flowratio._support.progress import progress
+from flowratio._support.validation import RandomState, is_count, seed_from
 from flowratio.applications.crossfit import check_folds, folds
-from flowratio.applications.importance import Importance, importance
-from flowratio.progress import progress
-from flowratio.ratios.names import new_ratio, silent
-from flowratio.ratios.presets import PRESETS
-from flowratio.samples import check_samples, column_names, weighted_moments
-from flowratio.settings import RandomState, is_count, seed_from
+from flowratio.diagnostics.importance import Importance, importance
+from flowratio.ratios.classifier.presets import PRESETS
+from flowratio.ratios.registry import new_ratio, silent
+from flowratio.samples.stacking import check_samples, column_names
+from flowratio.samples.weighting import weighted_moments
 
 LogRatio = Callable[[np.ndarray], np.ndarray]
 Fit = Callable[[np.ndarray, np.ndarray], LogRatio]

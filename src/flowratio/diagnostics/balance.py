@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowratio.diagnostics.scored import Scored, Separation, errors_off, separation
-from flowratio.samples import mean_and_error
+from flowratio.diagnostics.scored_sample import Scored, Separation, errors_off, separation
+from flowratio.samples.weighting import mean_and_error
 from flowratio.weights import self_normalize
 
 _N_FOLDS = 5

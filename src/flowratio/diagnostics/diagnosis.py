@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import log_expit
 
-from flowratio.applications.importance import Importance, importance
+from flowratio._support.validation import RandomState, is_count, seed_from
 from flowratio.diagnostics.balance import Balance, balance, leftover
-from flowratio.diagnostics.calibration import Calibration, calibration
 from flowratio.diagnostics.identities import Identities, identities
+from flowratio.diagnostics.importance import Importance, importance
 from flowratio.diagnostics.overlap import Overlap, overlap
-from flowratio.diagnostics.scored import Scored, Separation, separation
+from flowratio.diagnostics.reliability import Calibration, calibration
+from flowratio.diagnostics.scored_sample import Scored, Separation, separation
 from flowratio.diagnostics.summary import summary_of
 from flowratio.diagnostics.verdict import (
     Verdict,
@@ -27,10 +28,10 @@ from flowratio.diagnostics.verdict import (
     verdict_of,
     wrong_scale,
 )
-from flowratio.ratios.names import log_ratio_of
-from flowratio.samples import checked_weights, column_names, counts, mean_and_error, repeated, stack
-from flowratio.settings import RandomState, is_count, seed_from
-from flowratio.table_ratio import TableRatio
+from flowratio.ratios.registry import log_ratio_of
+from flowratio.ratios.table_ratio import TableRatio
+from flowratio.samples.stacking import column_names, stack
+from flowratio.samples.weighting import checked_weights, counts, mean_and_error, repeated
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -23,8 +23,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from flowratio.diagnostics.scored import LOG_LARGEST, Scored, errors_off, log_mean_of
-from flowratio.samples import mean_and_error
+from flowratio.diagnostics.scored_sample import LOG_LARGEST, Scored, errors_off, log_mean_of
+from flowratio.samples.weighting import mean_and_error
 
 
 @dataclass(frozen=True)

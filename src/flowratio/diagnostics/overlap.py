@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowratio.diagnostics.scored import Scored
+from flowratio.diagnostics.scored_sample import Scored
 from flowratio.ratios.base import effective_draws
 from flowratio.weights import effective_sample_size, largest_k_hat, pareto_smooth
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from flowratio.applications.importance import Importance
     from flowratio.diagnostics.balance import Balance
-    from flowratio.diagnostics.calibration import Calibration
     from flowratio.diagnostics.diagnosis import Diagnosis
+    from flowratio.diagnostics.importance import Importance
+    from flowratio.diagnostics.reliability import Calibration
 
 _MOST_POINTS = 5_000  # of a scatter: evenly spaced ones of more
 _MOST_COLUMNS = 20

@@ -13,10 +13,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from flowratio.diagnostics.balance import Balance
-from flowratio.diagnostics.calibration import Calibration
 from flowratio.diagnostics.identities import BoundedIdentity, Identities
 from flowratio.diagnostics.overlap import FEWEST_DRAWS, Overlap
-from flowratio.diagnostics.scored import Scored, Separation
+from flowratio.diagnostics.reliability import Calibration
+from flowratio.diagnostics.scored_sample import Scored, Separation
 from flowratio.ratios.base import are_few
 from flowratio.weights import largest_k_hat
 

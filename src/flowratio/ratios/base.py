@@ -17,14 +17,22 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.special import expit, log_expit
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from typing_extensions import Self
 
-from flowratio.samples import checked_weights, counts, distinct_rows, repeated, stack, weighted_moments, without_factor
-from flowratio.settings import unchanged_on_failure
+from flowratio._support.validation import unchanged_on_failure
+from flowratio.samples.stacking import stack
+from flowratio.samples.weighting import (
+    checked_weights,
+    counts,
+    distinct_rows,
+    repeated,
+    weighted_moments,
+    without_factor,
+)
 
 _FLOATS: Any = [np.float64, np.float32]  # types that are kept; others become the first
 _CHUNK_ROWS, _CHUNK_VALUES = 8192, 1 << 20  # rows scored at a time, and values of x in them at most
@@ -294,6 +302,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     def inverse(self) -> RatioEstimator:
         """Return 1/r = q/p, without another fit. It shares what was fitted with this one."""
+        from flowratio.ratios.inverse import InverseRatio
+
         check_is_fitted(self)
         inverse = InverseRatio(self)
         inverse.estimator_ = self
@@ -330,59 +340,6 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
-
-
-class InverseRatio(RatioEstimator):
-    """Turn a ratio over: q/p from an estimate of p/q. `RatioEstimator.inverse` makes one without another fit.
-
-    Parameters
-    ----------
-    estimator
-        The ratio p/q; p is y = 1 here too.
-
-    Attributes
-    ----------
-    estimator_
-        The fitted ratio p/q.
-    """
-
-    estimator_: RatioEstimator
-    _sign = -1
-
-    @property
-    def _rows(self) -> Literal["given"]:
-        return "given"
-
-    def __init__(self, estimator: RatioEstimator) -> None:
-        self.estimator = estimator
-
-    def inverse(self) -> RatioEstimator:
-        """Return the ratio that was turned over."""
-        check_is_fitted(self)
-        return self.estimator_
-
-    def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.zeros(X.shape[1]), np.ones(X.shape[1])  # the ratio inside standardizes
-
-    def _standardized(self, X: np.ndarray) -> np.ndarray:
-        return X
-
-    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
-        if not isinstance(self.estimator, RatioEstimator):
-            raise TypeError(f"`estimator` is {self.estimator!r}: give a ratio, such as `ClassifierRatio()`.")
-        estimator: Any = clone(self.estimator)
-        self.estimator_ = estimator.fit(X, self.classes_[y], w)
-        self.effective_draws_, self._inverse_draws = estimator._inverse_draws, estimator.effective_draws_
-        estimator.log_odds_ = self.log_odds_
-        names = getattr(self, "feature_names_in_", None)
-        if names is not None:
-            estimator.feature_names_in_ = names
-
-    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        return -self.estimator_._log_ratio(self.estimator_._seen(X))
-
-    def _check_overlap(self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray) -> None:
-        """Leave the warning to the ratio inside."""
 
 
 def kl_score(ratio: Any, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -42,8 +42,8 @@ from flowratio import AutoRatio, ClassifierRatio
 from flowratio.applications import adaptation
 from flowratio.applications.adaptation import ImportanceWeighted, ResampledWarning, TargetScorer, _systematic
 from flowratio.applications.conformal import conformal_quantile
-from flowratio.ratios import OverlapWarning
-from flowratio.table_ratio import TableRatio
+from flowratio.ratios.base import OverlapWarning
+from flowratio.ratios.table_ratio import TableRatio
 from flowratio.weights import effective_sample_size, pareto_smooth
 
 N, N_TARGET = 120, 90

@@ -13,10 +13,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from flowratio.applications.augmentation import augmentation_weights
-from flowratio.featurizer import FlowFeaturizer
-from flowratio.ratios import AutoRatio, ClassifierRatio, FeaturizedRatio, OverlapWarning
-from flowratio.samples import stack
-from flowratio.table_ratio import TableRatio
+from flowratio.latent.featurizer import FlowFeaturizer
+from flowratio.ratios.auto.auto import AutoRatio
+from flowratio.ratios.base import OverlapWarning
+from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio.ratios.featurized.featurized import FeaturizedRatio
+from flowratio.ratios.table_ratio import TableRatio
+from flowratio.samples.stacking import stack
 from flowratio.weights import effective_sample_size, self_normalize
 
 RNG = np.random.default_rng(0)

@@ -17,15 +17,17 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from flowratio.applications.generation import DepletedWarning, Drawn, TargetedSampler, _resampled
-from flowratio.featurizer import FlowFeaturizer
 from flowratio.flows import Flow
-from flowratio.ratios import ClassifierRatio, FeaturizedRatio, JointFeaturizedRatio
-from flowratio.scaling import Gaussianizer
+from flowratio.latent.featurizer import FlowFeaturizer
+from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio.ratios.featurized.featurized import FeaturizedRatio
+from flowratio.ratios.featurized.joint import JointFeaturizedRatio
+from flowratio.scaling.gaussianizer import Gaussianizer
 from flowratio.weights import rebalance
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-    pytest.mark.filterwarnings("ignore::flowratio.ratios.OverlapWarning"),
+    pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning"),
 ]
 SHIFT, SCALE = torch.tensor([10.0, -3.0], dtype=torch.float64), torch.tensor([2.0, 0.5], dtype=torch.float64)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flowratio.diagnostics.balance import balance, leftover
-from flowratio.diagnostics.scored import Scored
+from flowratio.diagnostics.scored_sample import Scored
 
 
 def sample(X: np.ndarray, log_r: np.ndarray) -> Scored:

@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from flowratio.diagnostics.diagnosis import Diagnosis, diagnose
-from flowratio.ratios import ClassifierRatio
-from flowratio.samples import stack
+from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio.samples.stacking import stack
 
 SHIFT = math.sqrt(2)  # KL 1
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from flowratio.diagnostics.identities import identities
-from flowratio.diagnostics.scored import Scored
+from flowratio.diagnostics.scored_sample import Scored
 
 
 def sample(log_r: np.ndarray) -> Scored:

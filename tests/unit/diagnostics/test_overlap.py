@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flowratio.diagnostics.overlap import overlap
-from flowratio.diagnostics.scored import Scored
+from flowratio.diagnostics.scored_sample import Scored
 
 
 def sample(log_r: np.ndarray) -> Scored:

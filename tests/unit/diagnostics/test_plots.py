@@ -12,10 +12,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
-from flowratio.applications.importance import Importance
 from flowratio.diagnostics.balance import Balance
-from flowratio.diagnostics.calibration import calibration
 from flowratio.diagnostics.diagnosis import Diagnosis, diagnose
+from flowratio.diagnostics.importance import Importance
 from flowratio.diagnostics.plots import (
     plot_balance,
     plot_estimates,
@@ -25,7 +24,8 @@ from flowratio.diagnostics.plots import (
     plot_reliability,
     plot_weights,
 )
-from flowratio.diagnostics.scored import Scored
+from flowratio.diagnostics.reliability import calibration
+from flowratio.diagnostics.scored_sample import Scored
 
 RNG = np.random.default_rng(0)
 LOG_R = RNG.normal(size=200)

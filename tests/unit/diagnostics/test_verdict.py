@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from flowratio.diagnostics.balance import Balance
-from flowratio.diagnostics.calibration import Calibration
 from flowratio.diagnostics.identities import BoundedIdentity, Identities, Identity
 from flowratio.diagnostics.overlap import Overlap
-from flowratio.diagnostics.scored import Scored, Separation
+from flowratio.diagnostics.reliability import Calibration
+from flowratio.diagnostics.scored_sample import Scored, Separation
 from flowratio.diagnostics.verdict import (
     direction,
     few_draws,

@@ -15,15 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from flowratio.ratios.base import (
-    InverseRatio,
-    OverlapWarning,
-    RatioEstimator,
-    chunks,
-    effective_draws,
-    kl_score,
-    weighted_moments,
-)
+from flowratio.ratios.base import OverlapWarning, RatioEstimator, chunks, effective_draws, kl_score, weighted_moments
+from flowratio.ratios.inverse import InverseRatio
 
 
 class Tilt(RatioEstimator):
@@ -64,7 +57,7 @@ def two_samples(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 X, Y = two_samples(60)
-steep = pytest.mark.filterwarnings("ignore::flowratio.ratios.OverlapWarning")  # a ratio larger than the rows have it
+steep = pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning")  # larger than the rows have it
 
 
 # What a method sees

@@ -1,0 +1,1 @@
+"""What every stage uses: checks of arguments, progress bars, atomic writes, lazy imports."""

@@ -1,0 +1,58 @@
+"""Public names that are imported at first use, so that a light job loads nothing heavy.
+
+A package writes each public name once, as an import below `if TYPE_CHECKING:`. A type checker reads these lines, and so
+does `lazily`.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+def lazily(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a module whose public names are written once.
+
+    Parameters
+    ----------
+    package
+        Name of the module.
+    file
+        Path of its source.
+    """
+    module_of = public_names(Path(file))
+
+    def find(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(module_of[name]), name)
+        setattr(sys.modules[package], name, value)  # the next look-up does not come here
+        return value
+
+    return find, lambda: sorted(module_of), list(module_of)
+
+
+def public_names(file: Path) -> dict[str, str]:
+    """Return the names that a module imports below `if TYPE_CHECKING:`, in order, and the module of each.
+
+    `from package.module import *` stands for the public names of that module.
+    """
+    module_of: dict[str, str] = {}
+    for block in ast.parse(file.read_text(encoding="utf-8")).body:
+        if not (isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"):
+            continue
+        for line in block.body:
+            if isinstance(line, ast.ImportFrom) and line.module:
+                module_of |= _imported(line.module, [alias.name for alias in line.names])
+    return module_of
+
+
+def _imported(module: str, names: list[str]) -> dict[str, str]:
+    if names != ["*"]:
+        return dict.fromkeys(names, module)
+    found = import_module(module)
+    return public_names(Path(str(found.__file__)))

@@ -1,0 +1,26 @@
+"""Phrases that several error messages share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_MAX_LISTED = 8
+
+
+def listed(names: Sequence[object]) -> str:
+    """Return names in quotes, the first 8 of them.
+
+    Examples
+    --------
+    >>> listed(["age", "job"]), listed(range(10))
+    ("'age', 'job'", '0, 1, 2, 3, 4, 5, 6, 7 and 2 more')
+    """
+    more = f" and {len(names) - _MAX_LISTED} more" * (len(names) > _MAX_LISTED)
+    return ", ".join(map(repr, names[:_MAX_LISTED])) + more
+
+
+def check_distinct(columns: Sequence[str], table: str) -> None:
+    """Refuse a table with two columns of the same name."""
+    duplicates = sorted({column for column in columns if columns.count(column) > 1})
+    if duplicates:
+        raise ValueError(f"{table} has more than one column {listed(duplicates)}. Give each column its own name.")

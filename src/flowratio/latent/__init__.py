@@ -1,0 +1,1 @@
+"""Stage 4: scaling and flow in one transformer, x ↔ z."""

@@ -1,0 +1,298 @@
+"""The ratio that suits the data: candidates of many families, judged on rows that they have not seen, then combined."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from flowratio._support.progress import uneven_progress
+from flowratio._support.validation import RandomState, check_n_folds, is_number, seed_from
+from flowratio.ratios.auto.combination import choose_stack, hedge
+from flowratio.ratios.auto.convex import ConvexRatio
+from flowratio.ratios.auto.race import Candidate, Race, Results
+from flowratio.ratios.base import RatioEstimator
+from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio.ratios.featurized.featurized import FeaturizedRatio, check_columns, is_fitted
+from flowratio.ratios.kernel.kliep import KLIEP
+from flowratio.ratios.kernel.lsif import ULSIF
+from flowratio.ratios.neural.difference import FlowDifferenceRatio
+from flowratio.ratios.neural.telescoping import TelescopingRatio
+from flowratio.ratios.registry import NAMES, silent
+from flowratio.scaling.gaussianizer import Gaussianizer
+
+# the simplest first: of two that are level, the first is taken
+DEFAULTS: dict[str, Callable[[], RatioEstimator]] = {
+    "lda": lambda: ClassifierRatio("lda"),
+    "logistic": lambda: ClassifierRatio("logistic"),
+    "qda": lambda: ClassifierRatio("qda"),
+    "telescoping": TelescopingRatio,
+    "quadratic": lambda: ClassifierRatio("quadratic"),
+    "additive": lambda: ClassifierRatio("additive"),
+    "additive of normal columns": lambda: FeaturizedRatio("additive", featurizer=Gaussianizer()),
+    "telescoping of normal columns": lambda: FeaturizedRatio("telescoping", featurizer=Gaussianizer()),
+    "kliep": KLIEP,
+    "ulsif": ULSIF,
+    "boosting": lambda: ClassifierRatio("boosting"),
+    "mlp": lambda: ClassifierRatio("mlp"),
+    "mlp of normal columns": lambda: FeaturizedRatio("mlp", featurizer=Gaussianizer()),
+    "difference": FlowDifferenceRatio,
+    "mlp in z": lambda: FeaturizedRatio("mlp"),
+    "kliep in z": lambda: FeaturizedRatio("kliep"),
+    "telescoping in z": lambda: FeaturizedRatio("telescoping"),
+}
+
+
+class BudgetWarning(UserWarning):
+    """The time was too short, or the rows too few, to judge any candidate."""
+
+
+class AutoRatio(RatioEstimator):
+    """Estimate r = p/q (p is y = 1) by the ratio, or the few ratios together, that suit the data.
+
+    Candidates of many families are fitted to all folds but one and judged on that one, by the likelihood of y with both
+    samples counting one half (`RatioEstimator.score`). log r is then a convex combination of few of them, each the mean
+    over its folds. A candidate in latent space is taken where it helps, and `results_` says whether it did.
+
+    Parameters
+    ----------
+    candidates
+        Names (of `results_`, or of ratios, such as `"mlp"`), ratios, or a dict from names to ratios, the simplest
+        first; None for the default ones, from logistic regression to telescoping in latent space.
+    combine
+        `"stack"` for a convex combination of log-ratios; `"best"` for one of them.
+    n_folds
+        Parts that the rows are cut into. Not more of them are judged than it takes to judge 20 000 rows.
+    time_budget
+        Seconds; None for no limit. A candidate that cannot be done by then is left out: a short trial on some of the
+        rows tells how long it would take. No fit is cut off: it may be exceeded by the length of one.
+    random_state
+        Seed: the same gives the same bits on the same machine, if the budget leaves out the same candidates. Global
+        generators are never used.
+    verbose
+        Whether to show a progress bar, with the candidate at work and about how much time is left.
+
+    Attributes
+    ----------
+    results_
+        A table of candidates, with scores, standard errors, seconds and weights in the stack, and a sentence that says
+        whether the latent space helped.
+    names_, weights_
+        Names of the candidates in the stack, and their weights, of shape (m,). These add up to at most 1: what is left
+        is the weight of r = 1, which is taken where p and q can hardly be told apart.
+    models_
+        A list of fitted ratios for each of them, one for each fold that was judged.
+
+    Notes
+    -----
+    *The stack* begins with the first candidate that is nearly level with the best one, and others join it
+    while the held-out likelihood gains more than chance gives. Far from the boundary of p and q the likelihood tells
+    good from better only by many rows: there the simple ones extrapolate best. With n rows that were judged, the
+    weights that make the likelihood greatest over all candidates count as 1000 / (n + 1000) beside those of the few:
+    where rows are few, no choice among the candidates is safe, and a mean of many is.
+
+    *Early end.* After each fold a candidate is given up that is clearly behind the others so far and would have no
+    weight beside them; and all that are left, once the stack tells p from q without error. Flows and folds are shared:
+    candidates of one latent space train one flow a fold.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> ratio = AutoRatio(["logistic", "qda"], random_state=0)
+    >>> _ = ratio.fit_samples(rng.normal(1, 1, size=(500, 2)), rng.normal(0, 1, size=(500, 2)))
+    >>> ratio.names_, ratio.log_ratio([[1.0, 1.0]]).round(1).tolist()  # log r(x) = x₁ + x₂ - 1
+    (['logistic'], [1.0])
+    """
+
+    results_: Results
+    names_: list[str]
+    weights_: np.ndarray
+    models_: list[list[Any]]
+    _own_units = True
+
+    def __init__(
+        self,
+        candidates: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        combine: Literal["stack", "best"] = "stack",
+        n_folds: int = 5,
+        time_budget: float | None = 240.0,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.candidates = candidates
+        self.combine = combine
+        self.n_folds = n_folds
+        self.time_budget = time_budget
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def _rows(self) -> Literal["distinct"]:
+        return "distinct"  # a row is in one fold, however often it counts
+
+    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+        self._check_settings()
+        named = self._named()
+        for ratio in named.values():
+            if isinstance(ratio, FeaturizedRatio) and is_fitted(ratio.featurizer):
+                check_columns(ratio.featurizer, X.shape[1], getattr(self, "feature_names_in_", None))
+        seed = seed_from(self.random_state)
+        n_q, n_p = np.bincount(y)
+        n_folds = min(self.n_folds, n_p // 2, n_q // 2)  # a fit needs 2 rows of a sample
+        if n_folds < 2:
+            why = f"The samples have {n_p} and {n_q} distinct rows, which are too few to judge any candidate"
+            self._fall_back(X, y, w, [], f"{why}: the ratio is logistic regression. Give at least 4 rows of each.")
+            return
+        race = Race(X, y, w, _folds(n_p, n_q, n_folds, seed), seed, self.time_budget)
+        bar = uneven_progress(len(named), "candidates", self.verbose, race.expected_left)
+        with silent(), bar as begin:  # what a fit says shows in the scores
+            for name, ratio in named.items():
+                begin(name)
+                race.run(name, ratio)
+        notes = {name: found.note for name, found in race.found.items()}
+        if all(note.startswith("failed") for note in notes.values()):
+            said = "; ".join(f"{name} {note.rstrip('.')}" for name, note in notes.items())
+            raise ValueError(f"All {len(notes)} candidates have failed: {said}. Mend the data, or give others.")
+        if not race.log_ratios and any(note.startswith("no time") for note in notes.values()):
+            why = f"A budget of {self.time_budget:g} seconds is too short to judge any candidate"
+            found = [*race.found.values()]
+            self._fall_back(X, y, w, found, f"{why}: the ratio is logistic regression. Give more time.")
+            return
+        self._combine(race)  # of none, if r = 1 is better than all
+
+    def _combine(self, race: Race) -> None:
+        names = [*race.log_ratios]
+        log_ratios = np.column_stack([np.zeros(race.n_scored), *race.log_ratios.values()])
+        few = choose_stack(log_ratios, race.held_out, most=1 if self.combine == "best" else None)
+        weights = few if self.combine == "best" else hedge(few, log_ratios, race.held_out)
+        for name, weight in zip(names, weights[1:], strict=True):
+            race.found[name].weight = float(weight)
+        chosen = [k for k in range(len(names)) if weights[k + 1] > 0]
+        self.names_ = [names[k] for k in chosen]
+        self.weights_ = weights[1:][chosen]
+        self.models_ = [race.models[name] for name in self.names_]
+        self.results_ = Results(
+            sorted(race.found.values(), key=lambda one: -one.score if math.isfinite(one.score) else math.inf),
+            _verdict(race, log_ratios, few, names),
+        )
+
+    def _fall_back(self, X: np.ndarray, y: np.ndarray, w: np.ndarray, found: list[Candidate], why: str) -> None:
+        """Return the logistic baseline, and say why."""
+        warnings.warn(why, BudgetWarning, stacklevel=5)
+        started = time.perf_counter()
+        self.models_ = [[ClassifierRatio("logistic").fit(X, y, w)]]
+        self.names_, self.weights_ = ["logistic"], np.ones(1)
+        seconds = time.perf_counter() - started
+        fitted = Candidate("logistic", False, seconds=seconds, weight=1.0, note="baseline, not judged")
+        self.results_ = Results(
+            [fitted, *(one for one in found if one.name != "logistic")], f"Nothing was judged: {why}"
+        )
+
+    def chosen(self) -> ConvexRatio:
+        """Return what was chosen, unfitted: to fit it to other rows without another choice."""
+        check_is_fitted(self)
+        named = {"logistic": ClassifierRatio("logistic"), **self._named()}  # the baseline may not be among them
+        return ConvexRatio(
+            [named[name] for name in self.names_], self.weights_.tolist(), random_state=self.random_state
+        )
+
+    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+        log_r = np.zeros(len(X))
+        for weight, models in zip(self.weights_, self.models_, strict=True):
+            for model in models:
+                log_r += weight / len(models) * model.log_ratio(X)
+        return log_r
+
+    def _check_settings(self) -> None:
+        if self.combine not in ("stack", "best"):
+            raise ValueError(f"`combine` is {self.combine!r}: give 'stack' or 'best'.")
+        check_n_folds(self.n_folds)
+        if self.time_budget is not None and not (is_number(self.time_budget) and self.time_budget > 0):
+            raise ValueError(f"`time_budget` is {self.time_budget!r}: give seconds above 0, or None for no limit.")
+
+    def _named(self) -> dict[str, Any]:
+        """Return the candidates by name."""
+        given = self.candidates
+        if given is None:
+            return {name: make() for name, make in DEFAULTS.items()}
+        if isinstance(given, str) or not isinstance(given, Mapping | Sequence) or not given:
+            raise ValueError(f"`candidates` is {given!r}: give a list of names or ratios, or a dict of ratios.")
+        if isinstance(given, Mapping):
+            return dict(given)
+        named: dict[str, Any] = {}
+        for one in given:
+            name = one if isinstance(one, str) else one.__name__ if isinstance(one, type) else type(one).__name__
+            while name in named:
+                name += "'"
+            if isinstance(one, str) and one not in DEFAULTS and one not in NAMES:
+                names = ", ".join({**DEFAULTS, **dict.fromkeys(NAMES)})
+                raise ValueError(
+                    f"`candidates` has {one!r}: the names are {names}. Any other ratio can be given as an object, such "
+                    "as `FeaturizedRatio('logistic')`."
+                )
+            named[name] = DEFAULTS[one]() if isinstance(one, str) and one in DEFAULTS else one
+        return named
+
+
+def named_ratio(name: str, time_budget: float | None = 240.0) -> Any:
+    """Return an unfitted ratio of a name, `"auto"` or that of a candidate of `AutoRatio`; names of others stay names.
+
+    Hyphens serve for the spaces of a name, as in `"mlp-in-z"`.
+
+    Parameters
+    ----------
+    name
+        The name.
+    time_budget
+        Seconds of the automatic choice.
+    """
+    if name == "auto":
+        return AutoRatio(time_budget=time_budget)
+    spaced = name.replace("-", " ")
+    if spaced in DEFAULTS:
+        return DEFAULTS[spaced]()
+    if name in NAMES:
+        return name
+    names = ["auto", *{**dict.fromkeys(key.replace(" ", "-") for key in DEFAULTS), **dict.fromkeys(NAMES)}]
+    near = get_close_matches(name, names, 1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"There is no ratio {name!r}.{hint} The names are {', '.join(names)}.")
+
+
+def _folds(n_p: int, n_q: int, n_folds: int, seed: int) -> np.ndarray:
+    """Return the fold of every row, those of p first, of shape (n,): each has its share of both samples."""
+    rng = np.random.default_rng([seed, 0, 6])
+    return np.concatenate([rng.permutation(n_p), rng.permutation(n_q)]) % n_folds
+
+
+def _verdict(race: Race, log_ratios: np.ndarray, weights: np.ndarray, names: list[str]) -> str:
+    """Say in one sentence whether the latent space helped."""
+    if not weights[1:].any():
+        return "No ratio is better than r = 1: p and q can hardly be told apart."
+    latent = np.array([False, *(race.found[name].in_latent_space for name in names)])
+    if not latent.any():
+        if any(found.in_latent_space and found.note.startswith("given up") for found in race.found.values()):
+            return "The flow did not help: no candidate in latent space was near the others."
+        return "Whether the flow helps is not known: no candidate in latent space was judged."
+    stack = race.held_out.losses(log_ratios @ weights)
+    used = bool(weights[latent].any())
+    if used:
+        others = log_ratios[:, ~latent]
+        other = race.held_out.losses(others @ choose_stack(others, race.held_out))
+    else:
+        other = min((race.held_out.losses(column) for column in log_ratios[:, latent].T), key=race.held_out.mean)
+    gain, error = race.held_out.mean(other - stack), race.held_out.standard_error(other - stack)
+    if used and gain > error:
+        return f"The flow helped: by {gain:.4f} ± {error:.4f} nats of score over the best without it."
+    if used:
+        return f"The flow hardly helped: by {gain:.4f} ± {error:.4f} nats of score over the best without it."
+    if gain > error:
+        return f"The flow did not help: the best in latent space is {gain:.4f} ± {error:.4f} nats of score behind."
+    return f"The flow made no difference: the best in latent space is level, to {abs(gain):.4f} ± {error:.4f} nats."

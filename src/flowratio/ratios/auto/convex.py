@@ -1,0 +1,86 @@
+"""A convex combination of log-ratios with weights that are known: what `AutoRatio` has chosen, to be fitted anew."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from flowratio._support.validation import RandomState, is_number, seed_from
+from flowratio.ratios.base import OverlapWarning, RatioEstimator
+from flowratio.ratios.registry import fitted, new_ratio
+
+
+class ConvexRatio(RatioEstimator):
+    r"""Estimate r = p/q, p is y = 1, by a convex combination of log-ratios.
+
+    .. math:: \log r = \sum_k \lambda_k \log r_k, \qquad \lambda_k \ge 0, \quad \sum_k \lambda_k \le 1
+
+    What is left of 1 is the share of r = 1.
+
+    Parameters
+    ----------
+    ratios
+        Ratios, or names of ratios.
+    shares
+        Their shares λ, of shape (m,); None for equal ones.
+    random_state
+        Seed of the ratios that have none.
+
+    Attributes
+    ----------
+    ratios_
+        The fitted ratios.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> ratio = ConvexRatio(["lda", "logistic"]).fit_samples(rng.normal(1, 1, (500, 2)), rng.normal(0, 1, (500, 2)))
+    >>> ratio.log_ratio([[1.0, 1.0]]).round(1).tolist()  # log r(x) = x₁ + x₂ - 1
+    [1.0]
+    """
+
+    ratios_: list[Any]
+
+    def __init__(
+        self,
+        ratios: Sequence[Any] = ("logistic",),
+        shares: Sequence[float] | None = None,
+        *,
+        random_state: RandomState = None,
+    ) -> None:
+        self.ratios = ratios
+        self.shares = shares
+        self.random_state = random_state
+
+    @property
+    def _rows(self) -> Literal["distinct"]:
+        return "distinct"
+
+    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+        self._shares()
+        seed = seed_from(self.random_state)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OverlapWarning)  # it is told once, of this ratio
+            self.ratios_ = [fitted(new_ratio(ratio, seed), X, y, w) for ratio in self.ratios]
+
+    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+        log_r = np.zeros(len(X))
+        for share, ratio in zip(self._shares(), self.ratios_, strict=True):
+            log_r += share * ratio.log_ratio(X)
+        return log_r
+
+    def _shares(self) -> list[float]:
+        if isinstance(self.ratios, str) or not isinstance(self.ratios, Sequence):
+            raise ValueError(f"`ratios` is {self.ratios!r}: give a list of ratios or of their names.")
+        given = self.shares
+        shares = [1 / len(self.ratios)] * len(self.ratios) if given is None else list(given)
+        sound = all(is_number(share) and 0 <= share <= 1 for share in shares) and sum(shares) <= 1 + 1e-9
+        if len(shares) != len(self.ratios) or not sound:
+            raise ValueError(
+                f"`shares` is {given!r}: give a share of 0 or more for each of the {len(self.ratios)} "
+                "ratios, that add up to 1 at most."
+            )
+        return shares

@@ -1,0 +1,1 @@
+"""Ratios from the logit of a classifier. They need no torch."""

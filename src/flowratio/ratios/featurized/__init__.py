@@ -1,0 +1,1 @@
+"""Ratios in latent space."""

@@ -1,0 +1,1 @@
+"""Ratios that are sums of kernels. They need no torch."""

@@ -1,0 +1,1 @@
+"""Ratios from networks and flows."""

@@ -1,0 +1,1 @@
+"""Evidence of a fit, and the page that shows it."""

@@ -1,0 +1,1 @@
+"""Stage 2: x ↔ scaled x, with the log-determinant."""

@@ -1,0 +1,1 @@
+"""Files and folders: read, write, save, score, resume after a kill."""

@@ -1,0 +1,197 @@
+"""How a CSV file is laid out: its separator, its header, and where its rows begin."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+from flowratio._support.wording import listed
+
+_HEAD_BYTES = 1 << 20  # the header, and the rows that tell the separator, lie within
+_LOOKED_AT = 6  # lines that tell the separator
+_BOM = b"\xef\xbb\xbf"
+_SEPARATORS = (",", ";", "\t", "|")
+_OTHER_SEPARATORS = {None: "white space", ":": "':'", "^": "'^'", "~": "'~'"}  # of files that are refused
+
+
+@dataclass(frozen=True)
+class CsvLayout:
+    """How a CSV file is laid out.
+
+    Parameters
+    ----------
+    separator
+        What stands between two values.
+    columns
+        Names in the header.
+    offset
+        Bytes before the first row.
+    n_rows
+        Number of rows, estimated from the first ones.
+    """
+
+    separator: str
+    columns: list[str]
+    offset: int
+    n_rows: int
+
+
+def csv_layout(path: Path, name: str, usual: str = ",") -> CsvLayout:
+    r"""Find out how a CSV file in UTF-8 is laid out.
+
+    Parameters
+    ----------
+    path
+        The file.
+    name
+        What errors call it.
+    usual
+        The separator that is taken if it fits; others are `, ; |` and the tabulator.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "rows.csv").write_text("age;height\n31;1,7\n")
+    ...     csv_layout(Path(folder) / "rows.csv", "rows.csv")
+    CsvLayout(separator=';', columns=['age', 'height'], offset=11, n_rows=1)
+    """
+    with open(path, "rb") as file:
+        head = file.read(_HEAD_BYTES)
+    text, size = _decoded(head, path, name), path.stat().st_size
+    separator = _separator(text, usual)
+    try:
+        header, n_lines = _first_record(text, separator)
+    except csv.Error as error:
+        raise ValueError(f"{name} has a header without end ({error}): its first line must name the columns.") from error
+    lines = io.StringIO(text, newline="").readlines()
+    if n_lines == len(lines) and len(head) < size:
+        raise ValueError(f"{name} has a header of over {_HEAD_BYTES >> 20} MB: its first line must name the columns.")
+    _check_header(header, lines[n_lines : n_lines + _LOOKED_AT], name)
+    offset = len(_BOM) * head.startswith(_BOM) + len("".join(lines[:n_lines]).encode())
+    if offset == size:
+        raise no_rows(name)
+    return CsvLayout(separator, header, offset, max(1, (len(lines) - n_lines) * size // len(head)))
+
+
+def safe_separator(separator: str, columns: Sequence[str]) -> str:
+    """Return a separator by which a file with these columns is read again: the one given, or a comma if others may fit.
+
+    Examples
+    --------
+    >>> safe_separator(";", ["age", "height"]), safe_separator(";", ["age", "height, in m"])
+    (';', ',')
+    """
+    return "," if any(mark in name for name in columns for mark in _SEPARATORS) else separator
+
+
+def line_of(path: Path, layout: CsvLayout, row: int) -> int | None:
+    r"""Return the line of a CSV file on which a row, counted from 0, begins; the header is line 1. None if it has none.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "rows.csv"
+    ...     _ = path.write_text('a,b\n1,"x\ny"\n\n3,z\n')
+    ...     [line_of(path, csv_layout(path, "rows.csv"), row) for row in range(3)]
+    [2, 5, None]
+    """
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        records = csv.reader(file, delimiter=layout.separator)
+        blank_counts, n_seen, start = len(layout.columns) == 1, -2, 0  # the header comes first
+        try:
+            for record in records:
+                n_seen += bool(record) or (blank_counts and n_seen > -2)
+                if n_seen == row and (record or blank_counts):
+                    return start + 1
+                start = records.line_num
+        except csv.Error:  # a value that is too long
+            pass
+    return None
+
+
+def _decoded(head: bytes, path: Path, name: str) -> str:
+    """Return the beginning of a text file as text; a character that is cut in two at its end is left out."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        text = decoder.decode(head.removeprefix(_BOM), final=len(head) < _HEAD_BYTES)
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, name) or unreadable(name, "CSV", error) from error
+    if "\0" in text:
+        raise ValueError(f"{name} has zero bytes: it is no text in UTF-8. Save it as CSV, in UTF-8.")
+    return text
+
+
+def not_utf8(path: Path, name: str) -> ValueError | None:
+    """Return an error that says where a file is not UTF-8, if it is not."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                found = f"byte {error.start + 1} of line {number} is 0x{line[error.start]:02x}"
+                return ValueError(f"{name} is not in UTF-8: {found}. Save it in UTF-8.")
+    return None
+
+
+def _separator(text: str, usual: str) -> str:
+    """Return the usual separator if the first rows have as many values as the header then, or one that fits better."""
+    lengths = {separator: _lengths(text, separator) for separator in dict.fromkeys((usual, *_SEPARATORS))}
+    fitting = {separator: n[0] for separator, n in lengths.items() if n[0] > 1 and len(set(n)) == 1}
+    if usual in fitting or (not fitting and lengths[usual][0] > 1):
+        return usual
+    return max(fitting or lengths, key=lambda separator: lengths[separator][0])
+
+
+def _lengths(text: str, separator: str) -> list[int]:
+    """Return the number of values in each of the first rows; [0] if there are no rows then."""
+    records = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    try:
+        return [len(record) for record in islice(records, _LOOKED_AT) if record] or [0]
+    except csv.Error:  # a value that is too long: all of a wide header, for a separator that is not there
+        return [0]
+
+
+def _first_record(text: str, separator: str) -> tuple[list[str], int]:
+    """Return the names of the header, and the number of lines up to its end."""
+    records = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    return next((record for record in records if record), []), records.line_num
+
+
+def _check_header(header: list[str], lines: list[str], name: str) -> None:
+    """Refuse a first line that has numbers in place of names, or one name where a separator was meant."""
+    if all(map(_is_number, header)) and not all(column.strip().isdigit() for column in header):
+        raise ValueError(f"{name} begins with the numbers {listed(header)}: its first line must name the columns.")
+    for separator, words in _OTHER_SEPARATORS.items():
+        values = [line.split(separator) for line in (*header, *lines)]
+        alike = len(header) == 1 < len(values[0]) and len({*map(len, values)}) == 1 < len(values)
+        if alike and all(map(_is_number, chain.from_iterable(values[1:]))):
+            raise ValueError(
+                f"{name} has one column only, in which {words} separates numbers: the separator must be one of , ; | "
+                "and the tabulator. Write it as CSV."
+            )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def unreadable(name: str, kind: str, error: BaseException) -> ValueError:
+    """Return what a reader of files raised as one line that names the file."""
+    reason = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+    return ValueError(f"{name} cannot be read as {kind} ({reason}). Write it anew.")
+
+
+def no_rows(name: str) -> ValueError:
+    """Return the error of a table that has columns only."""
+    return ValueError(f"{name} has a header but no rows: a table must have at least one row.")

@@ -1,0 +1,195 @@
+"""A fitted path ↔ a folder: weights as safetensors, the rest as JSON, and nothing in it that could run.
+
+`model.json` has format and version, a digest of itself, name and digest of the tensor file, and the model: every value
+by its kind, every class by its name, which is looked up in a list and never imported. Arrays and weights are in
+`tensors-<hash>.safetensors`. It is written first; `model.json` is then replaced as a whole, and the tensors of the
+model before are removed last: wherever a save is cut off, the folder has the old model or the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import pkgutil
+import re
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors import torch as safetensors
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+import flowratio
+from flowratio import ratios
+from flowratio._support.atomic import replacing
+from flowratio.flows import FLOWS, Flow
+from flowratio.scaling.discrete import Lattice
+from flowratio.storage.serialization import Classes, Node, Reader, Writer, damaged, kind_of
+from flowratio.storage.sklearn_models import LEARNERS
+from flowratio.tables.columns import Column
+
+_VERSION = 1
+_MODEL_FILE = "model.json"
+_HEAD = b'{\n "format": "flowratio",'  # how every `model.json` of ours begins
+_TENSOR_FILE = re.compile(r"tensors-[0-9a-f]{16}\.safetensors")
+_STALE_FILE = re.compile(  # also what a killed save leaves behind
+    rf"(\.[0-9a-f]{{8}}\.)?{_TENSOR_FILE.pattern}|\.[0-9a-f]{{8}}\.{re.escape(_MODEL_FILE)}"
+)
+
+
+def save(model: BaseEstimator | Flow, folder: str | os.PathLike[str]) -> None:
+    """Save a fitted model in a folder, in place of the model that may be there.
+
+    What was fitted is saved to the last bit. Two settings come back as something else: a `random_state` that is a
+    generator as None, and a function or a pretrained flow of ours, such as `flow=lambda d: …`, as what was made of it
+    (here `flow_`). Of scikit-learn's estimators those are saved whose state is known to be numbers alone, such as
+    `LogisticRegression`, `HistGradientBoostingClassifier` and a `Pipeline` of them; others are a TypeError that lists
+    them.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator of flowratio, one of its flows, or one of these of scikit-learn.
+    folder
+        The folder; it is made if it does not exist. One process may save to it at a time.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from flowratio import Standardizer
+    >>> scaler = Standardizer().fit([[1.0, 10.0], [3.0, 40.0], [2.0, 10.0]])
+    >>> with TemporaryDirectory() as folder:
+    ...     save(scaler, folder)
+    ...     load(folder).transform([[2.0, 20.0]]).tolist()
+    [[0.0, 0.0]]
+    """
+    if not isinstance(model, Flow):
+        check_is_fitted(model)
+    writer = Writer(_classes())
+    node = writer.encode(model, "model")
+    data = safetensors.save(writer.tensors)
+    digest = hashlib.sha256(data).hexdigest()
+    tensors = {"file": f"tensors-{digest[:16]}.safetensors", "sha256": digest}
+    target = _prepared(Path(folder))
+    with replacing(target / tensors["file"]) as temporary:
+        temporary.write_bytes(data)
+    with replacing(target / _MODEL_FILE) as temporary:
+        temporary.write_bytes(_document(flowratio.__version__, tensors, node))
+    for path in target.iterdir():
+        if _STALE_FILE.fullmatch(path.name) and path.name != tensors["file"]:
+            with suppress(OSError):  # one that stays takes room, and is never read
+                path.unlink()
+
+
+def load(folder: str | os.PathLike[str]) -> Any:
+    """Load the model that `save` left in a folder: the same bits on the same machine.
+
+    Nothing in the folder is run. A model from another device comes to the one that its `device` names, or to the CPU
+    if there is no such device here. Parts of another minor version of scikit-learn are a warning.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    """
+    path = Path(folder) / _MODEL_FILE
+    if not path.is_file():
+        raise _not_there(Path(folder))
+    try:
+        document = _read_document(path)
+        return Reader(path, _read_tensor_file(path, document["tensors"]), _classes()).model(document["model"])
+    except RecursionError as error:
+        raise damaged(path, "is nested too deeply") from error
+
+
+@cache
+def _classes() -> Classes:
+    """Return what may be saved and loaded: classes beside the public names, columns, flows, ratios, and learners."""
+    modules = {getattr(flowratio, name).__module__ for name in flowratio.__all__}
+    modules |= {cls.__module__ for cls in (*FLOWS.values(), Lattice, Column)}
+    modules |= {info.name for info in pkgutil.iter_modules(ratios.__path__, f"{ratios.__name__}.")}
+    values = [value for module in sorted(modules) for value in vars(import_module(module)).values()]
+    found = [value for value in values if isinstance(value, type) and value.__module__ in modules]
+    found += LEARNERS.values()
+    return {(kind_of(cls), cls.__name__): cls for cls in found if kind_of(cls) and not inspect.isabstract(cls)}
+
+
+def _prepared(folder: Path) -> Path:
+    """Make the folder, and refuse one whose `model.json` is not ours to replace."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise type(error)(f"Cannot make the folder {folder} ({error.strerror}). Choose another one.") from error
+    path = folder / _MODEL_FILE
+    if path.is_file() and not is_model(folder):
+        raise FileExistsError(f"{path} is no model of flowratio. Move it, or choose another folder.")
+    return folder
+
+
+def is_model(folder: Path) -> bool:
+    """Return whether `save` wrote the `model.json` of a folder, as its first bytes tell."""
+    path = folder / _MODEL_FILE
+    return path.is_file() and path.read_bytes().startswith(_HEAD)
+
+
+def _document(written: Any, tensors: dict[str, str], node: Node) -> bytes:
+    """Return the bytes of `model.json`: there is one way of writing it, so that any other byte is a change."""
+    body = {"format": "flowratio", "version": _VERSION, "flowratio": written, "tensors": tensors, "model": node}
+    return _canonical({**body, "sha256": hashlib.sha256(_canonical(body)).hexdigest()})
+
+
+def _canonical(value: Node) -> bytes:
+    return f"{json.dumps(value, indent=1, allow_nan=False)}\n".encode()
+
+
+def _not_there(folder: Path) -> OSError:
+    if folder.is_dir():
+        return FileNotFoundError(f"{folder} has no file {_MODEL_FILE}: `save` wrote no model there. Check the path.")
+    if folder.exists():
+        return NotADirectoryError(f"{folder} is a file, and a model is a folder. Give the folder that `save` wrote.")
+    return FileNotFoundError(f"There is no folder {folder}. Check the path.")
+
+
+def _read_document(path: Path) -> dict[str, Any]:
+    """Read `model.json`, and check that it is one of ours, of a version we know, and as it was written."""
+    raw = path.read_bytes()
+    try:
+        document = json.loads(raw.decode())
+    except ValueError as error:
+        raise damaged(path, f"is cut short or no JSON ({error})") from error
+    if not isinstance(document, dict) or document.get("format") != "flowratio":
+        raise ValueError(f"{path} is JSON, but no model of flowratio. Check the path.")
+    version, written = document.get("version"), document.get("flowratio")
+    if isinstance(version, int) and version > _VERSION:
+        raise ValueError(
+            f"{path} has format version {version}, written by flowratio {written}; this is flowratio "
+            f"{flowratio.__version__}, which reads versions up to {_VERSION}. Upgrade flowratio to load it."
+        )
+    match document:
+        case {"tensors": {"file": str(), "sha256": str()} as tensors, "model": dict(node)}:
+            with suppress(ValueError):  # NaN, which Python reads and JSON does not have
+                if raw == _document(written, tensors, node):
+                    return document
+    raise damaged(path, "was changed after it was saved: its content and its digest do not agree")
+
+
+def _read_tensor_file(path: Path, entry: dict[str, str]) -> dict[str, Tensor]:
+    if not _TENSOR_FILE.fullmatch(entry["file"]):
+        raise damaged(path, f"names the tensor file {entry['file']!r}, which is no name that `save` gives")
+    path = path.with_name(entry["file"])
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing, which has the weights of the model. Copy the folder as a whole.")
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        raise damaged(path, f"is cut short, changed, or of another model ({len(data)} bytes)")
+    try:
+        return safetensors.load(data)
+    except (SafetensorError, KeyError, RuntimeError) as error:
+        raise damaged(path, f"cannot be read as safetensors ({error})") from error

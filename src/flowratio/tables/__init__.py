@@ -1,0 +1,1 @@
+"""Stage 0: a mixed table ↔ a matrix of floats."""

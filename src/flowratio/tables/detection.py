@@ -1,0 +1,56 @@
+"""Whether a table must be encoded: text, dates, booleans or missing values. polars is not imported for this."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from flowratio._support.types import TableLike
+
+
+def is_mixed(X: TableLike) -> bool:
+    """Return whether a table has text, dates, booleans or missing values, so that it must be encoded.
+
+    Examples
+    --------
+    >>> is_mixed([[1.0, 2.0]]), is_mixed([[1.0, None]]), is_mixed([["clerk", 2.0]]), is_mixed(np.array([[np.nan]]))
+    (False, True, True, True)
+    """
+    pandas, polars, pyarrow = (sys.modules.get(name) for name in ("pandas", "polars", "pyarrow"))
+    if pandas is not None and isinstance(X, pandas.DataFrame):
+        plain = all(getattr(dtype, "kind", "O") in "fiu" for dtype in X.dtypes)
+        return not plain or bool(X.isna().to_numpy().any())
+    if polars is not None and isinstance(X, polars.DataFrame):
+        if not all(dtype.is_numeric() and not dtype.is_decimal() for dtype in X.dtypes):
+            return True
+        return any(column.has_nulls() or (column.dtype.is_float() and column.is_nan().any()) for column in X)
+    if pyarrow is not None and isinstance(X, pyarrow.Table | pyarrow.RecordBatch):
+        return True  # polars reads it
+    if not (isinstance(X, list | tuple) or hasattr(X, "__array__")):
+        return False
+    return _is_mixed_array(X)
+
+
+def _is_mixed_array(X: TableLike) -> bool:
+    try:
+        A = np.asarray(X)
+    except ValueError:  # rows of different lengths, which is refused elsewhere
+        return False
+    if isinstance(X, np.ma.MaskedArray) and X.mask.any():
+        return True
+    if A.ndim != 2:
+        return False
+    if A.dtype.kind in "OUSMm":
+        return not _are_numbers(A)
+    return A.dtype.kind == "f" and bool(np.isnan(A).any())
+
+
+def _are_numbers(A: np.ndarray) -> bool:
+    """Return whether every value of an array of objects is a number, and none is missing."""
+    if A.dtype.kind in "Mm" or any(isinstance(value, str | bytes) for value in A.flat):
+        return False
+    try:
+        return not np.isnan(A.astype(np.float64)).any()
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,389 @@
+r"""Table 2, Fig. 9 to 14: images of q drawn from a flow of p and q, by a ratio of z and by a ratio of x.
+
+Claim: sampling-importance-resampling (SIR) from a flow of both laws brings more images of the target q by a ratio of z
+(digits .860, background .732 at perc = 1) than by a ratio of x (.754, .528), and these more than the flow by itself
+(.720, .493). Command: `flowratio reproduce mnist --preset laptop --jobs 2`. Cost: 74 minutes on two cores; some
+days for `paper`.
+
+`diff-digits`: p are the ones and twos, q the zeros and sevens. `diff-background`: p are the digits of MNIST, white on
+black, q the same in black on white. There are `perc` times as many images of q as of p. A MAF of 5 blocks is trained on
+all of them, an MLP tells p from q, and 1000 images are drawn toward q, by the weights
+
+.. math:: \frac{q}{h} = \frac{1}{\pi r + 1 - \pi}, \qquad r = p/q, \quad \pi = \frac{n_p}{n_p + n_q}
+
+A classifier of the attribute, an MLP that has seen images of both laws, says how many of them are of the target.
+
+*What to expect.* A perfect flow draws a share perc / (1 + perc) of the target: .091, .2, .333, .5. The paper's regular
+samples of digits have .406 to .720: its code showed images of values from 0 to 1 to a classifier that had learned 0 to
+255, and swapped the mixing proportions. We show the classifier bytes, as it has learned them, and take the equation
+above. On an image that is neither law, such as a flow of few steps draws, any classifier of two laws only guesses.
+
+*Noise.* A ratio of z is fitted to z of images with the noise that the flow was trained with: see `image_laws`. Each of
+its ten passes over pairs of images has noise of its own, for images of q as well, which come more than once in a pass
+where they are few: else it learns the noise by heart.
+
+*Against draws* is a way of our own, with other weights of the same candidates: q to what the flow draws, in place of q
+to what it should draw. See `against_draws`. In z draws cost nothing; a ratio of x would have to decode them. It has 30
+passes, the three others have the paper's ten.
+
+*Presets.* `paper` has the settings of the paper's appendix and the two hidden layers of its code. `laptop` has 5 blocks
+with batch norm and one hidden layer of 1024 units, as the paper's table reads, at most 12 700 images of p, as there are
+ones and twos. Its flows take 2000 steps of AdamW at a rate of .003 that is annealed, with a weight decay of .1, and
+their weights are averaged over about the last tenth of them. The held-out likelihood of short runs, which are not kept,
+decided on these. In x every candidate is decoded; `laptop` has 25 of them for an image there, and 100 in z.
+
+The ratios p/q are alike in all presets and in both spaces: the paper's three layers of 100 units, its 10 epochs,
+batches of 64, Adam at .001, annealed as in its code. Of our own are pixels of one mean and one scale, 50 steps of
+warm-up, clipped gradients and averaged weights. Which weights of a flow and of a ratio of x are kept, a tenth of the
+images decides; a ratio of z sees each of its codes once and keeps its last weights. In x an image of q is in four pairs
+of a pass at most, so that a pass is shorter where they are few. There are perc times as many images of q as of p in
+every cell: at perc = 1, digits have 12 188 of each.
+
+*Verdicts.* All methods of a run share its flow, so that they are compared run by run. A difference counts beyond two
+standard errors: that over the runs, or that of so many draws from so many candidates if it is larger. One run tells
+nothing, and of three without any difference one in five passes by chance.
+
+*Strange images.* A flow also draws specks all over, of which the attribute's classifier says one law or the other. What
+is as bright as hardly any image of p or q is counted apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowratio_paper.image_laws import BACKGROUND, DIGITS, TASKS
+from flowratio_paper.images import sheets
+from flowratio_paper.running import Claim, Done, Report, Table, Task
+from flowratio_paper.stages import read_arrays
+from flowratio_paper.targeted_generation import PERCS, Settings, run_cell
+from flowratio_paper.verdicts import Gain, beyond, every, of_runs, standard_error, with_error
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "Table 2, Fig. 9-14: images of a target law from a flow of two, resampled (SIR) by importance weights (IW)"
+TARGETS = {
+    DIGITS: "zeros and sevens (perc for each one or two)",
+    BACKGROUND: "black digits on white (perc for each white one on black)",
+}
+# SIR: sampling importance resampling, of candidates by their weights; IW: importance weights
+METHODS = {
+    "z": "SIR with IW(z)",
+    "draws": "SIR with IW(z) against draws",
+    "x": "SIR with IW(x)",
+    "regular": "regular sampling",
+}
+RATIOS = {"z": "p/q of z", "draws": "q to draws", "x": "p/q of x"}
+PAPER = {
+    DIGITS: {
+        "z": (0.447, 0.518, 0.777, 0.860),
+        "x": (0.441, 0.528, 0.639, 0.754),
+        "regular": (0.406, 0.457, 0.596, 0.720),
+    },
+    BACKGROUND: {
+        "z": (0.186, 0.377, 0.580, 0.732),
+        "x": (0.085, 0.202, 0.345, 0.528),
+        "regular": (0.084, 0.196, 0.304, 0.493),
+    },
+}
+# Papamakarios, Pavlakou, Murray (2017): MAF of 5 blocks, test images of MNIST; nats of logits, bits of a pixel
+MAF_LOGIT, MAF_BITS = -1300.5, 1.89
+PRESETS = {
+    "quick": Settings(
+        1,
+        percs=(1.0,),
+        rows=100,
+        steps=200,
+        n_blocks=2,
+        hidden=(128,),
+        batch_size=50,
+        learning_rate=3e-3,
+        weight_decay=0.1,
+        ratio_epochs=50,
+        draws_epochs=300,
+        samples=100,
+        candidates_z=20,
+        candidates_x=10,
+        attribute_rows=2000,
+        test_rows=100,
+    ),
+    "laptop": Settings(
+        3,
+        rows=12_700,
+        steps=2000,
+        hidden=(1024,),
+        learning_rate=3e-3,
+        weight_decay=0.1,
+        candidates_x=25,
+        attribute_rows=12_700,
+        test_rows=1000,
+    ),
+    "paper": Settings(3),
+}
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """Return one task for each flow."""
+    return [
+        {"task": task, "perc": perc, "seed": seed}
+        for seed in range(settings.seeds)
+        for perc in settings.percs
+        for task in TASKS
+    ]
+
+
+def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
+    """Train a flow and its ratios, draw images by each method, and return the shares of the target."""
+    return run_cell(settings, task, keep)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a method has drawn in the runs of one task and perc.
+
+    Parameters
+    ----------
+    drawn
+        By run: see `targeted_generation`.
+    samples
+        Images of each run.
+    weighted
+        Whether they were resampled from candidates by weights.
+    """
+
+    drawn: list[dict[str, Any]]
+    samples: int
+    weighted: bool
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Share of the target in each run, of shape (t,)."""
+        return np.array([one["share"] for one in self.drawn])
+
+    @property
+    def of_draws(self) -> float:
+        r"""Standard error of their mean that is left if all runs are alike.
+
+        Of n images that are drawn from candidates worth m, a share s has about the variance :math:`s (1 - s) (1/n +
+        1/m)`; without weights the second term is not there. As the weights of the target are the larger ones, that is
+        too much for s near 1, and too little for s near 0.
+        """
+        mean = float(self.shares.mean())
+        worth = [one["effective"] * one["candidates"] if self.weighted else math.inf for one in self.drawn]
+        return math.sqrt(mean * (1 - mean) * sum(1 / self.samples + 1 / m for m in worth)) / len(self.drawn)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean share: that of the runs, or that of the draws if it is larger."""
+        return max(self.of_draws, float(standard_error(self.shares, 0.0)))
+
+    @property
+    def strange(self) -> float:
+        """Share of images that are strange, a mean over runs."""
+        return float(np.mean([one["strange"] for one in self.drawn]))
+
+    @property
+    def apart(self) -> tuple[str, str]:
+        """Share of the target in images that are strange, and in those that are not; – where there are none."""
+        strange = float(np.mean([one["strange_target"] for one in self.drawn]))
+        parts = (strange, self.strange), (self.shares.mean() - strange, 1 - self.strange)
+        found = [f"{target / share:.3f}" if share > 0 else "–" for target, share in parts]
+        return found[0], found[1]
+
+
+def cell(settings: Settings, done: Sequence[Done], task: str, method: str, perc: float) -> Cell:
+    """Return what a method has drawn for a task and perc, run by run."""
+    found = [one.result["methods"][method] for one in done if one.task["task"] == task and one.task["perc"] == perc]
+    return Cell(found, settings.samples, weighted=method != "regular")
+
+
+def report(settings: Settings, done: list[Done]) -> Report:
+    """Return the shares beside the paper's, what flow and weights are worth, and the claims."""
+    shares = [_table(settings, done, task) for task in TASKS]
+    behind = [_of_strange(settings, done), _of_flows(settings, done), _of_ratios(settings, done)]
+    return Report([*shares, *behind], _claims(settings, done))
+
+
+def _published(task: str, method: str, perc: float) -> float | None:
+    return PAPER[task][method][PERCS.index(perc)] if method in PAPER[task] and perc in PERCS else None
+
+
+def _table(settings: Settings, done: list[Done], task: str) -> Table:
+    lines = []
+    for method, name in METHODS.items():
+        cells = []
+        for perc in settings.percs:
+            ours, paper = cell(settings, done, task, method, perc), _published(task, method, perc)
+            beside = "" if paper is None else f" [{paper:.3f}]"
+            cells.append(f"{ours.shares.mean():.3f} ± {ours.error:.3f}{beside}")
+        lines.append([name, *cells])
+    lines.append(["regular sampling of a perfect flow", *[f"{perc / (1 + perc):.3f}" for perc in settings.percs]])
+    runs = of_runs(settings.seeds)
+    runs += " ± standard error of the draws" if settings.seeds == 1 else ", or of the draws if that is larger"
+    title = f"{task}: share of {TARGETS[task]} in {settings.samples} images, {runs} [paper]"
+    return Table(title, ["method", *[f"perc = {perc:g}" for perc in settings.percs]], lines)
+
+
+def _of_strange(settings: Settings, done: list[Done]) -> Table:
+    """Return how many images are of neither law, and the share of the target in these and the others; means."""
+    lines = []
+    for task, perc, _ in _cells(settings, done):
+        for method, name in METHODS.items():
+            images = cell(settings, done, task, method, perc)
+            lines.append([task, f"{perc:g}", name, f"{images.strange:.3f}", *images.apart])
+    title = "Strange images, as bright as hardly any of p or q, and the share of the target; means"
+    return Table(title, ["task", "perc", "method", "strange", "target in strange ones", "target in the others"], lines)
+
+
+def _of_flows(settings: Settings, done: list[Done]) -> Table:
+    """Return how good flow and attribute classifier are on test images, and how long drawing takes; means over runs."""
+    lines = []
+    for task, perc, results in _cells(settings, done):
+        flow = [np.mean([one["flow"][name] for one in results]) for name in ("logit", "bits")]
+        seconds = [np.mean([one["methods"][method]["seconds"] for one in results]) for method in METHODS]
+        line = [task, f"{perc:g}", "{} + {}".format(*results[0]["rows"]), f"{flow[0]:.1f}", f"{flow[1]:.3f}"]
+        line.append(f"{np.mean([one['accuracy'] for one in results]):.4f}")
+        lines.append([*line, *[f"{each:.1f}" for each in seconds]])
+    lines.append(["MAF (5), published", "", "MNIST", f"{MAF_LOGIT:.1f}", f"{MAF_BITS:.2f}", *[""] * (1 + len(METHODS))])
+    head = ["task", "perc", "images of p + q", "nats of logits", "bits of a pixel", "attribute accuracy"]
+    head += [f"seconds, {name}" for name in METHODS]
+    title = f"Flow and attribute classifier on test images; seconds by the clock for {settings.samples} images; means"
+    return Table(title, head, lines)
+
+
+def _of_ratios(settings: Settings, done: list[Done]) -> Table:
+    """Return how good ratios are on test images, and how many candidates their weights leave; means over runs."""
+    lines = []
+    for task, perc, results in _cells(settings, done):
+        for of, name in RATIOS.items():
+            ratio = [np.mean([one["ratio"][of][what] for one in results]) for what in ("loss", "accuracy")]
+            drawn = [np.mean([one["methods"][of][what] for one in results]) for what in ("effective", "unique")]
+            line = [task, f"{perc:g}", name, *[f"{each:.3f}" for each in (*ratio, *drawn)]]
+            lines.append([*line, _tail(results, of)])
+    title = "Ratios on test images, and their weights: effective share of candidates, Pareto k̂ (-inf: no tail), means"
+    return Table(title, ["task", "perc", "ratio", "loss", "accuracy", "effective", "share distinct", "k̂"], lines)
+
+
+def _cells(settings: Settings, done: list[Done]) -> Iterator[tuple[str, float, list[dict[str, Any]]]]:
+    """Yield each task and perc, with the results of its runs."""
+    for task in TASKS:
+        for perc in settings.percs:
+            yield task, perc, [one.result for one in done if one.task["task"] == task and one.task["perc"] == perc]
+
+
+def _tail(results: Sequence[dict[str, Any]], space: str) -> str:
+    return f"{np.mean([float(one['methods'][space]['k_hat']) for one in results]):.2f}"
+
+
+def _claims(settings: Settings, done: list[Done]) -> list[Claim]:
+    weighted = [method for method in METHODS if method != "regular"]
+    return [
+        *[_claim_of_order(settings, done, task, method, "regular") for method in weighted for task in TASKS],
+        *[_claim_of_spaces(settings, done, better, other) for better, other in (("z", "x"), ("draws", "x"))],
+        _claim_of_spaces(settings, done, "draws", "z"),
+        *_claims_of_level(settings, done),
+        *_claims_of_flow(settings, done),
+    ]
+
+
+def _gains(settings: Settings, done: list[Done], task: str, better: str, other: str) -> dict[str, Gain]:
+    """Return for each perc what a method has more of the target than another."""
+    found = {}
+    for perc in settings.percs:
+        one, two = (cell(settings, done, task, method, perc) for method in (better, other))
+        found[f"perc {perc:g}"] = Gain(one.shares - two.shares, math.hypot(one.of_draws, two.of_draws))
+    return found
+
+
+def _claim_of_order(settings: Settings, done: list[Done], task: str, better: str, other: str) -> Claim:
+    gains = _gains(settings, done, task, better, other)
+    verdicts = [gain.holds for gain in gains.values()]
+    holds = every(verdicts)
+    return Claim(f"{task}: {METHODS[better]} is above {METHODS[other]} at every perc", holds, _told(gains))
+
+
+def _claim_of_spaces(settings: Settings, done: list[Done], better: str, other: str) -> Claim:
+    gains = {f"{task}, {p}": g for task in TASKS for p, g in _gains(settings, done, task, better, other).items()}
+    verdicts, needed = [gain.holds for gain in gains.values()], 0.75 * len(gains)
+    n_above, n_open = verdicts.count(True), verdicts.count(None)
+    holds = True if n_above >= needed else None if n_above + n_open >= needed else False
+    words = f"{METHODS[better]} is above {METHODS[other]} in three cells of four or more"
+    return Claim(words, holds, f"{n_above} of {len(gains)}, {n_open} cannot be told: {_told(gains)}")
+
+
+def _claims_of_level(settings: Settings, done: list[Done]) -> list[Claim]:
+    claims, perc = [], settings.percs[-1]
+    for method in ("z", "draws"):
+        for task in TASKS:
+            ours, paper = cell(settings, done, task, method, perc), _published(task, "z", perc)
+            if paper is not None:
+                words = (
+                    f"{task}: {METHODS[method]} is above the paper's {METHODS['z']}, {paper:.3f}, at perc = {perc:g}"
+                )
+                gain = Gain(ours.shares - paper, ours.of_draws)
+                claims.append(Claim(words, gain.holds, f"{ours.shares.mean():.3f}, {gain}"))
+    return claims
+
+
+def _claims_of_flow(settings: Settings, done: list[Done]) -> list[Claim]:
+    """Return whether flows are as good as the published one, where both can be compared.
+
+    Inverted images have the same density as those they were made from, in logit space too, and which of both an image
+    is costs log 2 nats at most: the mixtures of `diff-background` are MNIST as a whole.
+    """
+    claims = []
+    for perc in settings.percs:
+        found = [one.result["flow"] for one in done if one.task["task"] == BACKGROUND and one.task["perc"] == perc]
+        nats, bits = (np.array([one[name] for one in found]) for name in ("logit", "bits"))
+        words = f"{BACKGROUND}, perc = {perc:g}: the flow is above the log-density published for a MAF of MNIST"
+        told = f"{with_error(nats, '.1f')} nats of logits and {bits.mean():.3f} bits of a pixel"
+        claims.append(Claim(words, beyond(nats - MAF_LOGIT), f"{told}, published {MAF_LOGIT} and {MAF_BITS}"))
+    return claims
+
+
+def _told(gains: Mapping[Any, Gain]) -> str:
+    return ", ".join(f"{name} {gain}" for name, gain in gains.items())
+
+
+def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
+    """Return the shares beside the paper's, and sheets of 100 images of the first run, where they are kept."""
+    figures = {"": _draw_shares(settings, done)}
+    for task in TASKS:
+        for perc in settings.percs:
+            path = keep / f"{task}-{perc:g}.npz"
+            if path.is_file():
+                kept = read_arrays(path)
+                images = {METHODS[name]: kept[name] for name in METHODS}
+                figures[f"{task}-{perc:g}"] = sheets(images, f"{task}, perc = {perc:g}")
+    return figures
+
+
+def _draw_shares(settings: Settings, done: list[Done]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    row = figure.subplots(1, len(TASKS), sharey=True)
+    for axes, task in zip(row, TASKS, strict=True):
+        for method, marker, fill in zip(METHODS, "sDov", ("black", "black", "white", "0.6"), strict=True):
+            cells = [cell(settings, done, task, method, perc) for perc in settings.percs]
+            means, errors = [one.shares.mean() for one in cells], [one.error for one in cells]
+            name = METHODS[method]
+            if method in PAPER[task]:
+                paper = PAPER[task][method]
+                axes.plot(PERCS, paper, ":", marker=marker, color="0.6", mfc="none", label=f"{name}, paper")
+            axes.errorbar(settings.percs, means, errors, fmt=f"-{marker}", color="black", mfc=fill, label=name)
+        grid = np.linspace(0.08, 1, 50)
+        axes.plot(grid, grid / (1 + grid), "--", color="0.4", lw=1, label="regular, perfect flow")
+        target = TARGETS[task].partition(" (")[0]
+        axes.set_title(f"{task}: {target}", fontsize=10)
+        axes.set(xlabel="perc: images of the target\nfor each other one", ylim=(0, 1.02))
+    row[0].set_ylabel("share of the target")
+    handles, labels = row[-1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", frameon=False)
+    return figure

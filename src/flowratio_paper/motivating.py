@@ -1,0 +1,169 @@
+r"""Two normal laws in one dimension that move apart, and logistic regression that is right for them (Section 3.1).
+
+Claim: with fewer rows than a bound that grows as exp(m²/2), the samples do not overlap and the slope of log r goes to
+infinity. Cost: half a minute on one core. Command: `flowratio reproduce motivating --preset laptop`.
+
+p = N(m, 1) and q = N(−m, 1), so that log r = 2mx. With n rows of each, a row of p at x ≤ 0 is seen with a probability
+of at most δ while
+
+.. math:: n < \frac{\log(1 - \delta)}{\log(1 - e^{-m^2/2})}
+
+(Appendix B). Without such rows the samples can be told apart without error, and the slope of greatest likelihood is
+infinite. What was not in the paper: the same with the exact probability Φ(−m) in the place of its bound, whether ten
+times the rows are enough, and the two linear ratios of the library beside greatest likelihood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import log_ndtr
+from sklearn.linear_model import LogisticRegression
+
+from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio_paper.running import Claim, Done, Report, Table, Task
+from flowratio_paper.verdicts import beyond, every
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+TITLE = "Motivating example in one dimension: slope of log r, and the rows that it needs (Section 3.1, Appendix B)"
+DELTA = 0.05
+_LARGEST = 1e3  # times the true slope: what is drawn of an infinite one
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Means of p, rows of each sample, and seeds."""
+
+    shifts: tuple[float, ...]
+    rows: int
+    seeds: int
+
+
+PRESETS = {
+    "quick": Settings((1.0, 3.0, 6.0), 300, 5),
+    "laptop": Settings((0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0), 1000, 100),
+    "paper": Settings((0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0), 10_000, 200),
+}
+LIKELIHOOD = "greatest likelihood"
+METHODS: dict[str, Any] = {
+    LIKELIHOOD: LogisticRegression(C=1e10, max_iter=2000, tol=1e-8),  # the penalty is too small to matter
+    "logistic": "logistic",
+    "lda": "lda",
+}
+
+
+def needed_rows(m: float, delta: float = DELTA) -> float:
+    """Return the number of rows of p below which none at x ≤ 0 is seen, but with a probability of at most delta."""
+    return float(np.log1p(-delta) / np.log1p(-np.exp(-(m**2) / 2)))
+
+
+def exact_rows(m: float, delta: float = DELTA) -> float:
+    """Return the same by P(x ≤ 0) = Φ(−m) in the place of its bound."""
+    return float(np.log1p(-delta) / np.log1p(-np.exp(log_ndtr(-m))))
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """Return a task for each mean."""
+    return [{"m": m} for m in settings.shifts]
+
+
+def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
+    """Fit linear ratios to samples of each seed."""
+    m, n = task["m"], settings.rows
+    slopes: dict[str, list[float | None]] = {name: [] for name in METHODS}
+    n_separable = 0
+    for seed in range(settings.seeds):
+        rng = np.random.default_rng([seed, round(100 * m)])
+        X_p, X_q = rng.normal(m, 1, (n, 1)), rng.normal(-m, 1, (n, 1))
+        separable = bool(X_p.min() > X_q.max())
+        n_separable += separable
+        for name, method in METHODS.items():
+            if name == LIKELIHOOD and separable:
+                slopes[name].append(None)  # infinite: any steeper line is more likely
+                continue
+            low, high = ClassifierRatio(method).fit_samples(X_p, X_q).log_ratio([[-1.0], [1.0]])
+            slopes[name].append(round(float(high - low) / (4 * m), 5))
+    return {"slopes": slopes, "separable": n_separable / settings.seeds}
+
+
+def report(settings: Settings, done: list[Done]) -> Report:
+    """Return slopes, relative to the true one, by m."""
+    lines = []
+    for one in done:
+        m = one.task["m"]
+        cells = ["{1:.3g} ({0:.3g}, {2:.3g})".format(*_spread(one, name)) for name in METHODS]
+        rows = f"{one.result['separable']:.2f}", f"{needed_rows(m):.3g}", f"{exact_rows(m):.3g}"
+        lines.append([f"{m:g}", *cells, *rows])
+    too_few = f"rows too few to see p at x ≤ 0, in {1 - DELTA:.0%} of draws"
+    head = ["m", *METHODS, "samples without overlap", f"{too_few}: the paper's bound", "the same, exact"]
+    title = f"Slope / true slope 2m, median (10 %, 90 %) of {settings.seeds} draws of {settings.rows} + {settings.rows}"
+    return Report([Table(title, head, lines)], _claims(settings, done))
+
+
+def _claims(settings: Settings, done: list[Done]) -> list[Claim]:
+    claims = []
+    for name, rows in (("the paper's bound", needed_rows), ("the exact number", exact_rows)):
+        few = [one for one in done if rows(one.task["m"]) > settings.rows]
+        many = [one for one in done if rows(one.task["m"]) < settings.rows / 10]
+        # no row of p at x ≤ 0 and none of q at x ≥ 0: two chances of δ
+        words = f"with fewer rows than {name}, samples do not overlap in {1 - 2 * DELTA:.0%} of draws or more"
+        claims.append(_by_shift(words, few, lambda slopes: np.isinf(slopes) - (1 - 2 * DELTA)))
+        words = f"with fewer rows than {name}, the slope of greatest likelihood is infinite in most draws"
+        claims.append(_by_shift(words, few, lambda slopes: np.isinf(slopes) - 0.5))
+        words = f"not in the paper: with ten times as many rows as {name}, the slope is right to 20 % in most draws"
+        claims.append(_by_shift(words, many, lambda slopes: (np.abs(slopes - 1) < 0.2) - 0.5))
+    return [claim for claim in claims if claim.measured]
+
+
+def _by_shift(words: str, done: list[Done], excess: Callable[[np.ndarray], np.ndarray]) -> Claim:
+    """Return the claim that an excess, (seeds,) from slopes, is above 0 for every m."""
+    verdicts = {one.task["m"]: beyond(excess(_slopes(one, LIKELIHOOD))) for one in done}
+    found = list(verdicts.values())
+    holds = every(found)
+    by_verdict = {"yes": True, "no": False, "cannot be told": None}
+    told = {name: [f"{m:g}" for m in verdicts if verdicts[m] is value] for name, value in by_verdict.items()}
+    return Claim(words, holds, "; ".join(f"{name} for m of {', '.join(ms)}" for name, ms in told.items() if ms))
+
+
+def _slopes(one: Done, name: str) -> np.ndarray:
+    """Return slopes by the true one, of shape (seeds,)."""
+    return np.array([np.inf if slope is None else slope for slope in one.result["slopes"][name]])
+
+
+def _spread(one: Done, name: str) -> np.ndarray:
+    """Return three quantiles, each of them one of the slopes."""
+    return np.quantile(_slopes(one, name), [0.1, 0.5, 0.9], method="nearest")
+
+
+def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
+    """Draw slopes and needed rows against m."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    shifts = [one.task["m"] for one in done]
+    for name, style in zip(METHODS, ("o-", "s--", "x:"), strict=True):
+        slopes = np.array([_spread(one, name) for one in done])
+        slopes = np.clip(slopes, 1 / _LARGEST, _LARGEST)
+        left.plot(shifts, slopes[:, 1], style, color="black", markersize=4, label=name)
+        left.fill_between(shifts, slopes[:, 0], slopes[:, 2], color="0.5", alpha=0.2)
+    left.axhline(1, color="0.6", linewidth=1)
+    title = f"{settings.rows} rows of each sample: medians, 10 to 90 %"
+    left.set(yscale="log", xlabel="m", ylabel="slope / true slope", title=title)
+    left.set_yticks([0.1, 1, 10, 100, _LARGEST], ["0.1", "1", "10", "100", "1000+"])
+    left.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)
+    fine = np.linspace(min(shifts), max(shifts), 100)
+    right.plot(fine, [needed_rows(m) for m in fine], "-", color="black", label="bound of the paper")
+    right.plot(fine, [exact_rows(m) for m in fine], "--", color="black", label="exact")
+    right.axhline(settings.rows, color="0.6", linewidth=1, label="rows that were drawn")
+    title = f"Rows too few to see p at x ≤ 0, in {1 - DELTA:.0%} of draws"
+    right.set(yscale="log", xlabel="m", ylabel="rows", title=title)
+    right.legend(frameon=False)
+    return {"": figure}

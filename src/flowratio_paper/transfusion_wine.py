@@ -1,0 +1,235 @@
+r"""Table 1: KLIEP on the Blood Transfusion and Wine Quality tables, weights from x and from z.
+
+Claim: KLIEP's weights, from z or from x, are worth no more than none here, and those from z do no harm (.233 to .235
+for blood; .304, .260, .265 and .290 in z for wine). Cost: 10 minutes on two cores. Command:
+`flowratio reproduce transfusion-wine --preset laptop`.
+
+In each of 30 trials three quarters of the table are the target; of the rest a source keeps a row with probability
+:math:`e^{-\|x - \bar x\|^2 / 20}`, x in standard units. SVC(rbf, gamma=.1) of x, with C of .1, 1, 10 and 100.
+
+*Which wine?* The paper's text has the white wines and the label "quality 5 or more", which 96 of 100 wines bear: no
+classifier could have an error of .26. Its code has red and white wines and the label "above 5", as the published errors
+say. Both are run, `wine-text` and `wine-code`; of the first the `laptop` preset has 5 trials, as all of its errors are
+near the share of the other label. The text counts 5 and 12 input features: with the label there are 5 and 12 columns, 4
+and 11 without.
+
+*Which units?* In the columns' own units hardly a row would be kept, as the blood table's Monetary goes to 12,500. All
+rows are standardized once, by one scaler. Monetary is 250 times Frequency: the flow is given a singular covariance. For
+the breast cancer table the paper standardized source and target apart; what this makes of the errors without weights is
+one more row.
+
+*What is the paper's ±?* It is taken as the standard deviation over trials. Were .0274 the standard error of 30 trials,
+trials would spread by .15; chance on 561 rows alone spreads an error of .235 by .018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.preprocessing import StandardScaler
+
+from flowratio_paper.adaptation_trials import (
+    BETTER,
+    HONEST,
+    PENALTIES,
+    WORSE,
+    Trial,
+    TrialSettings,
+    as_published,
+    at_least_as_good,
+    cells,
+    chosen,
+    draw_errors,
+    errors,
+    never,
+    run_trial,
+    scaled,
+    support_vector_machines,
+    unweighted,
+)
+from flowratio_paper.data import find
+from flowratio_paper.running import Claim, Done, Report, Table, Task
+from flowratio_paper.verdicts import of_runs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+TITLE = "Table 1: KLIEP on Blood Transfusion and Wine Quality, importance weights from x and from z"
+
+
+@dataclass(frozen=True)
+class Settings(TrialSettings):
+    """What is compared in each trial: KLIEP, which chooses its bandwidth itself.
+
+    Parameters
+    ----------
+    text_trials
+        Of `wine-text`, and no more than `seeds`.
+    """
+
+    gammas: tuple[float, ...] = ()
+    methods: tuple[str, ...] = ("KLIEP",)
+    spaces: tuple[str, ...] = ("x", "z")
+    text_trials: int = 30
+
+
+PRESETS = {
+    "quick": Settings(1, flow_epochs=1),
+    "laptop": Settings(30, methods=("KLIEP", "KLIEP, our start"), text_trials=5),
+    "paper": Settings(30),
+}
+WIDTH = 20.0
+APART = "none, scaled apart"
+_WINE = {"none": (0.302, 0.257, 0.262, 0.289), "x": (0.304, 0.262, 0.266, 0.290), "z": (0.304, 0.260, 0.265, 0.290)}
+PAPER = {
+    "blood": {
+        "none": (0.235, 0.235, 0.234, 0.234),
+        "x": (0.235, 0.235, 0.234, 0.233),
+        "z": (0.235, 0.235, 0.234, 0.234),
+    },
+    "wine-text": _WINE,
+    "wine-code": _WINE,
+}
+PAPER_SPREAD = {
+    "blood": {
+        "none": (0.0274, 0.0274, 0.0287, 0.0285),
+        "x": (0.0274, 0.0274, 0.0282, 0.0284),
+        "z": (0.0274, 0.0274, 0.0283, 0.0282),
+    },
+    "wine": {
+        # .0274, as in blood's row, and .0933 are printed, which look like slips: .0123, x's, and .00933 are stricter
+        "none": (0.0123, 0.0074, 0.00863, 0.00933),
+        "x": (0.0123, 0.0105, 0.0113, 0.0103),
+        "z": (0.0120, 0.00937, 0.00817, 0.00987),
+    },
+}
+
+
+def read_blood() -> tuple[np.ndarray, np.ndarray]:
+    """Return the donors, of shape (748, 4), and whether they gave blood, of shape (748,)."""
+    table = np.loadtxt(find("uci/transfusion.data"), delimiter=",", skiprows=1)
+    return table[:, :4], table[:, 4].astype(int)
+
+
+def read_wine_text() -> tuple[np.ndarray, np.ndarray]:
+    """Return the white wines, of shape (4898, 11), and whether their quality is 5 or more, of shape (4898,)."""
+    return _wine(("white",), 5)
+
+
+def read_wine_code() -> tuple[np.ndarray, np.ndarray]:
+    """Return all wines, of shape (6497, 11), and whether their quality is above 5, of shape (6497,)."""
+    return _wine(("red", "white"), 6)
+
+
+def _wine(colours: Sequence[str], least: int) -> tuple[np.ndarray, np.ndarray]:
+    paths = [find(f"uci/winequality-{colour}.csv") for colour in colours]
+    table = np.concatenate([np.loadtxt(path, delimiter=";", skiprows=1) for path in paths])
+    return table[:, :11], (table[:, 11] >= least).astype(int)
+
+
+READ: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
+    "blood": read_blood,
+    "wine-text": read_wine_text,
+    "wine-code": read_wine_code,
+}
+
+
+def split(X: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> Trial:
+    """Set three quarters aside as the target, and keep some of the rest as the source: few of the rows far out.
+
+    Parameters
+    ----------
+    X, y
+        The table, in its own units, of shape (n, d), and labels, of shape (n,).
+    rng
+        Of the split and of what is kept.
+    """
+    X = StandardScaler().fit_transform(X)
+    target, rest = np.split(rng.permutation(len(X)), [3 * len(X) // 4])
+    squares = np.sum((X[rest] - X[rest].mean(axis=0)) ** 2, axis=1)
+    source = rest[rng.random(len(rest)) < np.exp(-squares / WIDTH)]
+    return Trial(X[source], y[source], X[target], X[target], y[target])
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """Return one task for each table and trial."""
+    n_text = min(settings.text_trials, settings.seeds)
+    trials = {"blood": settings.seeds, "wine-text": n_text, "wine-code": settings.seeds}
+    return [{"table": table, "seed": seed} for table, n in trials.items() for seed in range(n)]
+
+
+def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
+    """Split a table, and return errors by C without weights and with those of each method."""
+    trial = split(*READ[task["table"]](), np.random.default_rng([task["seed"], 1]))
+    machines = support_vector_machines()
+    apart = errors(machines, scaled(trial, "separate"), None)
+    return {APART: apart, **run_trial(trial, machines, settings, task["seed"])}
+
+
+def report(settings: Settings, done: list[Done]) -> Report:
+    """Return the errors beside the paper's, and the claims."""
+    found = Report()
+    for table in READ:
+        results = [one.result for one in done if one.task["table"] == table]
+        found.tables.append(_table(settings, table, results))
+        found.claims.extend(_claims(settings, table, results))
+    return found
+
+
+def _table(settings: Settings, table: str, results: Sequence[dict[str, Any]]) -> Table:
+    lines = [["none", "", *cells(unweighted(results), PAPER[table]["none"])]]
+    lines.append([APART, "", *cells(_scaled_apart(results), PAPER[table]["none"])])
+    for method in settings.methods:
+        for space in settings.spaces:
+            beside = PAPER[table].get(space) if method == "KLIEP" else None
+            lines.append([method, space, *cells(chosen(results, space, method, HONEST), beside)])
+    title = f"{table}: error on the target, {of_runs(len(results), 'trial')} [paper]"
+    return Table(title, ["weights by", "space", *[f"C = {C:g}" for C in PENALTIES]], lines)
+
+
+def _scaled_apart(results: Sequence[dict[str, Any]]) -> np.ndarray:
+    return np.array([result[APART] for result in results])
+
+
+def _claims(settings: Settings, table: str, results: Sequence[dict[str, Any]]) -> list[Claim]:
+    claims = []
+    without = {"none": unweighted(results), APART: _scaled_apart(results)}
+    of_paper = {**without, **{s: chosen(results, s, "KLIEP", HONEST) for s in settings.spaces}}
+    for name, ours in of_paper.items():
+        words = f"{table}, {name}: the errors are the paper's, within two standard errors"
+        row = "none" if name == APART else name
+        claims.append(as_published(words, ours, PAPER[table][row], PAPER_SPREAD[table.split("-")[0]][row]))
+    pairs = {space: (of_paper[space], of_paper["none"]) for space in settings.spaces}
+    words = f"Table 1 ({table}, KLIEP): weights from x or z bring no significant improvement"
+    claims.append(never(words, BETTER, pairs))
+    words = f"Table 1 ({table}, KLIEP): z does not degrade performance"
+    claims.append(never(words, WORSE, {f"to {other}": (of_paper["z"], of_paper[other]) for other in ("none", "x")}))
+    labels = [f"C = {C:g}" for C in PENALTIES]
+    for method in settings.methods:
+        of = {space: chosen(results, space, method, HONEST) for space in settings.spaces}
+        for other, less in (("x", of["x"]), ("no weights", unweighted(results))):
+            words = f"{table}: {method} in z is at least as good as {other}"
+            claims.append(at_least_as_good(words, of["z"], less, labels))
+    return claims
+
+
+def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
+    """Return errors against C by table, with the paper's."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 3.8), layout="constrained")
+    row = figure.subplots(1, len(READ))
+    for axes, table in zip(row, READ, strict=True):
+        results = [one.result for one in done if one.task["table"] == table]
+        ours = {space: chosen(results, space, "KLIEP", HONEST) for space in settings.spaces}
+        draw_errors(axes, {"none": unweighted(results), **ours}, PAPER[table])
+        axes.set_title(f"{table}, {len(results)} trial{'s' * (len(results) > 1)}")
+    row[0].set_ylabel("error on the target")
+    handles, labels = row[-1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", frameon=False)
+    return {"": figure}

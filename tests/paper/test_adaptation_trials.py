@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from flowratio.ratios.kernel.kmm import KMM
+from flowratio.ratios.registry import silent
+from flowratio_paper import adaptation_trials
+from flowratio_paper.adaptation_trials import (
+    BETTER,
+    EQUAL,
+    FIXED,
+    HONEST,
+    IWCV,
+    OPEN,
+    ORACLE,
+    WORSE,
+    Trial,
+    TrialSettings,
+    as_published,
+    at_least_as_good,
+    bandwidth,
+    cells,
+    chosen,
+    compared,
+    errors,
+    mostly_better,
+    never,
+    run_trial,
+    scaled,
+    source_errors,
+    unweighted,
+)
+from flowratio_paper.verdicts import standard_error
+
+# two trials, two candidates, two classifiers
+ERRORS = [[[0.1, 0.4], [0.3, 0.2]], [[0.2, 0.6], [0.1, 0.5]]]
+RESULTS = [
+    {"none": [0.5, 0.5], "x": {"KMM": {"errors": one, "scores": scores, "source_errors": [[0.1, 0.2], [0.1, 0.0]]}}}
+    for one, scores in zip(ERRORS, ([0.0, 1.0], [3.0, 2.0]), strict=True)
+]
+
+
+@pytest.fixture
+def trial() -> Trial:
+    rng = np.random.default_rng(0)
+    X_target = rng.normal(0.7, 1.0, (150, 2))
+    X_source = rng.normal(0.0, 1.0, (100, 2))
+    return Trial(X_source, (X_source[:, 0] > 0).astype(int), X_target, X_target, (X_target[:, 0] > 0).astype(int))
+
+
+def test_an_honest_choice_follows_the_scores() -> None:
+    assert chosen(RESULTS, "x", "KMM", HONEST).tolist() == [[0.3, 0.2], [0.2, 0.6]]
+
+
+def test_iwcv_takes_the_least_error_on_the_source_and_the_first_of_equals() -> None:
+    assert chosen(RESULTS, "x", "KMM", IWCV).tolist() == [[0.1, 0.2], [0.2, 0.5]]
+
+
+def test_source_errors_count_held_out_rows_by_weight(trial: Trial) -> None:
+    # rows of the class 1 have all the weight: the other class is never seen, and theirs is always right
+    only = np.where(trial.y_source == 1, 1.0, 1e-9)
+    assert source_errors([LogisticRegression()], trial, only, 0) == [0.0]
+    labels = np.random.default_rng(1).integers(0, 2, len(trial.y_source))  # nothing to learn
+    blind = replace(trial, y_source=labels)
+    # half are wrong; the standard error of 100 rows is .05
+    assert source_errors([LogisticRegression()], blind, np.ones(100), 0)[0] == pytest.approx(0.5, abs=0.2)
+
+
+def test_an_oracle_takes_the_least_error_of_each_trial_and_classifier() -> None:
+    assert chosen(RESULTS, "x", "KMM", ORACLE).tolist() == [[0.1, 0.2], [0.1, 0.5]]
+
+
+def test_an_oracle_for_all_trials_takes_the_least_mean() -> None:
+    assert chosen(RESULTS, "x", "KMM", FIXED).tolist() == [[0.1, 0.2], [0.2, 0.5]]
+
+
+def test_without_scores_the_first_candidate_is_the_honest_one() -> None:
+    results = [{"x": {"KLIEP": {"errors": one}}} for one in ERRORS]
+    assert chosen(results, "x", "KLIEP", HONEST).tolist() == [[0.1, 0.4], [0.2, 0.6]]
+
+
+def test_cells_show_mean_standard_error_and_paper() -> None:
+    values = np.array([[0.1], [0.3]])  # standard deviation √2/10, error 1/10
+    assert cells(values, [0.236]) == [".200 ± .100 [.236]"]
+    assert cells(values[:1]) == [".100"]
+    assert standard_error(values) == pytest.approx([0.1])
+
+
+# differences of two trials: -.15 ± .05, .1 ± .1, .15 ± .05, 0
+OURS = {BETTER: [0.3, 0.4], OPEN: [0.5, 0.7], WORSE: [0.6, 0.7], EQUAL: [0.5, 0.5]}
+
+
+def _ours(*names: str) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([OURS[name] for name in names]).T, np.full((2, len(names)), 0.5)
+
+
+def test_differences_count_beyond_two_standard_errors() -> None:
+    names = [BETTER, OPEN, WORSE, EQUAL]
+    ours, other = _ours(*names)
+    assert compared(ours, other) == names
+    assert compared(ours[:1], other[:1]) == [OPEN] * 4  # one trial tells nothing
+
+
+@pytest.mark.parametrize(
+    ("names", "as_good", "mostly"),
+    [
+        ((BETTER, BETTER, BETTER, WORSE), False, True),
+        ((BETTER, BETTER, BETTER, OPEN), True, True),
+        ((BETTER, BETTER, OPEN, OPEN), True, None),
+        ((BETTER, BETTER, WORSE, OPEN), False, None),
+        ((BETTER, EQUAL, EQUAL, OPEN), True, False),
+        ((OPEN, EQUAL, OPEN, OPEN), None, None),
+        ((EQUAL, EQUAL, EQUAL, EQUAL), True, False),
+    ],
+)
+def test_verdicts_over_classifiers(names: tuple[str, ...], as_good: bool | None, mostly: bool | None) -> None:
+    ours, other = _ours(*names)
+    assert at_least_as_good("", ours, other, "abcd").holds is as_good
+    assert mostly_better("", ours, other, "abcd").holds is mostly
+
+
+def test_differences_are_counted_and_told() -> None:
+    told = at_least_as_good("", *_ours(BETTER, WORSE, WORSE), "abc").measured
+    assert told == "better 1, worse 2; difference: a -0.150 ± 0.050, b +0.150 ± 0.050, c +0.150 ± 0.050"
+    assert at_least_as_good("", *_ours(OPEN), "a").measured == "cannot be told: difference +0.100 ± 0.100"
+
+
+def test_nothing_is_significantly_better() -> None:
+    pairs = {"x": _ours(OPEN, EQUAL), "z": _ours(WORSE, OPEN)}
+    assert never("", BETTER, pairs).holds is True
+    assert never("", WORSE, pairs).holds is False
+    assert never("", WORSE, pairs).measured == "x: equal 1, cannot be told 1; z: cannot be told 1, worse 1"
+    assert never("", BETTER, {"x": (np.zeros((1, 2)), np.ones((1, 2)))}).holds is None
+
+
+def test_published_within_two_standard_errors() -> None:
+    ours = np.array([[0.1], [0.3]])  # .2 ± .1
+    assert as_published("", ours, [0.4], [0.01]).holds
+    assert as_published("", ours, [0.41], [0.0]).holds is False
+    assert as_published("", ours[:1], [0.1], [0.0]).holds is None
+
+
+def test_gamma_becomes_a_bandwidth_in_standard_units(trial: Trial) -> None:
+    p, q = trial.X_target, trial.X_source
+    with silent():
+        ratio = KMM(bandwidth(0.3, p, q)).fit_samples(p, q)
+    # both columns have nearly one scale: σ² in their units is 1/(2γ)
+    assert ratio.bandwidth_ * ratio.scale_.mean() == pytest.approx((2 * 0.3) ** -0.5, rel=0.05)
+
+
+def test_one_scaler_keeps_the_shift_and_two_remove_it(trial: Trial) -> None:
+    shared, separate = scaled(trial, "shared"), scaled(trial, "separate")
+    both = np.concatenate([shared.X_target, shared.X_source])
+    assert both.mean(axis=0) == pytest.approx([0, 0], abs=1e-12)
+    assert both.std(axis=0) == pytest.approx([1, 1])
+    assert np.all(shared.X_target.mean(axis=0) - shared.X_source.mean(axis=0) > 0.3)
+    for X in (separate.X_target, separate.X_source, separate.X_test):
+        assert X.mean(axis=0) == pytest.approx([0, 0], abs=1e-12)
+        assert X.std(axis=0) == pytest.approx([1, 1])
+
+
+def test_weights_are_of_target_over_source(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def weighed(classifiers: object, of: Trial, weights: np.ndarray | None) -> list[float]:
+        seen.append(weights)
+        return [0.0]
+
+    monkeypatch.setattr(adaptation_trials, "errors", weighed)
+    settings = TrialSettings(1, gammas=(0.5,), bounds=(100.0,), spaces=("x",))
+    with silent():  # the quadratic program leaves few rows a weight
+        run_trial(trial, [LogisticRegression()], settings, 0)
+    plain, *weights = seen
+    assert plain is None
+    assert len(weights) == 2 * 1 + 2 * 2  # KMM twice; KLIEP twice, with its own width and that of the grid
+    halfway = (trial.X_target.mean() + trial.X_source.mean()) / 2
+    for w in weights:
+        assert np.average(trial.X_source.mean(axis=1), weights=w) > halfway
+
+
+def test_errors_count_wrong_test_rows(trial: Trial) -> None:
+    model = LogisticRegression().fit(trial.X_source, trial.y_source)
+    wrong = np.mean(model.predict(trial.X_test) != trial.y_test)
+    assert errors([LogisticRegression()], trial, None) == [round(float(wrong), 4)]
+    only = np.where(trial.y_source == 1, 1.0, 1e-9)  # rows of one class are all that count
+    assert errors([LogisticRegression()], trial, only) == [round(float(np.mean(trial.y_test == 0)), 4)]
+
+
+def test_unweighted_errors_are_by_trial() -> None:
+    assert unweighted(RESULTS).shape == (2, 2)

@@ -1,0 +1,575 @@
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.special import expit
+from sklearn.base import BaseEstimator
+from torch import Tensor
+from typing_extensions import Self
+
+from flowratio import (
+    AutoRatio,
+    ClassifierRatio,
+    FeaturizedRatio,
+    FlowFeaturizer,
+    JointFeaturizedRatio,
+    RatioEstimator,
+    load,
+    save,
+)
+from flowratio.flows import MAF, Flow
+from flowratio.ratios.auto import auto, race
+from flowratio.ratios.auto.auto import BudgetWarning
+from flowratio.ratios.auto.race import Candidate
+
+pytestmark = pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning")
+
+SHIFT = np.array([1.0, -0.5])
+
+
+def draw(n_p: int = 200, n_q: int = 250, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of p = N(SHIFT, I) and of q = N(0, I) with their labels."""
+    rng = np.random.default_rng(seed)
+    X = np.concatenate([rng.normal(size=(n_p, 2)) + SHIFT, rng.normal(size=(n_q, 2))])
+    return X, np.repeat([1, 0], [n_p, n_q])
+
+
+def named(ratio: AutoRatio) -> dict[str, Candidate]:
+    return {found.name: found for found in ratio.results_.candidates}
+
+
+class Clock:
+    """Seconds that pass only where a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Fake(BaseEstimator):
+    """A log-ratio that is known, slope · x, and does as it is told; it is no class of ours, but has its methods.
+
+    Parameters
+    ----------
+    slope
+        Of log r, beside the level at which the truth would be.
+    error
+        What its fit says, if it fails.
+    seconds
+        That its fit takes for each row.
+    """
+
+    fits: ClassVar[list[tuple[float, np.ndarray]]] = []
+    clock: ClassVar[Clock] = Clock()
+
+    def __init__(self, slope: float = 1.0, error: str = "", seconds: float = 0.0) -> None:
+        self.slope = slope
+        self.error = error
+        self.seconds = seconds
+
+    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
+        self.clock.now += self.seconds * len(X)
+        self.fits.append((self.slope, X))
+        if self.error:
+            raise RuntimeError(self.error)
+        return self
+
+    def log_ratio(self, X: np.ndarray) -> np.ndarray:
+        return self.slope * (X @ SHIFT - SHIFT @ SHIFT / 2)
+
+
+@pytest.fixture(autouse=True)
+def _no_fits() -> Iterator[None]:
+    Fake.fits.clear()
+    yield
+    Fake.fits.clear()
+
+
+def fits(slope: float) -> list[np.ndarray]:
+    """Return the rows of each fit of the fake with this slope."""
+    return [X for found, X in Fake.fits if found == slope]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    for module in (auto, race):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=made))
+    monkeypatch.setattr(Fake, "clock", made)
+    return made
+
+
+class Unbend(Flow):
+    """z = (x₁, x₂ - 2 x₁²): a map that is known, and trained on nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.stack([x[:, 0], x[:, 1] - 2 * x[:, 0] ** 2], dim=1), x.new_zeros(len(x))
+
+    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.stack([z[:, 0], z[:, 1] + 2 * z[:, 0] ** 2], dim=1), z.new_zeros(len(z))
+
+
+def small_flow() -> FlowFeaturizer:
+    return FlowFeaturizer(n_blocks=2, hidden=(8,), max_epochs=3, patience=3)
+
+
+# What is found
+
+
+def test_every_candidate_has_a_score_or_a_note_and_a_line_in_the_table() -> None:
+    candidates = {"good": Fake(), "bad": Fake(-5.0), "broken": Fake(2.0, error="no such luck"), "plain": "logistic"}
+    ratio = AutoRatio(candidates, random_state=0).fit(*draw())
+    found = named(ratio)
+    assert found.keys() == candidates.keys()
+    table = str(ratio.results_)
+    for name, one in found.items():
+        assert math.isfinite(one.score) != bool(one.note)
+        assert math.isnan(one.standard_error) == math.isnan(one.score)
+        assert one.seconds >= 0
+        assert any(line.startswith(f"{name} ") and one.note in line for line in table.splitlines())
+    scores = [one.score for one in ratio.results_.candidates if not one.note]
+    assert scores == sorted(scores, reverse=True)
+    assert all(one.note for one in ratio.results_.candidates[len(scores) :])
+    assert table.splitlines()[-1] == ratio.results_.verdict
+    assert repr(ratio.results_) == table
+    weights = {name: one.weight for name, one in found.items() if one.weight}
+    assert weights == dict(zip(ratio.names_, ratio.weights_.tolist(), strict=True))
+
+
+def test_candidates_are_judged_on_rows_that_they_have_not_seen() -> None:
+    X, y = draw(53, 71)
+    ratio = AutoRatio({"fake": Fake(), "logistic": "logistic"}, random_state=3, time_budget=None).fit(X, y)
+    fitted = [{tuple(row) for row in rows.tolist()} for rows in fits(1.0)]
+    everything = {tuple(row) for row in X.tolist()}
+    aside = [everything - rows for rows in fitted]
+    assert len(aside) == 5
+    assert set.union(*aside) == everything
+    assert sum(map(len, aside)) == len(everything)  # each row is set aside once
+    log_r, is_p = np.empty(len(X)), y == 1
+    for rows in aside:
+        chosen = np.array([tuple(row) in rows for row in X.tolist()])
+        assert 0 < is_p[chosen].sum() < chosen.sum()
+        log_r[chosen] = ClassifierRatio("logistic").fit(X[~chosen], y[~chosen]).log_ratio(X[chosen])
+    losses = -np.log(expit(np.where(is_p, 1, -1) * log_r))
+    by_hand = math.log(2) - 0.5 * (losses[is_p].mean() + losses[~is_p].mean())
+    found = named(ratio)["logistic"]
+    assert found.score == pytest.approx(by_hand, abs=1e-9)
+    error = 0.5 * math.sqrt(losses[is_p].var() / is_p.sum() + losses[~is_p].var() / (~is_p).sum())
+    assert found.standard_error == pytest.approx(error, rel=1e-6)
+    in_sample = ClassifierRatio("logistic").fit(X, y).score(X, y)
+    assert found.score < in_sample - 1e-4  # rows that were seen would tell more
+
+
+def test_log_ratio_is_the_weighted_mean_of_the_models() -> None:
+    X, y = draw()
+    halves = {"first": Fake(0.4), "second": Fake(1.8), "logistic": ClassifierRatio("logistic")}
+    ratio = AutoRatio(halves, random_state=0).fit(X, y)
+    by_hand = sum(
+        weight * np.mean([model.log_ratio(X) for model in models], axis=0)
+        for weight, models in zip(ratio.weights_, ratio.models_, strict=True)
+    )
+    np.testing.assert_allclose(ratio.log_ratio(X), by_hand, rtol=0, atol=1e-12)
+    assert all(len(models) == 5 for models in ratio.models_)
+    assert (ratio.weights_ > 0).all()
+    assert ratio.weights_.sum() <= 1 + 1e-12
+
+
+def test_two_halves_of_the_truth_are_put_together() -> None:
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(1, 1, (1000, 2)), rng.normal(0, 1, (1000, 2))])
+    y = np.repeat([1, 0], 1000)
+
+    class OneColumn(Fake):
+        def log_ratio(self, X: np.ndarray) -> np.ndarray:
+            return 2 * X[:, int(self.slope)] - 1
+
+    candidates = {"x₁": OneColumn(0.0), "x₂": OneColumn(1.0)}
+    ratio = AutoRatio(candidates, random_state=0).fit(X, y)
+    np.testing.assert_allclose(ratio.weights_, 0.5, atol=0.1)  # log r = x₁ + x₂ - 1; a weight is known to 0.03
+    best = AutoRatio(candidates, combine="best", random_state=0).fit(X, y)
+    assert len(best.names_) == 1
+    assert best.weights_.tolist() == [1.0]
+
+
+def test_of_two_that_are_level_the_first_is_taken() -> None:
+    for order in (["a", "b"], ["b", "a"]):
+        candidates = {name: Fake() for name in order}
+        best = AutoRatio(candidates, combine="best", random_state=0).fit(*draw(400, 400))
+        assert best.names_ == order[:1]
+        stack = AutoRatio(candidates, random_state=0).fit(*draw(400, 400))
+        assert stack.names_[0] == order[0]
+        assert stack.weights_[0] >= 800 / 1800  # those of a stack of few, beside any others
+
+
+def test_identical_samples() -> None:
+    candidates = ["lda", "logistic", "qda", "additive", "boosting"]
+    chosen = []
+    for seed in range(4):
+        X = np.random.default_rng(seed).normal(size=(800, 2))
+        ratio = AutoRatio(candidates, random_state=0).fit(X, np.repeat([1, 0], 400))
+        chosen += ratio.names_
+        # a peer gives ratios of 0.13 to 8 here
+        assert np.abs(ratio.log_ratio(X)).max() < (1e-12 if not ratio.names_ else math.log(2))
+    assert len(chosen) <= 1  # r = 1 is better than all of them, but for chance
+
+
+# The flow
+
+
+def banana(n: int, bent: bool) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal([0.0, 1.0], 1.0, (n, 2)), rng.normal(size=(n, 2))])
+    if bent:
+        X[:, 1] += 2 * X[:, 0] ** 2
+    return X, np.repeat([1, 0], n)
+
+
+@pytest.mark.parametrize("bent", [True, False])
+def test_the_verdict_says_whether_the_flow_helped(bent: bool) -> None:
+    candidates = {
+        "logistic": ClassifierRatio("logistic"),
+        "logistic in z": FeaturizedRatio("logistic", featurizer=FlowFeaturizer(Unbend())),
+    }
+    # log r = z₂ - 1/2 if bent: x₂ has a variance of 8 beside it. Without a bend x₂ is log r, and z has that variance
+    ratio = AutoRatio(candidates, random_state=0).fit(*banana(500, bent))
+    found = named(ratio)
+    assert [one.in_latent_space for one in (found["logistic"], found["logistic in z"])] == [False, True]
+    assert ratio.names_[np.argmax(ratio.weights_)] == ("logistic in z" if bent else "logistic")
+    assert ratio.results_.verdict.startswith("The flow helped" if bent else "The flow did not help")
+
+
+def test_joint_training_is_of_a_latent_space() -> None:
+    joint = JointFeaturizedRatio(featurizer=small_flow(), hidden=(8,))
+    ratio = AutoRatio({"joint": joint}, n_folds=2, random_state=0).fit(*draw())
+    assert named(ratio)["joint"].in_latent_space
+    assert "was judged" not in ratio.results_.verdict
+
+
+def test_the_verdict_where_no_flow_was_tried() -> None:
+    ratio = AutoRatio(["logistic"], random_state=0).fit(*draw())
+    assert ratio.results_.verdict == "Whether the flow helps is not known: no candidate in latent space was judged."
+
+
+def test_candidates_of_one_latent_space_train_one_flow_a_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[FlowFeaturizer] = []
+    fit = FlowFeaturizer.fit
+
+    def counted(self: FlowFeaturizer, X: Any, y: Any = None) -> FlowFeaturizer:
+        trained.append(self)
+        return fit(self, X, y)
+
+    monkeypatch.setattr(FlowFeaturizer, "fit", counted)
+    in_z = {f"{name} in z": FeaturizedRatio(name, featurizer=small_flow()) for name in ("logistic", "lda", "qda")}
+    other = FeaturizedRatio("lda", featurizer=small_flow().set_params(n_blocks=1))
+    AutoRatio(in_z, n_folds=3, random_state=0).fit(*draw())
+    assert len(trained) == 3
+    AutoRatio({**in_z, "another flow": other}, n_folds=3, random_state=0).fit(*draw())
+    assert 3 + 4 <= len(trained) <= 3 + 6  # the other one may be given up
+
+
+def test_a_shared_flow_changes_nothing() -> None:
+    X, y = draw()
+    in_z = {f"{name} in z": FeaturizedRatio(name, featurizer=small_flow()) for name in ("logistic", "lda")}
+    settings: dict[str, Any] = {"n_folds": 2, "random_state": 0}
+    together = named(AutoRatio(in_z, **settings).fit(X, y))
+    alone = named(AutoRatio({"lda in z": in_z["lda in z"]}, **settings).fit(X, y))
+    assert together["lda in z"].score == pytest.approx(alone["lda in z"].score, abs=1e-9)
+
+
+# Time, failures, and what cannot win
+
+
+def test_a_budget_too_short_for_anything() -> None:
+    X, y = draw()
+    with pytest.warns(BudgetWarning, match=r"budget of 1e-09 seconds.*logistic"):
+        ratio = AutoRatio(["lda", "mlp"], time_budget=1e-9, random_state=0).fit(X, y)
+    assert ratio.names_ == ["logistic"]
+    np.testing.assert_allclose(
+        ratio.log_ratio(X), ClassifierRatio("logistic").fit(X, y).log_ratio(X), rtol=0, atol=1e-9
+    )
+    assert {"lda", "mlp", "logistic"} == named(ratio).keys()
+    assert all(one.note for one in ratio.results_.candidates)
+    assert "judged" in ratio.results_.verdict
+
+
+def test_a_slow_candidate_stops_itself_and_those_after_it(clock: Clock) -> None:
+    candidates = {"fast": Fake(), "slow": Fake(0.9, seconds=1.0), "late": Fake(0.8)}
+    ratio = AutoRatio(candidates, time_budget=100.0, random_state=0).fit(*draw())
+    assert len(fits(1.0)) == 5
+    assert len(fits(0.9)) == 1  # 360 seconds
+    assert fits(0.8) == []
+    found = named(ratio)
+    assert not found["fast"].note
+    assert found["slow"].note.startswith("no time")
+    assert found["late"].note.startswith("no time")
+    assert found["slow"].seconds == pytest.approx(360, rel=0.1)
+    assert ratio.names_ == ["fast"]
+
+
+def test_a_trial_keeps_a_slow_candidate_from_being_fitted(clock: Clock) -> None:
+    X, y = draw(4000, 4000)
+    candidates = {"fast": Fake(), "slow": Fake(0.9, seconds=0.1), "late": Fake(0.8, seconds=1e-4)}
+    ratio = AutoRatio(candidates, time_budget=1000.0, random_state=0).fit(X, y)
+    assert max(map(len, fits(0.9))) < 3000  # all folds would take 3200 seconds
+    found = named(ratio)
+    assert found["slow"].note.startswith("no time")
+    assert not found["late"].note
+    assert clock.now < 1000
+
+
+def test_nothing_is_tried_when_the_time_is_over(clock: Clock) -> None:
+    candidates = {"fast": Fake(), "slow": Fake(0.9, seconds=1.0), "late": Fake(0.8)}
+    ratio = AutoRatio(candidates, time_budget=1000.0, random_state=0).fit(*draw(4000, 4000))
+    assert [len(rows) < 3000 for rows in fits(0.9)] == [True]  # 2000 seconds
+    assert fits(0.8) == []
+    assert named(ratio)["late"].note == "no time"
+
+
+def test_without_a_budget_there_is_no_trial(clock: Clock) -> None:
+    AutoRatio({"slow": Fake(seconds=10.0)}, time_budget=None, random_state=0).fit(*draw(4000, 4000))
+    assert all(len(rows) > 6000 for rows in fits(1.0))
+
+
+def test_one_that_fails_stops_no_other() -> None:
+    candidates = {"broken": Fake(2.0, error="no such luck"), "good": Fake()}
+    ratio = AutoRatio(candidates, random_state=0).fit(*draw())
+    assert ratio.names_ == ["good"]
+    assert named(ratio)["broken"].note == "failed: no such luck"
+    assert len(fits(2.0)) == 1
+
+
+def test_all_fail() -> None:
+    candidates = {"one": Fake(error="no such luck"), "two": Fake(error="a bad\nday")}
+    with pytest.raises(ValueError, match=r"All 2 candidates.*one failed: no such luck; two failed: a bad day.*others"):
+        AutoRatio(candidates, random_state=0).fit(*draw())
+
+
+def test_log_ratios_that_are_not_finite_are_a_failure() -> None:
+    class Broken(Fake):
+        def log_ratio(self, X: np.ndarray) -> np.ndarray:
+            return np.where(X[:, 0] > 1, np.nan, 0.0)
+
+    ratio = AutoRatio({"broken": Broken(), "good": Fake()}, random_state=0).fit(*draw())
+    assert named(ratio)["broken"].note.startswith("failed")
+    assert ratio.names_ == ["good"]
+
+
+def test_what_cannot_win_is_given_up() -> None:
+    ratio = AutoRatio({"good": Fake(), "bad": Fake(-5.0)}, random_state=0).fit(*draw())
+    assert 1 <= len(fits(-5.0)) < 5
+    assert "given up" in named(ratio)["bad"].note
+    assert math.isnan(named(ratio)["bad"].score)
+
+
+def test_many_rows_are_not_judged_on_all_folds() -> None:
+    ratio = AutoRatio({"fake": Fake()}, random_state=0, time_budget=None).fit(*draw(30_000, 30_000))
+    assert 1 <= len(ratio.models_[0]) == len(fits(1.0)) < 5
+
+
+# What holds for all ratios
+
+
+def exact() -> AutoRatio:
+    return AutoRatio(["logistic", "lda", "qda", "additive"], n_folds=3, random_state=0)
+
+
+def test_whole_weights_count_rows() -> None:
+    X, y = draw(120, 150)
+    w = np.random.default_rng(1).integers(1, 4, len(X))
+    weighted, repeated = exact().fit(X, y, w), exact().fit(np.repeat(X, w, axis=0), np.repeat(y, w))
+    assert weighted.names_ == repeated.names_
+    np.testing.assert_allclose(weighted.log_ratio(X), repeated.log_ratio(X), rtol=0, atol=1e-6)
+    assert np.abs(weighted.log_ratio(X) - exact().fit(X, y).log_ratio(X)).max() > 1e-3
+
+
+def test_weights_reach_the_scores() -> None:
+    X, y = draw()
+    w = np.random.default_rng(1).integers(1, 4, len(X))
+    ratio = AutoRatio({"fake": Fake()}, random_state=0).fit(X, y, w)
+    losses = -np.log(expit(np.where(y == 1, 1, -1) * Fake().log_ratio(X)))
+    by_hand = math.log(2) - 0.5 * sum(np.average(losses[y == k], weights=w[y == k]) for k in (0, 1))
+    assert named(ratio)["fake"].score == pytest.approx(by_hand, abs=1e-9)
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    X, y = draw()
+    order = np.random.default_rng(1).permutation(len(X))
+    plain, shuffled = exact().fit(X, y), exact().fit(X[order], y[order])
+    np.testing.assert_allclose(shuffled.log_ratio(X), plain.log_ratio(X), rtol=0, atol=1e-6)
+
+
+def test_a_seed_gives_the_same_bits() -> None:
+    X, y = draw()
+    candidates = ["logistic", FeaturizedRatio("lda", featurizer=small_flow()), ClassifierRatio("boosting")]
+    first, second = (AutoRatio(candidates, n_folds=2, random_state=5).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(first.log_ratio(X), second.log_ratio(X))
+    assert [one.score for one in first.results_.candidates] == [one.score for one in second.results_.candidates]
+    other = AutoRatio(["logistic"], n_folds=2, random_state=6).fit(X, y)
+    assert other.results_.candidates[0].score != named(first)["logistic"].score  # other folds
+
+
+def test_saved_is_loaded(tmp_path: Path) -> None:
+    X, y = banana(300, bent=True)
+    in_z = FeaturizedRatio("logistic", featurizer=small_flow())
+    ratio = AutoRatio({"logistic": "logistic", "qda": "qda", "in z": in_z}, n_folds=2, random_state=0).fit(X, y)
+    save(ratio, tmp_path)
+    again: Any = load(tmp_path)
+    np.testing.assert_array_equal(again.log_ratio(X), ratio.log_ratio(X))
+    assert str(again.results_) == str(ratio.results_)
+    assert again.names_ == ratio.names_
+
+
+# Settings
+
+
+def test_candidates_come_as_names_as_ratios_and_by_name() -> None:
+    X, y = draw()
+    logistic = ClassifierRatio("logistic")
+    scores = []
+    for candidates in (["logistic"], [logistic], {"mine": logistic}, {"mine": "logistic"}, ("logistic",)):
+        ratio = AutoRatio(candidates, random_state=0).fit(X, y)
+        scores.append(ratio.results_.candidates[0].score)
+        if isinstance(candidates, dict):
+            assert ratio.names_ == ["mine"]
+    assert len(set(scores)) == 1
+    assert not hasattr(logistic, "classes_")  # what is given is never fitted itself
+    assert "rulsif" not in auto.DEFAULTS
+    assert AutoRatio(["rulsif"], random_state=0).fit(X, y).results_.candidates[0].name == "rulsif"
+
+
+def test_default_candidates_are_named_ratios() -> None:
+    made = {name: make() for name, make in auto.DEFAULTS.items()}
+    assert all(isinstance(ratio, RatioEstimator) for ratio in made.values())
+    assert any(isinstance(ratio, FeaturizedRatio) for ratio in made.values())
+    assert all(ratio.get_params(deep=False).get("random_state") is None for ratio in made.values())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"candidates": "logistic"}, "`candidates` is 'logistic'"),
+        ({"candidates": []}, "`candidates`"),
+        ({"candidates": {}}, "`candidates`"),
+        ({"candidates": 3}, "`candidates` is 3"),
+        ({"candidates": ["logistic", "magic"]}, "`candidates` has 'magic'.*logistic"),
+        ({"candidates": {"mine": "magic"}}, "mine failed.*magic"),
+        ({"candidates": [ClassifierRatio]}, "failed.*log_ratio"),
+        ({"combine": "mean"}, "`combine` is 'mean'.*'stack' or 'best'"),
+        ({"n_folds": 1}, "`n_folds` is 1"),
+        ({"n_folds": 2.5}, "`n_folds` is 2.5"),
+        ({"n_folds": True}, "`n_folds` is True"),
+        ({"time_budget": 0}, "`time_budget` is 0"),
+        ({"time_budget": -1.0}, "`time_budget` is -1"),
+        ({"time_budget": math.nan}, "`time_budget` is nan"),
+        ({"time_budget": "long"}, "`time_budget` is 'long'"),
+        ({"random_state": "a"}, "`random_state` is 'a'"),
+    ],
+)
+def test_bad_settings(settings: dict[str, Any], words: str) -> None:
+    ratio = AutoRatio(**{"candidates": ["logistic"], **settings})
+    with pytest.raises((ValueError, TypeError), match=words):
+        ratio.fit(*draw(20, 20))
+    assert not hasattr(ratio, "results_")
+
+
+def test_it_is_silent_unless_told(capfd: pytest.CaptureFixture[str]) -> None:
+    AutoRatio(["logistic", "qda"], random_state=0).fit(*draw())
+    assert capfd.readouterr() == ("", "")
+    AutoRatio(["logistic", "qda"], random_state=0, verbose=True).fit(*draw())
+    assert capfd.readouterr() == ("", "")  # no terminal, no bar
+
+
+@pytest.mark.usefixtures("terminal")
+def test_the_bar_has_the_candidate_at_work_and_a_time_left_that_falls(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    candidates = {f"number {k}": Fake(1 - k / 10, seconds=0.01) for k in range(6)}
+    AutoRatio(candidates, time_budget=120.0, random_state=0, verbose=True).fit(*draw())
+    out, err = capsys.readouterr()
+    assert out == ""
+    err = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err)
+    shown = re.findall(r"(\d)/6 candidates, now number (\d).*?about (\d):(\d\d) left", err)
+    left: dict[int, int] = {}
+    for done, number, minutes, seconds in shown:
+        assert done == number
+        left.setdefault(int(done), 60 * int(minutes) + int(seconds))
+    # 5 fits to 360 rows are 18 seconds: what is left of the budget, and from the middle on of the candidates
+    assert left == {0: 120, 1: 102, 2: 84, 3: 54, 4: 36, 5: 18}
+
+
+def test_the_time_left_is_within_the_budget(clock: Clock) -> None:
+    X, y = draw()
+    one = race.Race(X, y, np.ones(len(X)), np.arange(len(X)) % 5, 0, 20.0)
+    assert one.expected_left(2) == 20
+    one.run("slow", Fake(seconds=0.01))  # 18 seconds
+    assert one.expected_left(1) == pytest.approx(2)
+    clock.now += 5
+    assert one.expected_left(1) == 0
+    assert race.Race(X, y, np.ones(len(X)), np.arange(len(X)) % 5, 0, None).expected_left(2) == math.inf
+
+
+def test_what_comes_after_a_fit_is_not_of_the_next(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = draw()
+    one = race.Race(X, y, np.ones(len(X)), np.arange(len(X)) % 5, 0, None)
+
+    def stack(*_: object) -> None:
+        clock.now += 100
+
+    monkeypatch.setattr(one, "_finish", stack)
+    for name in ("first", "second"):
+        one.run(name, Fake(seconds=0.01))
+    assert [one.found[name].seconds for name in ("first", "second")] == pytest.approx([18, 18])  # 5 fits to 360 rows
+
+
+def test_pretrained_flows_of_one_kind_are_not_taken_for_one_another() -> None:
+    X, y = draw()
+    first, second = (FlowFeaturizer(flow=MAF(2, generator=torch.Generator().manual_seed(k))) for k in (0, 1))
+    given = {"first": FeaturizedRatio("kliep", featurizer=first), "second": FeaturizedRatio("kliep", featurizer=second)}
+    both = AutoRatio(given, random_state=0, combine="best").fit(X, y)
+    alone = AutoRatio({"second": given["second"]}, random_state=0).fit(X, y)
+    scores = {found.name: found.score for found in both.results_.candidates}
+    assert scores["second"] == alone.results_.candidates[0].score
+    assert scores["first"] != scores["second"]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_fitted_map_of_other_columns_is_refused() -> None:
+    X, y = draw()
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    featurizer = FlowFeaturizer(max_epochs=2, patience=2, random_state=0).fit(frame)
+    candidates = ["logistic", FeaturizedRatio("logistic", featurizer=featurizer)]
+    with pytest.raises(ValueError, match=r"`featurizer` was fitted to other columns than `X` has: 'b' in place of 'a'"):
+        AutoRatio(candidates, random_state=0).fit(frame[["b", "a"]], y)
+
+
+def test_few_rows_do_not_settle_the_race() -> None:
+    rng = np.random.default_rng(0)
+    X, y = np.concatenate([rng.normal(1.5, 1, (12, 1)), rng.normal(size=(12, 1))]), np.repeat([1, 0], 12)
+    ratio = AutoRatio(["lda", "logistic", "qda"], random_state=0).fit(X, y)
+    assert not any("told apart" in found.note for found in ratio.results_.candidates)
+
+
+def test_a_race_that_is_settled_ends() -> None:
+    rng = np.random.default_rng(0)
+    X, y = np.concatenate([rng.normal(20, 1, (200, 1)), rng.normal(size=(200, 1))]), np.repeat([1, 0], 200)
+    ratio = AutoRatio(["lda", "qda"], random_state=0).fit(X, y)
+    assert ratio.names_ == ["lda"]
+    assert ratio.results_.candidates[1].note == "not tried: p and q are told apart without it"
+
+
+def test_candidates_of_one_class_have_names_of_their_own() -> None:
+    ratio = AutoRatio([ClassifierRatio("logistic"), ClassifierRatio("lda")], random_state=0).fit(*draw())
+    assert {found.name for found in ratio.results_.candidates} == {"ClassifierRatio", "ClassifierRatio'"}

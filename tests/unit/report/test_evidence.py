@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import json
+import math
+from datetime import date, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from flowratio.ratios.auto.auto import AutoRatio
+from flowratio.ratios.table_ratio import TableRatio
+from flowratio.report import evidence as module
+from flowratio.report.evidence import FILE, Made, _described, gather, read_evidence, write_evidence
+from flowratio.tables.columns import Column
+from flowratio.training.run import History
+
+MADE: Made = {
+    "command": "flowratio fit p.csv q.csv -o model",
+    "date": "2026-01-02T03:04:05+00:00",
+    "seed": 3,
+    "seconds": 1.5,
+    "file_p": "p.csv",
+    "file_q": "q.csv",
+    "n_p": 300,
+    "n_q": 300,
+    "proportion": 0.5,
+}
+
+
+def table(n: int, shift: float, rng: np.random.Generator) -> pl.DataFrame:
+    """Make a mixed table whose column "age" is shifted, and whose "job" is a little."""
+    jobs = rng.choice(["clerk", "baker", "judge"], n, p=[0.3 + shift / 10, 0.3, 0.4 - shift / 10])
+    gap = rng.random(n) < 0.1 + shift / 20
+    return pl.DataFrame(
+        {
+            "noise": rng.normal(size=n),
+            "age": [None if missing else float(age) for missing, age in zip(gap, rng.normal(shift, 1, n), strict=True)],
+            "job": jobs.tolist(),
+            "since": [date(2020, 1, 1) + timedelta(days=int(d)) for d in rng.integers(0, 900, n)],
+            "member": (rng.random(n) < 0.4).tolist(),
+            "rooms": rng.integers(1, 6, n).tolist(),
+            "country": ["NL"] * n,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def samples() -> tuple[pl.DataFrame, pl.DataFrame]:
+    rng = np.random.default_rng(0)
+    return table(700, 1.0, rng), table(600, 0.0, rng)
+
+
+@pytest.fixture(scope="module")
+def ratio(samples: tuple[pl.DataFrame, pl.DataFrame]) -> TableRatio:
+    P, Q = samples
+    return TableRatio("logistic", random_state=0).fit_samples(P[:300], Q[:300])
+
+
+@pytest.fixture(scope="module")
+def found(ratio: TableRatio, samples: tuple[pl.DataFrame, pl.DataFrame]) -> dict[str, Any]:
+    P, Q = samples
+    return gather(ratio, P[300:], Q[300:], made=MADE)
+
+
+def column(found: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(one for one in found["columns"] if one["name"] == name)
+
+
+def test_written_and_read_it_is_the_same(found: dict[str, Any], tmp_path: Path) -> None:
+    assert write_evidence(found, tmp_path) == tmp_path / FILE
+    assert read_evidence(tmp_path) == found
+    json.dumps(found, allow_nan=False)
+
+
+def test_how_it_was_made(found: dict[str, Any]) -> None:
+    made = found["made"]
+    assert {name: made[name] for name in MADE} == MADE
+    assert (made["held_out_p"], made["held_out_q"]) == (400, 300)
+    assert {"flowratio", "python", "torch"} <= made["versions"].keys()
+
+
+def test_numbers_of_a_column(found: dict[str, Any], samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
+    age = column(found, "age")
+    for sample, frame in zip("pq", samples, strict=True):
+        values = frame["age"][300:]
+        known = values.drop_nulls().to_numpy()
+        told = age["numbers"][sample]
+        assert age["gaps"][sample] == pytest.approx(values.null_count() / len(values), rel=1e-3)
+        assert told["mean"] == pytest.approx(known.mean(), rel=1e-6)
+        assert told["sd"] == pytest.approx(known.std(), rel=1e-3)
+        np.testing.assert_allclose(told["quartiles"], np.quantile(known, [0, 0.25, 0.5, 0.75, 1]), rtol=1e-6)
+        shares, _ = np.histogram(
+            np.clip(known, *np.array(age["histogram"]["edges"])[[0, -1]]), age["histogram"]["edges"]
+        )
+        # a value on an edge, which is rounded, may change its bar
+        np.testing.assert_allclose(age["histogram"][sample], shares / len(known), atol=1.5 / len(known))
+        assert sum(age["histogram"][sample]) == pytest.approx(1, abs=2e-3)
+
+
+def test_dates_are_days_and_whole_numbers_have_bars_of_their_own(found: dict[str, Any]) -> None:
+    assert column(found, "since")["kind"] == "date"
+    assert 18_262 <= column(found, "since")["numbers"]["p"]["quartiles"][0] <= 18_280  # 2020-01-01 is day 18 262
+    assert column(found, "rooms")["histogram"]["edges"] == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
+
+
+def test_levels_of_a_column(found: dict[str, Any], samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
+    shares = {one["level"]: one for one in column(found, "job")["levels"]}
+    assert shares["clerk"]["p"] == pytest.approx((samples[0]["job"][300:] == "clerk").mean(), rel=1e-3)
+    assert shares["clerk"]["q"] == pytest.approx((samples[1]["job"][300:] == "clerk").mean(), rel=1e-3)
+    assert {one["level"] for one in column(found, "member")["levels"]} == {"true", "false"}
+    assert column(found, "country")["levels"] == [{"level": "NL", "p": 1.0, "q": 1.0}]
+
+
+def test_rare_levels_of_many_are_one() -> None:
+    levels = module._levels([f"a{k}" for k in range(30)] + ["b"] * 30, ["b"])
+    assert levels[0] == {"level": "b", "p": 0.5, "q": 1.0}
+    assert levels[-1]["level"] == "11 others"
+    assert sum(one["p"] for one in levels) == pytest.approx(1, abs=1e-3)
+
+
+def test_drivers_are_the_deviations_of_their_terms(
+    found: dict[str, Any], ratio: TableRatio, samples: tuple[pl.DataFrame, pl.DataFrame]
+) -> None:
+    """A linear log r is a sum over source columns, and a column's effect is the deviation of its term."""
+    X_p, X_q = (ratio.encoder_.transform(frame[300:]) for frame in samples)
+    X = np.concatenate([X_p, X_q])
+    steps = np.eye(X.shape[1])
+    slopes = ratio.ratio_.log_ratio(X[:1] + steps) - ratio.ratio_.log_ratio(X[:1])
+    half = np.repeat([0.5 / len(X_p), 0.5 / len(X_q)], [len(X_p), len(X_q)])
+    for j, source in enumerate(ratio.encoder_.columns_):
+        own = ratio.encoder_.groups_ == j
+        term = X[:, own] @ slopes[own]
+        deviation = math.sqrt(half @ (term - half @ term) ** 2)
+        # three permutations of 700 rows: a relative error of some per cent
+        assert column(found, source.name)["driver"]["effect"] == pytest.approx(deviation, rel=0.1, abs=1e-6)
+    assert found["columns"][0]["name"] == "age"
+    assert sum(one["driver"]["share"] for one in found["columns"]) == pytest.approx(1, abs=1e-3)
+    assert column(found, "country")["driver"]["share"] == 0
+
+
+def test_kept_rows_give_the_balance_of_the_diagnosis(found: dict[str, Any]) -> None:
+    rows, balance = found["rows"], found["diagnosis"]["balance"]
+    assert (len(rows["log_p"]), len(rows["log_q"])) == (400, 300)
+    w = np.exp(rows["log_q"])
+    for k, j in enumerate(rows["columns"]):
+        p, q = np.array(rows["p"][k]), np.array(rows["q"][k])
+        # values have four digits
+        assert (p.mean() - q.mean()) / rows["scale"][k] == pytest.approx(balance["before"][j], abs=2e-3)
+        assert (p.mean() - q @ w / w.sum()) / rows["scale"][k] == pytest.approx(balance["after"][j], abs=2e-3)
+    size = np.maximum(np.abs(balance["before"]), np.abs(balance["after"]))[rows["columns"]]
+    assert np.all(np.diff(size) <= 0)
+
+
+def test_only_some_rows_and_columns_are_kept(
+    ratio: TableRatio, samples: tuple[pl.DataFrame, pl.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("_LOG_RATIOS", 50), ("_ROWS", 20), ("_COLUMNS", 2)):
+        monkeypatch.setattr(module, name, most)
+    P, Q = (frame[300:] for frame in samples)
+    rows = gather(ratio, P, Q, made=MADE)["rows"]
+    assert (len(rows["log_p"]), len(rows["log_q"])) == (50, 50)
+    assert np.shape(rows["p"]) == np.shape(rows["q"]) == (2, 20)
+    assert set(rows["log_p"]) <= {float(f"{value:.4g}") for value in ratio.log_ratio(P)}
+
+
+class Stretched:
+    """A map whose second column is by far the widest, and its third the next."""
+
+    def __init__(self, n_columns: int) -> None:
+        self.n_columns = n_columns
+        self.history_ = History(epoch=[1, 2], train_loss=[3.0, math.nan], held_out_loss=[2.5, 2.0], best_epoch=2)
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        Z = np.random.default_rng(0).normal(size=(len(X), 4)) * [0.1, 10.0, 3.0, 0.1]
+        return Z[:, : self.n_columns]
+
+
+def test_latent_picture_and_training(ratio: TableRatio, samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
+    P, Q = (frame[300:] for frame in samples)
+    for n_columns in (1, 2, 4):
+        found = gather(ratio, P, Q, featurizer=Stretched(n_columns), made=MADE)
+        latent = found["latent"]
+        assert len(latent["names"]) == len(latent["p"]) == min(n_columns, 2)
+        assert (len(latent["p"][0]), len(latent["q"][0])) == (400, 300)
+    Z = np.concatenate([latent["p"], latent["q"]], axis=1)
+    # deviations of 700 draws: 3 % each
+    np.testing.assert_allclose(Z.std(axis=1), [10, 3], rtol=0.1)
+    assert found["training"]["train_loss"] == [3, None]
+    assert found["training"]["held_out_loss"] == [2.5, 2]
+
+
+def test_nothing_to_tell_is_none(found: dict[str, Any]) -> None:
+    assert [found[name] for name in ("latent", "training", "candidates")] == [None, None, None]
+
+
+def test_candidates(samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
+    P, Q = samples
+    auto = AutoRatio(["lda", "logistic"], n_folds=2, random_state=0)
+    ratio = TableRatio(auto, random_state=0).fit_samples(P[:300], Q[:300])
+    told = gather(ratio, P[300:], Q[300:], made=MADE)["candidates"]
+    assert {one["name"] for one in told["table"]} == {"lda", "logistic"}
+    assert told["verdict"] == ratio.ratio_.results_.verdict
+    assert told["table"][0]["score"] == pytest.approx(ratio.ratio_.results_.candidates[0].score, rel=1e-3)
+
+
+LARGEST = float(np.finfo(np.float64).max)
+ODD = [
+    [2.5],
+    [1e300, -1e300],
+    [7.0, 7.0],
+    [0.1, 0.1, 9.0],
+    [1e15, 1e15 + 1],
+    [-(2.0**63), 1.0, 2.0, 3.0],
+    [-1e17, 5.0],
+    [LARGEST, -LARGEST, LARGEST],
+    [LARGEST, LARGEST],
+]
+
+
+@pytest.mark.parametrize("values", ODD)
+def test_histogram_of_odd_values(values: list[float]) -> None:
+    told = module._histogram(np.array(values), np.array(values[:1]))
+    assert told is not None
+    assert len(told["edges"]) <= module._BINS + 2
+    assert np.all(np.diff(told["edges"]) > 0)
+    assert (sum(told["p"]), sum(told["q"])) == (pytest.approx(1, abs=1e-3), 1)
+
+
+@pytest.mark.parametrize("values", ODD)
+def test_moments_of_odd_values(values: list[float]) -> None:
+    told = module._moments(np.array(values))
+    assert told is not None
+    exact = [Fraction(value) for value in values]
+    mean = sum(exact) / len(exact)
+    spread = float(sum((value - mean) ** 2 for value in exact) / len(exact) / max(map(abs, exact)) ** 2)
+    size = max(map(abs, values))
+    # means of 12 digits, deviations of 4
+    assert told["mean"] / size == pytest.approx(float(mean / Fraction(size)), rel=1e-11, abs=1e-15)
+    assert told["sd"] / size == pytest.approx(math.sqrt(spread), rel=1e-3, abs=1e-15)
+    assert told["quartiles"][::4] == pytest.approx([min(values), max(values)], rel=1e-11)
+    json.dumps(told, allow_nan=False)
+
+
+def test_words_in_a_constant_of_truth_values_and_identifiers() -> None:
+    constant = Column("on", "constant", "boolean", 1.0)
+    told = _described(constant, constant.parse(pl.Series("on", ["maybe", "true", ""])), pl.Series("on", ["true"]))
+    assert told["gaps"]["p"] == pytest.approx(1 / 3, abs=1e-3)
+    assert {one["level"]: one["p"] for one in told["levels"]} == {"true": 0.5, "maybe": 0.5}
+    told = _described(Column("id", "identifier", "category", "(other)"), *(pl.Series("id", ["a", "b"]),) * 2)
+    assert told["levels"] == [{"level": "a value of its own", "p": 1.0, "q": 1.0}]
+
+
+def test_column_that_is_all_gaps_in_one_sample(
+    found: dict[str, Any], samples: tuple[pl.DataFrame, pl.DataFrame]
+) -> None:
+    P, Q = (frame.select("noise", "age") for frame in samples)
+    ratio = TableRatio("logistic", random_state=0).fit_samples(P[:300], Q[:300])
+    told = column(gather(ratio, P[300:].with_columns(age=pl.lit(None, pl.Float64)), Q[300:], made=MADE), "age")
+    assert told["numbers"]["p"] is None
+    assert told["gaps"]["p"] == 1
+    assert sum(told["histogram"]["p"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, ["has no file", "a report needs a model that `flowratio fit` wrote"]),
+        ('{"format": "flowratio evi', ["cut short or no JSON", "fit again"]),
+        ("[" * 100_000, ["cut short or no JSON"]),
+        ("\udcff", ["cut short or no JSON"]),
+        ("[1, 2]", ["no evidence of flowratio"]),
+        ('{"format": "flowratio evidence", "version": 2}', ["format version 2", "up to 1", "Upgrade"]),
+        ('{"format": "flowratio evidence", "version": 1}', ["was changed after it was written"]),
+    ],
+)
+def test_file_that_cannot_be_read(content: str | None, words: list[str], tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / FILE).write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises((ValueError, FileNotFoundError)) as raised:
+        read_evidence(tmp_path)
+    said = str(raised.value)
+    assert [word for word in words if word not in said] == []
+    assert "\n" not in said
+
+
+def test_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"There is no folder .*nowhere: a report needs a model"):
+        read_evidence(tmp_path / "nowhere")
+
+
+def test_change_of_a_number_is_noticed(found: dict[str, Any], tmp_path: Path) -> None:
+    path = write_evidence(found, tmp_path)
+    path.write_text(path.read_text().replace('"seed": 3', '"seed": 4'))
+    with pytest.raises(ValueError, match="was changed"):
+        read_evidence(tmp_path)

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from flowratio.ratios.table_ratio import TableRatio
+from flowratio.report.evidence import Made, gather
+from flowratio.report.page import _value, html, percent, sig, write_report
+
+IMAGE, SCRIPT = "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>"
+MADE: Made = {
+    "command": "flowratio fit 'a&b.csv' \"<b>.csv\" -o model",
+    "date": "2026-01-02T03:04:05+00:00",
+    "seed": 3,
+    "seconds": 1.5,
+    "file_p": "a&b.csv",
+    "file_q": "<b>.csv",
+    "n_p": 200,
+    "n_q": 200,
+    "proportion": 0.5,
+}
+
+
+@pytest.fixture(scope="module")
+def evidence() -> dict[str, Any]:
+    """Look at a ratio of two tables with hostile names, in full: also with what no flow and no choice has left."""
+    rng = np.random.default_rng(0)
+    P, Q = (
+        pl.DataFrame(
+            {
+                IMAGE: rng.normal(mean, 1, 400),
+                SCRIPT: rng.choice([IMAGE, SCRIPT, "`code`", "{{ 7 * 7 }}"], 400).tolist(),
+                "plain": rng.normal(size=400),
+            }
+        )
+        for mean in (1.0, 0.0)
+    )
+    ratio = TableRatio("logistic", random_state=0).fit_samples(P[:200], Q[:200])
+    found = gather(ratio, P[200:], Q[200:], made=MADE)
+    found["latent"] = {"names": [IMAGE, SCRIPT], "p": [[0.5] * 200] * 2, "q": [[0.1] * 200] * 2}
+    found["training"] = {"epoch": [1, 2], "train_loss": [2, 1], "held_out_loss": [2, None], "best_epoch": 1}
+    found["training"]["stopped"] = "patience"
+    one = {"name": IMAGE, "score": 0.1, "error": None, "seconds": 1.0, "weight": 0.0, "note": SCRIPT}
+    found["candidates"] = {"verdict": f"The flow helped. {SCRIPT}", "table": [one]}
+    return found
+
+
+class Page(HTMLParser):
+    """What a page holds: its elements, their attributes, its text, its scripts and its style."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.scripts: list[str] = []
+        self.style = ""
+        self.open = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self.open = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.open == "script":
+            self.scripts.append(data)
+        elif self.open == "style":
+            self.style += data
+        else:
+            self.words.append(data)
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def page(evidence: dict[str, Any]) -> Page:
+    return Page(html(evidence))
+
+
+def test_hostile_names_are_words(page: Page, evidence: dict[str, Any]) -> None:
+    assert page.named("img") == []
+    assert len(page.named("script")) == len(page.scripts) == 2
+    assert [name for _, of in page.elements for name in of if name.startswith("on")] == []
+    text = "".join(page.words)
+    assert IMAGE in text
+    assert SCRIPT in text
+    assert "{{ 7 * 7 }}" in text
+    drawn = json.loads(page.scripts[0])
+    assert [one["name"] for one in drawn["columns"]] == [one["name"] for one in evidence["columns"]]
+
+
+def test_nothing_is_loaded(page: Page) -> None:
+    assert [of for _, of in page.elements if "src" in of] == []
+    assert [of["href"] for of in page.named("link")] == ["data:,"]
+    assert [of["href"] for of in page.named("a")] == ["#verdict"]
+    source = page.scripts[1] + page.style
+    assert re.findall(r"https?://[^\"'\s]+", source) == ["http://www.w3.org/2000/svg"]  # a name, not an address
+    assert re.findall(r"fetch|XMLHttpRequest|WebSocket|innerHTML|eval\(|import\(|@import|url\(", source) == []
+
+
+def test_only_its_own_script_may_run(page: Page) -> None:
+    policy = next(of["content"] for of in page.named("meta") if of.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    digest = base64.b64encode(hashlib.sha256(page.scripts[1].encode()).digest()).decode()
+    assert policy.startswith("default-src 'none'; ")
+    assert f"script-src 'sha256-{digest}';" in policy
+
+
+def test_words_and_tables_stand_without_a_script(page: Page, evidence: dict[str, Any]) -> None:
+    text = " ".join("".join(page.words).split())
+    assert "Weighted, the rows of <b>.csv can stand in for those of a&b.csv" in text
+    share = percent(evidence["columns"][0]["driver"]["share"]).replace("\u00a0", " ")
+    assert f"What drives the difference: {IMAGE} ({share})." in text
+    assert "scripts are off here" in text
+    for words in ("Log-ratio of the rows", "Reliability", "Latent space", "Training of the flow", "Candidates"):
+        assert words in text
+    assert MADE["command"] in text
+    assert "2 January 2026, 03:04 UTC" in text
+    assert len([of for of in page.named("tr") if "data-column" in of]) == len(evidence["columns"])
+
+
+def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> None:
+    text = html({**evidence, "latent": None, "training": None, "candidates": None})
+    for words in ("Latent space", "Training of the flow", "Candidates</h2>"):
+        assert words not in text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"verdict": "do not trust"}, "Do not use these weights"),
+        ({"verdict": "usable with care"}, "but look at the points below first"),
+        ({"direction": {"auc": 0.2, "standard_error": 0.01, "z": -30.0}}, "whether the two files were swapped"),
+        ({"overlap": {"draws_q": 3.0}}, "Get more rows of q"),
+        (
+            {"overlap": {"ess_q": 80.0, "draws_q": 30.0}},
+            "80 rows of p, and only 30 by what the rows of p say.",
+        ),
+        ({"overlap": {"k_hat_q": 0.9}}, "Truncate the largest weights"),
+        ({"overlap": {"share_p_beyond_q": 0.3}}, "part of p has no counterpart in q"),
+        (
+            {"calibration": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 2.0, "slope_error": 0.1}},
+            "Fit with a weaker penalty, or a richer ratio: the probabilities are off",
+        ),
+        (
+            {"calibration": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 0.5, "slope_error": 0.1}},
+            "Fit with a stronger penalty or more rows, or calibrate: the probabilities are off",
+        ),
+        ({"warnings": ["Weighting"], "balance": {"after": [0.4, 0.0, 0.0, 0.0, 0.0, 0.0]}}, "Look under Balance"),
+    ],
+)
+def test_advice_fits_the_numbers(change: dict[str, Any], words: str, evidence: dict[str, Any]) -> None:
+    assert words not in html(evidence)
+    changed = copy.deepcopy(evidence)
+    for name, value in change.items():
+        old = changed["diagnosis"][name]
+        changed["diagnosis"][name] = {**old, **value} if isinstance(value, dict) else value
+    assert words in html(changed)
+
+
+def test_warnings_are_told_with_code(evidence: dict[str, Any]) -> None:
+    diagnosis = {**evidence["diagnosis"], "warnings": ["See `weights.flatten` & <others>."]}
+    assert "See <code>weights.flatten</code> &amp; &lt;others&gt;." in html({**evidence, "diagnosis": diagnosis})
+
+
+def test_dates_that_no_calendar_has() -> None:
+    rng = np.random.default_rng(0)
+    far = [253_402_300_799_000, -62_167_219_200_000, 0]  # 9999-12-31 23:59:59, 0000-01-01 and 1970-01-01
+    P, Q = (
+        pl.DataFrame({"since": pl.Series(rng.choice(far, 400, p=shares)).cast(pl.Datetime("ms"))})
+        for shares in ([0.4, 0.3, 0.3], [0.3, 0.4, 0.3])
+    )
+    ratio = TableRatio("logistic", random_state=0).fit_samples(P[:200], Q[:200])
+    text = html(gather(ratio, P[200:], Q[200:], made=MADE))
+    assert "9999-12-31" in text
+    assert "0000-01-01" in text
+
+
+@pytest.mark.parametrize(
+    ("days", "text"), [(1e300, "275760-09-13"), (-1e300, "-271821-04-20"), (-0.5, "1969-12-31"), (0.5, "1970-01-01")]
+)
+def test_any_number_is_a_date(days: float, text: str) -> None:
+    assert _value({"kind": "date"}, days) == text
+
+
+def test_size_of_a_large_page(evidence: dict[str, Any]) -> None:
+    """30 columns of 1000 rows, 5000 log-ratios: the most that `gather` keeps."""
+    rng = np.random.default_rng(0)
+    large = copy.deepcopy(evidence)
+    values = [[float(f"{value:.4g}") for value in row] for row in rng.normal(size=(30, 1000))]
+    large["rows"] |= {"p": values, "q": values, "scale": [1.0] * 30, "columns": list(range(30))}
+    large["rows"] |= dict.fromkeys(("log_p", "log_q"), values[0] * 5)
+    names = {"names": [f"column {j}" for j in range(30)]}
+    numbers = {name: [0.1] * 30 for name in ("before", "after", "standard_error")}
+    large["diagnosis"]["balance"] |= names | numbers
+    assert len(html(large).encode()) < 1_000_000
+
+
+def test_file_is_replaced_and_a_folder_is_not(evidence: dict[str, Any], tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    target.write_text("old")
+    assert write_report(evidence, target) == target
+    assert target.read_text(encoding="utf-8") == html(evidence)
+    with pytest.raises(OSError, match="it is a folder"):
+        write_report(evidence, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_same_evidence_same_page(evidence: dict[str, Any]) -> None:
+    assert html(evidence) == html(copy.deepcopy(evidence))
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(0.0999999, 3, "0.100"), (999.9, 3, "1\u202f000"), (1e6, 3, "1.00e6"), (-1.25, 2, "−1.2"), (float("inf"), 3, "–")],
+)
+def test_significant_digits(value: float, digits: int, text: str) -> None:
+    assert sig(value, digits) == text

@@ -1,0 +1,298 @@
+"""Two samples: labels, data frames, and each kind of bad input."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+
+from flowratio.samples.stacking import check_samples, stack
+from flowratio.samples.weighting import distinct_rows, mean_and_error
+
+P = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+Q = np.array([[6.0, 7.0], [8.0, 9.0]])
+NAMES = ["age", "height"]
+
+
+def as_pandas(X: np.ndarray, names: list[str]) -> pd.DataFrame:
+    return pd.DataFrame(X, columns=pd.Index(names))
+
+
+def as_polars(X: np.ndarray, names: list[str]) -> pl.DataFrame:
+    return pl.DataFrame(X, schema=names, orient="row")
+
+
+def test_p_comes_first_with_label_one():
+    X, y = stack(P, Q)
+    np.testing.assert_array_equal(X, np.vstack([P, Q]))
+    np.testing.assert_array_equal(y, [1, 1, 1, 0, 0])
+    assert y.dtype.kind == "i"
+
+
+@pytest.mark.parametrize("convert", [np.ndarray.tolist, np.asfortranarray, lambda X: as_pandas(X, NAMES)])
+def test_mixed_forms_give_an_array(convert):
+    X, _ = stack(convert(P), Q)
+    assert type(X) is np.ndarray
+    np.testing.assert_array_equal(X, np.vstack([P, Q]))
+
+
+@pytest.mark.parametrize("frame", [as_pandas, as_polars])
+def test_frames_of_one_kind_give_that_kind(frame):
+    X, y = stack(frame(P, NAMES), frame(Q, NAMES))
+    assert type(X) is type(frame(P, NAMES))
+    assert list(X.columns) == NAMES
+    np.testing.assert_array_equal(X.to_numpy(), np.vstack([P, Q]))
+    np.testing.assert_array_equal(y, [1, 1, 1, 0, 0])
+
+
+def test_square_polars_frame_keeps_its_orientation():
+    values = np.arange(16).reshape(4, 4)
+    X, _ = stack(as_polars(values[:2], list("abcd")), as_polars(values[2:], list("abcd")))
+    np.testing.assert_array_equal(X.to_numpy(), values)
+
+
+def test_pandas_index_is_left_behind():
+    X, _ = stack(as_pandas(P, NAMES).set_index(pd.Index([7, 8, 9])), as_pandas(Q, NAMES))
+    assert X.index.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_frames_of_two_kinds_are_compared_by_name():
+    X, _ = stack(as_pandas(P, NAMES), as_polars(Q, NAMES))
+    assert type(X) is np.ndarray
+    with pytest.raises(ValueError, match="another order"):
+        stack(as_pandas(P, NAMES), as_polars(Q, NAMES[::-1]))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.int8, np.uint64, np.int64, bool, np.longdouble])
+def test_number_types_become_float64(dtype):
+    X, _ = stack(P.astype(dtype), Q.astype(dtype))
+    assert X.dtype == np.float64
+    np.testing.assert_array_equal(X, np.vstack([P, Q]).astype(dtype).astype(float))
+
+
+@pytest.mark.parametrize("frame", [None, as_pandas, as_polars])
+def test_float32_stays(frame):
+    single_p, single_q = P.astype(np.float32), Q.astype(np.float32)
+    if frame is not None:
+        single_p, single_q = frame(single_p, NAMES), frame(single_q, NAMES)
+    A_p, A_q = check_samples(single_p, single_q)
+    assert A_p.dtype == A_q.dtype == np.float32
+    assert stack(P, single_q)[0].dtype == np.float64
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+def test_mixed_columns_of_a_frame(library):
+    p = library.DataFrame({"flag": [True, False], "count": [1, 2], "x": [0.5, 1.5]})
+    q = library.DataFrame({"flag": [1, 0], "count": [3.5, 4.5], "x": [7, 8]})
+    X, _ = stack(p, q)
+    assert X.to_numpy().tolist() == [[1, 1, 0.5], [0, 2, 1.5], [1, 3.5, 7], [0, 4.5, 8]]
+
+
+def test_nullable_pandas_columns():
+    good = pd.DataFrame({"a": pd.array([1, 2], dtype="Int64"), "b": pd.array([True, False], dtype="boolean")})
+    assert stack(good, good)[0].to_numpy().tolist() == [[1, 1], [2, 0], [1, 1], [2, 0]]
+    bad = pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": pd.array([True, False], dtype="boolean")})
+    with pytest.raises(ValueError, match=r"`X_q` has 1 missing or infinite values, the first in row 1.*column 'a'"):
+        stack(good, bad)
+
+
+def test_number_of_columns():
+    with pytest.raises(
+        ValueError, match=r"^`X_p` has 2 columns but `X_q` has 3: both samples must measure the same variables.$"
+    ):
+        stack(P, np.ones((4, 3)))
+
+
+@pytest.mark.parametrize("frame", [as_pandas, as_polars])
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["height", "age"], r"another order \(column 0 is 'age' in `X_p` but 'height' in `X_q`\).*X_q\[list"),
+        (["age", "weight"], r"'height' only in `X_p`; 'weight' only in `X_q`"),
+        (["age", "height", "sex"], r"\('sex' only in `X_q`\)"),
+        (["age"], r"\('height' only in `X_p`\)"),
+    ],
+)
+def test_columns_that_differ(frame, names, message):
+    with pytest.raises(ValueError, match=message):
+        stack(frame(P, NAMES), frame(np.ones((3, len(names))), names))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite(bad):
+    X = np.ones((5, 2))
+    X[3, 1] = X[4, 0] = bad
+    with pytest.raises(ValueError, match=r"`X_q` has 2 missing or infinite values, the first in row 3 .*column 1"):
+        stack(P, X)
+    with pytest.raises(ValueError, match=r"`X_p` has 2 .* row 3 .*column 'height'"):
+        stack(as_polars(X, NAMES), as_polars(P, NAMES))
+
+
+def test_missing_values_of_polars():
+    with pytest.raises(ValueError, match=r"`X_p` has 1 missing .* row 1 .*column 'age'"):
+        stack(pl.DataFrame({"age": [1, None]}), pl.DataFrame({"age": [1, 2]}))
+
+
+def test_masked_values_are_missing():
+    masked = np.ma.MaskedArray(P, mask=P == 3)
+    with pytest.raises(ValueError, match=r"`X_p` has 1 missing .* row 1 .*column 1"):
+        stack(masked, Q)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_too_few_rows(n):
+    with pytest.raises(ValueError, match=rf"`X_q` has shape \({n}, 2\).*at least 2 rows"):
+        stack(P, Q[:n])
+
+
+def test_no_columns():
+    with pytest.raises(ValueError, match=r"`X_p` has shape \(3, 0\)"):
+        stack(P[:, :0], Q[:, :0])
+
+
+def test_one_dimension():
+    with pytest.raises(ValueError, match=r"`X_p` is 1-D with 3 values.*`X_p.reshape\(-1, 1\)`"):
+        stack(P[:, 0], Q)
+    with pytest.raises(ValueError, match=r"`X_q` is 1-D.*`X_q.to_frame\(\)`"):
+        stack(P, pd.Series([1.0, 2.0]))
+
+
+@pytest.mark.parametrize("X", [np.ones((4, 3, 2)), 3.0, None])
+def test_other_dimensions(X):
+    with pytest.raises(ValueError, match=r"`X_p` is [03]-D: .*`X_p.reshape\(len\(X_p\), -1\)`"):
+        stack(X, Q)
+
+
+def test_ragged_lists():
+    with pytest.raises(ValueError, match=r"`X_p` is not a matrix.*all of one length"):
+        stack([[1.0, 2.0], [3.0]], Q)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([[1, "a"], [2, "b"]], r"`X_p` has dtype <U\d+ in columns 1:"),
+        (np.array([[1, "a"], [2, "b"]], dtype=object), "`X_p` has dtype object in columns 1:"),
+        (np.array([[1, 2], [2, 3]], dtype=object), r"`X_p` has dtype object although .*`.astype\(float\)`"),
+        (np.array([[1j, 2], [2, 3]]), "`X_p` has dtype complex128 in columns 0, 1:"),
+        (np.array([["2020", "2021"]] * 2, dtype="datetime64[D]"), r"`X_p` has dtype datetime64\[D\]"),
+        (pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), "`X_p` has dtype (object|str) in columns 'b':"),
+        (pd.DataFrame({"a": [1j, 2], "b": pd.to_datetime(["2020", "2021"])}), "in columns 'a', 'b':"),
+        (pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), "`X_p` has dtype String in columns 'b':"),
+        (pd.DataFrame({f"c{k}": ["x", "y"] for k in range(20)}), "'c0', .*'c7', and 12 more:"),
+    ],
+)
+def test_values_that_are_not_numbers(X, message):
+    with pytest.raises(ValueError, match=message):
+        stack(X, Q)
+
+
+@pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.coo_array])
+def test_sparse(form):
+    with pytest.raises(TypeError, match=r"`X_q` is a sparse matrix.*`X_q.toarray\(\)`"):
+        stack(P, form(Q))
+
+
+def test_inputs_stay_as_they_are():
+    kept = P.copy()
+    X, _ = stack(P, Q)
+    X[:] = -1
+    np.testing.assert_array_equal(P, kept)
+
+
+def test_mean_and_error_of_equal_weights_are_the_usual_ones() -> None:
+    values = np.random.default_rng(0).normal(size=(40, 3))
+    mean, error = mean_and_error(values, np.full(40, 1 / 40))
+    np.testing.assert_allclose(mean, values.mean(axis=0), atol=1e-15)
+    np.testing.assert_allclose(error, values.std(axis=0, ddof=1) / np.sqrt(40), rtol=1e-12)
+
+
+def test_error_of_a_weighted_mean_is_its_spread_over_samples() -> None:
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(2000):
+        x = rng.normal(size=200)
+        w = np.exp(0.5 * x)
+        found.append(mean_and_error(x, w / w.sum()))
+    means, errors = np.array(found).T
+    assert means.mean() == pytest.approx(0.5, abs=0.01)  # the mean of N(1/2, 1), less a bias of order 1/n
+    # a standard deviation of 2000 values is known to 1.6 %; the errors are biased by O(1/n)
+    assert errors.mean() == pytest.approx(means.std(), rel=0.06)
+
+
+def test_one_row_with_all_the_weight_gives_finite_numbers() -> None:
+    mean, error = mean_and_error(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
+    assert (mean, error) == (1.0, 0.0)
+
+
+def test_no_data_frame_library_is_imported():
+    code = (
+        "import sys, flowratio.samples.stacking; flowratio.samples.stacking.stack([[1], [2]], [[3], [4]]); "
+        "print({'pandas', 'polars'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+# Distinct rows
+
+
+def whole_rows(n=60, d=3, seed=0):
+    """Rows of which many are equal, and weights."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(-1, 2, (n, d)) / 7, rng.integers(1, 4, n).astype(float)
+
+
+def test_distinct_rows_are_those_of_numpy_with_their_weights():
+    X, w = whole_rows()
+    merged, total = distinct_rows(X, w)
+    expected, index = np.unique(X, axis=0, return_inverse=True)
+    order = np.lexsort(merged.T[::-1])
+    np.testing.assert_array_equal(merged[order], expected)
+    np.testing.assert_allclose(total[order], np.bincount(index.ravel(), w))
+
+
+@pytest.mark.parametrize("n_values", [3, 10**6])
+def test_order_of_distinct_rows_is_their_own(n_values):
+    rng = np.random.default_rng(1)
+    X, w = rng.integers(0, n_values, (80, 4)) / 7, rng.integers(1, 4, 80).astype(float)
+    merged, total = distinct_rows(X, w)
+    for _ in range(5):
+        order = rng.permutation(80)
+        again, total_again = distinct_rows(X[order], w[order])
+        np.testing.assert_array_equal(again, merged)
+        np.testing.assert_allclose(total_again, total, rtol=1e-15)
+
+
+def test_order_of_distinct_rows_does_not_hang_on_that_of_the_columns():
+    rng = np.random.default_rng(2)
+    X, w = rng.normal(size=(80, 4)), np.ones(80)
+    columns = rng.permutation(4)
+    np.testing.assert_array_equal(distinct_rows(X[:, columns], w)[0], distinct_rows(X, w)[0][:, columns])
+
+
+def test_repeated_rows_are_rows_of_that_weight():
+    X, w = whole_rows(seed=3)
+    merged, total = distinct_rows(X, w)
+    repeated, count = distinct_rows(np.repeat(X, w.astype(int), axis=0), np.ones(int(w.sum())))
+    np.testing.assert_array_equal(repeated, merged)
+    np.testing.assert_array_equal(count, total)
+
+
+def test_rows_that_differ_in_the_last_bit_stay_apart():
+    X = np.array([[1.0, 2.0], [np.nextafter(1.0, 2.0), 2.0], [1.0, 2.0], [-5.0, 0.0]])
+    merged, total = distinct_rows(X, np.ones(4))
+    assert sorted(map(tuple, merged)) == sorted({tuple(row) for row in X})
+    assert sorted(total) == [1.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("X", [np.zeros((5, 2)), np.ones((1, 3)), np.full((4, 1), -7.0)])
+def test_rows_that_are_all_equal_are_one(X):
+    merged, total = distinct_rows(X, np.full(len(X), 2.0))
+    np.testing.assert_array_equal(merged, X[:1])
+    np.testing.assert_array_equal(total, [2.0 * len(X)])

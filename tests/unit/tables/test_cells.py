@@ -1,0 +1,135 @@
+"""Cells of any type, read as what they mean."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy.sparse import csr_matrix
+
+from flowratio.tables.cells import cells_of, check_formats, pooled, read, recognised, to_frame
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["3.5", " 4 ", "1e-3"], "number"),
+        (["3", "-4", "1e3"], "integer"),
+        (["1,000", "2"], "integer 1,234.5"),
+        (["1,5", "2.5"], "category"),  # two formats
+        (["TRUE", "false"], "boolean"),
+        (["yes", "no"], "category"),
+        (["2024-01-31", "2023/12/31"], "date"),
+        (["2024-01-31 10:20:30.25", "2024-01-31T10:20Z"], "date"),
+        (["31/01/2024", "01/02/2024"], "date %d/%m/%Y"),
+        (["31/01/2024", "01/31/2024"], "category"),
+        (["2024-02-30", "2024-01-01"], "category"),  # no such day
+        (["1", "x"], "category"),
+    ],
+)
+def test_text_is_recognised(values: list[str], kind: str) -> None:
+    assert recognised(cells_of(pl.Series(values))) == kind
+
+
+def test_objects_of_pandas_are_text() -> None:
+    frame = pd.DataFrame({"a": [1, "x", None, 2.5]})
+    assert to_frame(frame).rows() == [("1",), ("x",), (None,), ("2.5",)]
+
+
+def test_what_is_no_table_is_refused() -> None:
+    with pytest.raises(TypeError, match="sparse"):
+        to_frame(csr_matrix(np.eye(2)))
+    with pytest.raises(ValueError, match="1-D array"):
+        to_frame(np.zeros(3))
+    with pytest.raises(ValueError, match="complex"):
+        to_frame(np.zeros((2, 2), complex))
+
+
+def test_types_that_differ_get_one_of_both() -> None:
+    day = dt.date(2024, 1, 1)
+    pairs = [
+        ([True, False], [2.0, None], [1.0, 0.0, 2.0, None]),
+        ([1, 2], ["x", " 3 "], ["1", "2", "x", "3"]),
+        ([1.5, 2.0], ["", "3"], ["1.5", "2", None, "3"]),
+        ([None, None], [day, day], [None, None, dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1)]),
+        (["a", "b"], [None, None], ["a", "b", None, None]),
+    ]
+    for a, b, expected in pairs:
+        assert pooled(pl.DataFrame({"a": a}), pl.DataFrame({"a": b}))["a"].to_list() == expected
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "words"),
+    [
+        (["2", "1,5"], ["3", "1.5"], ["'1,5' in `P` (a number as in 1234,5)", "'1.5' in `Q` (a number as in 1234.5)"]),
+        (["5%", "7%"], ["5", "7"], ["'5%' in `P` (a number as in 1234.5 %)", "'5' in `Q`"]),
+        ([1.5, 2.5], ["1,5", "2"], ["'1.5' in `P`", "'1,5' in `Q`"]),
+        (["31.1.2024"], ["2024-01-31"], ["a date as DD.MM.YYYY", "a date as YYYY-MM-DD"]),
+        ([dt.date(2024, 1, 31)], ["31.1.2024"], ["'2024-01-31", "'31.1.2024'"]),
+        (["31/12/2023"], ["12/31/2023"], ["DD/MM/YYYY", "MM/DD/YYYY"]),
+        (["1.234", "987"], ["1234", "987"], ["'1.234' in `P`", "'1234' in `Q`", "thousands"]),
+        (["1.234", "5.678"], [1234, 5678], ["'1.234' in `P`", "'1234' in `Q`", "thousands"]),
+        (["1.234 €", "5 €"], ["1234 €", "-7 €"], ["'1.234 €' in `P`", "thousands"]),
+        (["1,234", "9,876"], ["1.234", "9.876"], ["'1,234' in `P`", "'1.234' in `Q`", "thousands"]),
+        (["true", "false"], ["0", "1"], ["a truth value", "a number"]),
+        (["1700000000", "5"], ["2024-01-31"], ["a number", "a date"]),
+    ],
+)
+def test_samples_that_are_written_in_two_ways_are_refused(p: list[Any], q: list[Any], words: list[str]) -> None:
+    P, Q = pl.DataFrame({"a": p}), pl.DataFrame({"a": q})
+    with pytest.raises(ValueError, match=r"^Column 'a' has .* alike in both, or drop it with `exclude`\.$") as error:
+        check_formats(P, Q, ("P", "Q"))
+    assert [word for word in words if word not in str(error.value)] == []
+    with pytest.raises(ValueError, match="Column 'a'"):
+        check_formats(Q, P)
+
+
+@pytest.mark.parametrize(
+    ("p", "q"),
+    [
+        (["1,5", "2"], ["3", "4"]),  # whole numbers have no decimal comma
+        (["1,234", "987"], ["1234", "1,234.5"]),
+        (["1,234", "9,876"], ["0,5", "0,25"]),  # what is open in one sample the other settles
+        (["1.234.567", "1.234"], ["1234,5"]),
+        (["01/02/2023", "05/03/2023"], ["12/31/2023"]),
+        (["2024-01-31", "unknown"], [dt.date(2024, 1, 1)]),
+        (["true", "-"], [True, False]),
+        ([None, None], ["1,5", "2,5"]),
+        (["", ""], [1.5, 2.5]),
+        (["a", "b"], ["1", "2"]),
+        (["1,5", "x"], ["1.5", "2"]),
+        (["1,1", "1,2"], ["1,10", "2,3"]),  # answers 1 and 10
+        (["1.234", "0.5"], ["1234", "7"]),
+        ([1, 2], [True, False]),
+    ],
+)
+def test_samples_that_can_be_compared_are_not(p: list[Any], q: list[Any]) -> None:
+    P, Q = pl.DataFrame({"a": p}), pl.DataFrame({"a": q})
+    check_formats(P, Q)
+    check_formats(Q, P)
+
+
+def test_types_of_words_stay_what_they_are() -> None:
+    for dtype in (pl.Categorical(), pl.Enum(["a", "b"])):
+        P, Q = (pl.DataFrame({"w": pl.Series(words, dtype=dtype)}) for words in (["a", "b"], ["b", None]))
+        assert pooled(P, Q).schema == {"w": dtype}
+        assert pooled(P, Q)["w"].to_list() == ["a", "b", "b", None]
+
+
+def test_zones_are_brought_to_one() -> None:
+    there = pl.Series([dt.datetime(2024, 1, 1, 12)]).dt.replace_time_zone("Europe/Berlin")
+    assert (
+        read(cells_of(there), "date").to_list()
+        == read(cells_of(pl.Series(["2024-01-01 12:00+01:00"])), "date").to_list()
+    )
+
+
+def test_truth_values_can_come_as_numbers() -> None:
+    for column in ([1, 0, None], ["1", "0", "NA"], ["True", "FALSE", ""]):
+        assert read(cells_of(pl.Series(column)), "boolean").to_list() == [1.0, 0.0, None]
+    with pytest.raises(ValueError, match=r"'2.0' in row 0 .* no truth value"):
+        read(cells_of(pl.Series("a", [2])), "boolean")
