@@ -114,7 +114,7 @@ def _classes() -> Classes:
     """Return what may be saved and loaded: classes beside the public names, columns, flows, ratios, and learners."""
     modules = {getattr(flowratio, name).__module__ for name in flowratio.__all__}
     modules |= {cls.__module__ for cls in (*FLOWS.values(), Lattice, Column)}
-    modules |= {info.name for info in pkgutil.iter_modules(ratios.__path__, f"{ratios.__name__}.")}
+    modules |= {info.name for info in pkgutil.walk_packages(ratios.__path__, f"{ratios.__name__}.")}
     values = [value for module in sorted(modules) for value in vars(import_module(module)).values()]
     found = [value for value in values if isinstance(value, type) and value.__module__ in modules]
     found += LEARNERS.values()
