@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowratio.samples.rows import systematic
+from flowratio.samples.weighting import systematic
 
 _MOST_ROWS = 2_000
 _MOST_SCORED = 1_000_000  # rows in all, if they are not fewer than a hundred for each column

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from flowratio.samples.weighting import systematic
+
 _SPAN_ROWS = 4096  # rows of a .npy file that stay neighbours in a shuffle
 _N_OPEN = 4  # row groups of a Parquet file that are read by turns in a shuffle
 
@@ -161,22 +163,6 @@ class WeightedRows(ArrayRows):
 
     def mapped(self, X: np.ndarray) -> ArrayRows:
         return WeightedRows(X, self.w, self.n_rows)
-
-
-def systematic(w: np.ndarray, n: int, phase: float) -> np.ndarray:
-    """Return n positions, of shape (n,): each as often as n times its share of the weight, rounded up or down.
-
-    Parameters
-    ----------
-    w
-        Positive weights, of shape (m,).
-    n
-        Number of positions.
-    phase
-        Where to begin, from 0 to 1: it decides what is rounded up.
-    """
-    total = np.cumsum(w)
-    return np.searchsorted(total[:-1], (np.arange(n) + phase) * (total[-1] / n), side="right")
 
 
 class FileRows(Rows):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -165,3 +166,32 @@ def repeated(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if not is_whole(w) or w.max() == 1 or w.sum() > _MOST_REPEATED:
         return X, w
     return np.repeat(X, w.astype(np.int64), axis=0), np.ones(int(w.sum()))
+
+
+def systematic(w: np.ndarray, n: int, phase: float) -> np.ndarray:
+    """Return n positions, of shape (n,): each as often as n times its share of the weight, rounded up or down.
+
+    Parameters
+    ----------
+    w
+        Positive weights, of shape (m,).
+    n
+        Number of positions.
+    phase
+        Where to begin, from 0 to 1: it decides what is rounded up.
+    """
+    total = np.cumsum(w)
+    return np.searchsorted(total[:-1], (np.arange(n) + phase) * (total[-1] / n), side="right")
+
+
+def log_mean_exp(log_values: np.ndarray, w: np.ndarray | None = None) -> float:
+    """Return the log of a weighted mean from the logs of the values, both of shape (n,). A factor of `w` cancels.
+
+    Examples
+    --------
+    >>> log_mean_exp(np.array([800.0, 800.0]))
+    800.0
+    """
+    largest = float(log_values.max())
+    values = np.exp(log_values - largest)
+    return largest + math.log(values.mean() if w is None else w @ values / w.sum())

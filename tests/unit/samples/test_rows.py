@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flowratio.samples.rows import ArrayRows, Rows, WeightedRows, open_rows, systematic
+from flowratio.samples.rows import ArrayRows, Rows, WeightedRows, open_rows
+from flowratio.samples.weighting import systematic
 
 N, D = 1000, 3
 

@@ -15,7 +15,7 @@ from torch import nn
 from flowratio._support.validation import RandomState, seed_from
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator
-from flowratio.samples.rows import systematic
+from flowratio.samples.weighting import systematic
 from flowratio.scaling.base import silent_scaling
 from flowratio.scaling.discrete import Lattice
 from flowratio.scaling.standardizer import Standardizer

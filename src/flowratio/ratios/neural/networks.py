@@ -22,7 +22,8 @@ from torch.nn.functional import softplus
 from torch.nn.utils import skip_init
 
 from flowratio.flows.base import like
-from flowratio.samples.rows import Rows, systematic
+from flowratio.samples.rows import Rows
+from flowratio.samples.weighting import systematic
 from flowratio.training.loop import train
 from flowratio.training.run import History, Recipe
 
