@@ -28,18 +28,7 @@ if TYPE_CHECKING:  # each public name is written once: here, or in the registry 
     from flowratio.latent.featurizer import FlowFeaturizer as FlowFeaturizer
     from flowratio.ratios.base import OverlapWarning as OverlapWarning, RatioEstimator as RatioEstimator
     from flowratio.ratios.base import kl_score as kl_score
-    from flowratio.ratios.inverse import InverseRatio as InverseRatio
-    from flowratio.ratios.kernel.kmm import KMM as KMM
-    from flowratio.ratios.kernel.kliep import KLIEP as KLIEP
-    from flowratio.ratios.kernel.lsif import RULSIF as RULSIF, ULSIF as ULSIF
-    from flowratio.ratios.classifier.classifier import ClassifierRatio as ClassifierRatio
-    from flowratio.ratios.neural.difference import FlowDifferenceRatio as FlowDifferenceRatio
-    from flowratio.ratios.neural.telescoping import TelescopingRatio as TelescopingRatio
-    from flowratio.ratios.featurized.featurized import FeaturizedRatio as FeaturizedRatio
-    from flowratio.ratios.featurized.joint import JointFeaturizedRatio as JointFeaturizedRatio
-    from flowratio.ratios.auto.convex import ConvexRatio as ConvexRatio
-    from flowratio.ratios.auto.auto import AutoRatio as AutoRatio
-    from flowratio.ratios.table_ratio import TableRatio as TableRatio, UnseenWarning as UnseenWarning
+    from flowratio.ratios.registry import *
     from flowratio.weights import effective_sample_size as effective_sample_size, flatten as flatten
     from flowratio.weights import pareto_smooth as pareto_smooth, rebalance as rebalance
     from flowratio.weights import self_normalize as self_normalize, trim as trim, truncate as truncate

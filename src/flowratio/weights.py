@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from flowratio._support.validation import is_number
+from flowratio.samples.weighting import log_mean_exp
 
 _EPS = float(np.finfo(np.float64).eps)
 _FEWEST, _FEWEST_IN_TAIL = 25, 5  # weights, and weights in their tail, to which a tail is fitted
@@ -407,3 +408,45 @@ def _numbers(log_w: Any, name: str) -> np.ndarray:
             "from 0): a log-weight is a finite number, or -inf for a weight of zero. Drop these rows."
         )
     return log_w
+
+
+_FEWEST_DRAWS = 20.0
+_LOG_LARGEST = math.log(np.finfo(np.float64).max)
+
+
+def is_small(ess: float, n: float) -> bool:
+    """Return whether so few effective draws are left of n rows that what is weighted rests on a handful of them."""
+    return ess <= min(_FEWEST_DRAWS, max(n / 4, 1.0))
+
+
+def effective_sample_size_of_ratio(
+    log_p: np.ndarray, w_p: np.ndarray, log_q: np.ndarray, w_q: np.ndarray, n_q: float, gamma: float = 1.0
+) -> float:
+    r"""Estimate how many equally weighted rows the weights :math:`r^\gamma` leave of n_q rows of q.
+
+    The effective sample size of the weights on rows of q does not notice that no row of q lies where p does. By
+    :math:`\mathrm{mean}_q r^{2\gamma} = \mathrm{mean}_p r^{2\gamma - 1}` the rows of p tell the same number, and do
+    notice: the smaller counts.
+
+    Parameters
+    ----------
+    log_p, w_p
+        log r and weights of rows of p, of shape (m_p,).
+    log_q, w_q
+        log r and weights of rows of q, of shape (m_q,).
+    n_q
+        Number of rows of q.
+    gamma
+        The power, 0 or more.
+    """
+    log_square_p, log_square_q = log_mean_exp((2 * gamma - 1) * log_p, w_p), log_mean_exp(2 * gamma * log_q, w_q)
+    log_mean_q = log_mean_exp(gamma * log_q, w_q)
+    # mean_q r is 1; of other powers both samples tell the mean, and the larger counts
+    log_mean = 0.0 if gamma == 1 else max(log_mean_q, log_mean_exp((gamma - 1) * log_p, w_p))
+    log_share = min(0.0, 2 * log_mean_q - log_square_q, 2 * log_mean - log_square_p)
+    return float(max(1.0, n_q * math.exp(log_share)))
+
+
+def ratios_from_logs(log_r: np.ndarray) -> np.ndarray:
+    """Return r from log r, of shape (n,). A ratio too large for a float is the largest float."""
+    return np.exp(np.minimum(log_r, _LOG_LARGEST))

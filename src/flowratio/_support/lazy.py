@@ -10,6 +10,7 @@ import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -54,5 +55,5 @@ def public_names(file: Path) -> dict[str, str]:
 def _imported(module: str, names: list[str]) -> dict[str, str]:
     if names != ["*"]:
         return dict.fromkeys(names, module)
-    found = import_module(module)
-    return public_names(Path(str(found.__file__)))
+    spec = find_spec(module)  # its source is read, it is not imported
+    return public_names(Path(str(spec and spec.origin)))

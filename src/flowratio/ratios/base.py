@@ -1,6 +1,6 @@
-r"""What every ratio shares: the checks, the units, the class odds, the score.
+r"""What every ratio shares: checks, units, class odds and one score.
 
-A ratio is a two-class scikit-learn classifier. Its log-ratio is the logit of the posterior less that of the prior:
+A ratio is a two-class scikit-learn classifier. Its log-ratio is the logit of the posterior minus that of the prior:
 
 .. math:: \log r(x) = \log\frac{p(x)}{q(x)}
                     = \log\frac{P(y = 1 \mid x)}{P(y = 0 \mid x)} - \log\frac{P(y = 1)}{P(y = 0)}
@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from types import MethodType
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import expit, log_expit
@@ -23,205 +22,278 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from typing_extensions import Self
 
+from flowratio._support.chunks import chunks
+from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import unchanged_on_failure
-from flowratio.samples.stacking import stack
-from flowratio.samples.weighting import (
-    checked_weights,
-    counts,
-    distinct_rows,
-    repeated,
-    weighted_moments,
-    without_factor,
-)
+from flowratio._support.wording import listed
+from flowratio.samples.stacking import column_names, stack
+from flowratio.samples.two_samples import TwoSamples, bounded, fitted_encoder, pooled_tables, standardized
+from flowratio.samples.weighting import checked_weights, log_mean_exp
+from flowratio.tables.detection import is_mixed
+from flowratio.weights import effective_sample_size_of_ratio, is_small, ratios_from_logs, self_normalize
 
-_FLOATS: Any = [np.float64, np.float32]  # types that are kept; others become the first
-_CHUNK_ROWS, _CHUNK_VALUES = 8192, 1 << 20  # rows scored at a time, and values of x in them at most
-_FARTHEST = 1e6  # standard deviations: beyond it rows are scored as if they stood there
-_FARTHEST_MAPPED = 1e4  # the same, for rows that a flow maps
-_OVERLAP_ROWS = 5_000  # rows of each sample on which the overlap is looked at
-_FEWEST_DRAWS = 20.0
-_LOG_LARGEST = math.log(np.finfo(np.float64).max)
+if TYPE_CHECKING:
+    from flowratio.ratios.inverse import InverseRatio
+    from flowratio.tables.encoder import TableEncoder
+
+_FLOATS: Any = [np.float64, np.float32]  # types that stay. Others become the first
+_OVERLAP_ROWS = 5_000  # rows of each sample on which the overlap is measured
 
 
 class OverlapWarning(UserWarning):
-    """So few rows of q lie where p does that anything weighted by r rests on a handful of them."""
+    """So few rows of q lie where p does that anything weighted by r depends on a handful of them."""
 
 
-class _Method:
-    """A method that stays one if a setting has its name: the setting is kept beside it, for `get_params` to find.
+@dataclass(frozen=True)
+class Requires:
+    """What a method needs of the rows that its `_fit` receives.
 
-    `FeaturizedRatio(ratio=…)` has a setting `ratio`, and a method `ratio(X)` as all ratios have.
+    Parameters
+    ----------
+    units
+        `"standard"`: columns of mean 0 and deviation 1. `"own"`: the units of the input. `_log_ratio` gets the same.
+    rows
+        `"given"`: the order of the input. `"distinct"`: equal rows merged, in an order of their own. `"repeated"`:
+        distinct rows, each as often as its integer weight.
+    noise
+        Whether several noisy versions of each row help. They come as one group of `TwoSamples.groups`.
     """
 
-    def __init__(self, function: Callable[[Any, Any], np.ndarray]) -> None:
-        self.function, self.__doc__ = function, function.__doc__
+    units: Literal["standard", "own"] = "standard"
+    rows: Literal["given", "distinct", "repeated"] = "repeated"
+    noise: bool = False
 
-    def __get__(self, instance: Any, owner: type) -> Any:
-        return self.function if instance is None else MethodType(self.function, instance)
 
-    def __set__(self, instance: Any, value: Any) -> None:
-        vars(instance)[self.function.__name__] = value
+class Design(NamedTuple):
+    """The matrix that a ratio computes with, and where its columns come from.
+
+    Parameters
+    ----------
+    matrix
+        Encoded rows, of shape (n, m).
+    names
+        Names of the m columns.
+    groups
+        Position in `columns` of the source column of each column, of shape (m,).
+    columns
+        Names of the source columns.
+    unseen
+        By source column, the number of rows with a category or a missing value that did not occur at fit.
+    """
+
+    matrix: Matrix
+    names: list[str]
+    groups: Vector
+    columns: list[str]
+    unseen: dict[str, int]
+
+
+class RowScores(NamedTuple):
+    """Log-ratios of rows, of shape (n,), and the number of rows by column with something unseen at fit."""
+
+    log_r: Vector
+    unseen: dict[str, int]
 
 
 class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
-    """Estimate r(x) = p(x) / q(x): p is the sample with y = 1 (the numerator), q that with y = 0.
+    """Estimate r(x) = p(x) / q(x): p is the sample with y = 1 (the numerator), q the sample with y = 0.
 
-    A method writes `_fit` and `_log_ratio`; both see standardized rows, so that units never matter. `_fit` sees rows
-    in an order of their own, and weights that count them: the order in which they came does not matter, and a row of
-    weight 2 is a row that is there twice. Weights of a sample that are not whole numbers count as many rows as they
-    are worth (Kish's effective number): a factor of theirs does not matter.
+    A method writes `_fit` and `_log_ratio`, and declares in `requires` what rows it needs. Arrays and tables of pandas,
+    polars and Arrow are accepted. Text, dates, booleans and missing values are encoded once, in `fit`. Integer weights
+    are counts. Other weights are relative: their scale does not matter.
 
     Attributes
     ----------
+    encoder_
+        The `TableEncoder` of a mixed table. None if the input was all numbers.
     classes_
-        The two labels, sorted: p is the second, q the first.
+        The two labels: q, then p.
     log_odds_
-        log(n_p / n_q), the prior that is taken out of the ratio; of weights where rows have them.
+        log(n_p / n_q), the prior that is taken out of the ratio. It uses weights if there are any.
     mean_, scale_
-        What rows are standardized by, of shape (d,): both samples count one half. A constant column has scale `inf`:
-        it says nothing about the ratio, and is ignored.
-    effective_draws_
-        How many equally weighted rows of q the ratio leaves, as far as the training rows tell.
+        Mean and deviation of each column, of shape (d,). Both samples count one half. A constant column has scale
+        `inf` and is ignored.
+    effective_sample_size_
+        Number of equally weighted rows of q that the ratio leaves, estimated on training rows.
     """
 
-    classes_: np.ndarray
+    requires: ClassVar[Requires] = Requires()
+
+    encoder_: TableEncoder | None
+    classes_: Vector
     n_features_in_: int
     log_odds_: float
-    mean_: np.ndarray
-    scale_: np.ndarray
-    effective_draws_: float
-    _inverse_draws: float
+    mean_: Vector
+    scale_: Vector
+    effective_sample_size_: float
+    inverse_sample_size_: float
 
-    _own_units = False  # whether `_fit` and `_log_ratio` see rows in the units they came in, not standardized
-    _sign = 1  # log r is this times the log of (second class : first class)
-    _takes_draws = False  # whether `fit_draws` helps: not if rows are held out one by one, or counted as so many
-    _n_draws = 1  # of each row that `_fit` sees, one draw of all rows of a sample after the other
-
-    @property
-    def _rows(self) -> Literal["given", "distinct", "repeated"]:
-        """What `_fit` sees: rows as they came, distinct rows, or these as often as whole weights say.
-
-        The last is for methods that draw, split or count rows.
-        """
-        return "repeated"
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to labelled rows.
+    def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> Self:
+        """Fit to labeled rows.
 
         Parameters
         ----------
         X
             Rows of both samples, of shape (n, d).
         y
-            1 on rows of p, 0 on rows of q, of shape (n,). Of two other labels, the larger is p.
+            1 or True on rows of p, 0 or False on rows of q, of shape (n,).
         sample_weight
-            How often each row counts, of shape (n,), on rows of both samples; 1 if None.
+            Weight of each row, of shape (n,). All weights are 1 if None.
         """
+        if getattr(y, "ndim", 1) == 2 and np.shape(y)[1] != 1:
+            raise ValueError(
+                "`y` has more than one column, so it looks like a second sample. Use `fit_samples(X_p, X_q)` for two "
+                "samples, or give one label for each row."
+            )
         with unchanged_on_failure(self):
-            self._fit_checked(X, y, sample_weight)
+            self._fit_public(self._two_samples(X, y, sample_weight))
         return self
 
-    def fit_samples(self, X_p: Any, X_q: Any, sample_weight_p: Any = None, sample_weight_q: Any = None) -> Self:
+    def fit_samples(
+        self,
+        X_p: TableLike,
+        X_q: TableLike,
+        sample_weight_p: VectorLike | None = None,
+        sample_weight_q: VectorLike | None = None,
+    ) -> Self:
         """Fit to two samples, r = p/q.
 
         Parameters
         ----------
         X_p, X_q
-            Rows drawn from p (the numerator) and from q, of shapes (n_p, d) and (n_q, d).
+            Rows of p (the numerator) and of q, of shapes (n_p, d) and (n_q, d). Mixed tables are matched by name.
         sample_weight_p, sample_weight_q
-            How often each row counts, of shapes (n_p,) and (n_q,); 1 if None.
+            Weight of each row, of shapes (n_p,) and (n_q,). All weights are 1 if None.
         """
-        X, y = stack(X_p, X_q)
+        X, y = pooled_tables(X_p, X_q) if is_mixed(X_p) or is_mixed(X_q) else stack(X_p, X_q)
         w = None
         if sample_weight_p is not None or sample_weight_q is not None:
             n_p = int(y.sum())
-            given = ((sample_weight_p, n_p, "sample_weight_p"), (sample_weight_q, len(y) - n_p, "sample_weight_q"))
-            w = np.concatenate([checked_weights(*of) for of in given])
+            w_p = checked_weights(sample_weight_p, n_p, "sample_weight_p")
+            w = np.concatenate([w_p, checked_weights(sample_weight_q, len(y) - n_p, "sample_weight_q")])
         with unchanged_on_failure(self):
-            self._fit_checked(X, y, w)
+            self._fit_public(self._two_samples(X, y, w))
         return self
 
-    def fit_draws(self, draws: Sequence[np.ndarray], y: np.ndarray, w: np.ndarray) -> Self:
-        """Fit to several draws of the same rows, such as z of images with noise: a row is held out in all of them.
+    def _two_samples(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None) -> TwoSamples:
+        """Check labeled rows, encode a mixed table, and remember the columns."""
+        if is_mixed(X):
+            matrix, labels = self._encoded(X, y)
+            names = self.encoder_.names_ if self.encoder_ else None
+        else:
+            matrix, labels = validate_data(self, X, y, dtype=_FLOATS, ensure_min_samples=2)
+            self.encoder_, names = None, getattr(self, "feature_names_in_", None)
+        self.classes_ = _two_classes(labels)
+        return TwoSamples.of(matrix, labels == self.classes_[1], _weights(sample_weight, matrix), names, self.encoder_)
+
+    def _encoded(self, X: TableLike, y: VectorLike) -> tuple[Matrix, Vector]:
+        from flowratio.tables.cells import to_frame
+
+        frame, labels = to_frame(X), np.asarray(y)
+        if labels.shape != (frame.height,):
+            raise ValueError(f"`y` has shape {labels.shape} but `X` has {frame.height} rows. Give one label a row.")
+        self.encoder_ = fitted_encoder(frame, labels)
+        self.n_features_in_ = frame.width
+        vars(self).pop("feature_names_in_", None)
+        if hasattr(X, "columns") or hasattr(X, "column_names"):
+            self.feature_names_in_ = np.array(frame.columns, dtype=object)
+        return self.encoder_.transform(frame), labels
+
+    def _fit_public(self, samples: TwoSamples) -> None:
+        rows = self._fit_units(samples)
+        self._measure_overlap(rows)
+        if is_small(self.effective_sample_size_, rows.w_q.sum()):
+            warnings.warn(
+                f"The effective sample size is {self.effective_sample_size_:.3g} of {rows.w_q.sum():.0f}: p and q "
+                "hardly overlap, so weights depend on a handful of rows of q. Drop columns that separate the samples "
+                "by construction, or use the relative ratio `RULSIF`, which is bounded.",
+                OverlapWarning,
+                stacklevel=4,
+            )
+
+    def fit_prepared(self, samples: TwoSamples) -> Self:
+        """Fit to samples that are checked and encoded already, as a part of another estimator. It never warns.
 
         Parameters
         ----------
-        draws
-            Rows of both samples, each of shape (n, d), in an order of their own.
-        y, w
-            Labels and positive weights, of shape (n,).
+        samples
+            Rows, weights and groups, as `fit` or an application made them.
         """
-        self._n_draws = len(draws)
-        try:
-            return self.fit(np.concatenate(draws), np.tile(y, len(draws)), np.tile(w, len(draws)))
-        finally:
-            del self._n_draws
+        self.encoder_, self.classes_, self.n_features_in_ = None, np.array([0, 1]), samples.X.shape[1]
+        self._fit_units(samples)
+        return self
 
-    def _fit_checked(self, X: Any, y: Any, sample_weight: Any) -> None:
-        X, y = validate_data(self, X, y, dtype=_FLOATS, ensure_min_samples=2)
-        self.classes_, is_p = _two_classes(y)
-        X, w, n_p = _p_first(X, is_p, _checked_weights(sample_weight, X), self.classes_)
-        total_p, total_q = w[:n_p].sum(), w[n_p:].sum()
-        self.log_odds_ = math.log(total_p / total_q)
-        share = np.concatenate([w[:n_p] / (2 * total_p), w[n_p:] / (2 * total_q)])
-        self.mean_, self.scale_ = self._centre_and_scale(X, share)
-        Z, w = self._standardized(X), np.concatenate([counts(w[:n_p]), counts(w[n_p:])])
-        X = self._bounded(X) if self._own_units else Z
-        if self._rows != "given" and self._n_draws == 1:  # draws are of rows in an order of their own
-            samples = [without_factor(*distinct_rows(X[of], w[of], Z[of])) for of in (slice(n_p), slice(n_p, None))]
-            if self._rows == "repeated":
-                samples = [repeated(*sample) for sample in samples]
-            X, w = (np.concatenate(parts) for parts in zip(*samples, strict=True))
-            n_p = len(samples[0][0])
-        self._fit(X, np.repeat([1, 0], [n_p, len(X) - n_p]), w)
-        self._check_overlap(X[:n_p], w[:n_p], X[n_p:], w[n_p:])
+    def _fit_units(self, samples: TwoSamples) -> TwoSamples:
+        """Bring rows to the form that `requires` asks for, and fit."""
+        self.log_odds_ = samples.log_odds
+        self.mean_, self.scale_ = samples.moments()
+        rows = standard = samples.standardized(self.mean_, self.scale_)
+        if self.requires.units == "own":
+            rows = samples.bounded(self.mean_, self.scale_)
+        if self.requires.rows != "given":
+            rows = rows.reordered(standard.X, repeat=self.requires.rows == "repeated")
+        self._fit(rows)
+        return rows
 
     @abstractmethod
-    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
-        """Fit to standardized rows (n, d), those of p first; labels (n,) 1 and 0; positive weights (n,) that count."""
+    def _fit(self, samples: TwoSamples) -> None:
+        """Fit to rows in the form that `requires` declares."""
 
     @abstractmethod
-    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        """Return log r of standardized rows, (n, d) to (n,), finite."""
+    def _log_ratio(self, X: Matrix) -> Vector:
+        """Return log r of rows in the units of `requires`, (n, d) to (n,), finite."""
 
-    def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what rows (n, d), of weights (n,) that add up to one half in each sample, are standardized by."""
-        return weighted_moments(X, share)
+    def _in_units(self, X: Matrix) -> Matrix:
+        return (standardized if self.requires.units == "standard" else bounded)(X, self.mean_, self.scale_)
 
-    def _standardized(self, X: np.ndarray) -> np.ndarray:
-        """Standardize rows, (n, d), in float64; no value is farther from 0 than any method can bear."""
-        with np.errstate(over="ignore"):
-            Z = (X - self.mean_) / self.scale_
-        return np.clip(Z, -_FARTHEST, _FARTHEST, out=Z)
-
-    def _bounded(self, X: np.ndarray) -> np.ndarray:
-        """Return rows in their own units, (n, d), in float64, none farther off than a map of them can bear."""
-        reach = _FARTHEST_MAPPED * np.where(np.isfinite(self.scale_), self.scale_, 0.0)  # constant columns say nothing
-        return np.clip(X.astype(np.float64, copy=False), self.mean_ - reach, self.mean_ + reach)
-
-    def _seen(self, X: np.ndarray) -> np.ndarray:
-        """Return rows as `_log_ratio` sees them, (n, d)."""
-        return self._bounded(X) if self._own_units else self._standardized(X)
-
-    def log_ratio(self, X: Any) -> np.ndarray:
-        """Return log r(x) = log p(x) - log q(x) in nats: (n, d) to (n,), float64, finite for every finite row."""
+    def design(self, X: TableLike) -> Design:
+        """Check rows, and return the matrix that the ratio computes with, with names and groups of its columns."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=_FLOATS, reset=False)
+        if self.encoder_ is not None:
+            matrix, unseen = self.encoder_.encode(X)
+            columns = [column.name for column in self.encoder_.columns_]
+            return Design(matrix, list(self.encoder_.names_), self.encoder_.groups_, columns, unseen)
+        matrix = np.asarray(validate_data(self, X, dtype=_FLOATS, reset=False))
+        names = getattr(self, "feature_names_in_", None)
+        columns = column_names(X, matrix.shape[1]) if names is None else [str(name) for name in names]
+        return Design(matrix, columns, np.arange(len(columns)), columns, {})
+
+    def score_rows(self, X: TableLike) -> RowScores:
+        """Return log r of rows, and where they hold something unseen at fit. It does not warn."""
+        design = self.design(X)
+        return RowScores(self.log_ratio_prepared(design.matrix), design.unseen)
+
+    def log_ratio(self, X: TableLike) -> Vector:
+        """Return log r(x) = log p(x) - log q(x) in nats: (n, d) to (n,), float64, finite for every finite row."""
+        scores = self.score_rows(X)
+        if scores.unseen:
+            from flowratio.tables.encoder import UnseenWarning
+
+            columns = [f"{name!r} ({n} row{'s' * (n != 1)})" for name, n in list(scores.unseen.items())[:8]]
+            warnings.warn(
+                f"`X` has categories, missing values or far values that did not occur at fit, in {', '.join(columns)}. "
+                "New categories count as '(other)' or as the most frequent one. Their effect on the ratio is unknown.",
+                UnseenWarning,
+                stacklevel=2,
+            )
+        return scores.log_r
+
+    def log_ratio_prepared(self, X: Matrix) -> Vector:
+        """Return log r of rows of the design matrix that are checked already, (n, m) to (n,)."""
         log_r = np.empty(len(X))
         for part in chunks(*X.shape):
-            log_r[part] = self._log_ratio(self._seen(X[part]))
+            log_r[part] = self._log_ratio(self._in_units(X[part]))
         return log_r
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: TableLike) -> Vector:
         """Return log r(x): `log_ratio`, by the name that a `Pipeline` passes on."""
         return self.log_ratio(X)
 
-    @_Method
-    def ratio(self, X: Any) -> np.ndarray:
-        """Return r(x) = p(x) / q(x): (n, d) to (n,). What is too large for a float is the largest float."""
-        return np.exp(np.minimum(self.log_ratio(X), _LOG_LARGEST))
+    def ratio(self, X: TableLike) -> Vector:
+        """Return r(x) = p(x) / q(x): (n, d) to (n,). A ratio too large for a float is the largest float."""
+        return ratios_from_logs(self.log_ratio(X))
 
-    def weights(self, X: Any, normalize: Literal["mean", "sum"] | None = "mean") -> np.ndarray:
+    def weights(self, X: TableLike, normalize: Literal["mean", "sum"] | None = "mean") -> Vector:
         """Return weights that turn rows of q into a sample of p: (n, d) to (n,).
 
         Parameters
@@ -229,231 +301,156 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         X
             Rows of q, of shape (n, d).
         normalize
-            `"mean"`: their mean is 1; `"sum"`: their sum is 1; None: they are r(x) itself.
+            `"mean"`: their mean is 1. `"sum"`: their sum is 1. None: they are r(x) itself.
         """
-        if normalize is None:
-            return self.ratio(X)
-        if normalize not in ("mean", "sum"):
-            raise ValueError(f"`normalize` is {normalize!r}: give 'mean', 'sum' or None.")
+        if normalize not in ("mean", "sum", None):
+            raise ValueError(f"`normalize` is {normalize!r}. Use 'mean', 'sum' or None.")
         log_r = self.log_ratio(X)
-        w = np.exp(log_r - log_r.max())
-        return w / (w.mean() if normalize == "mean" else w.sum())
+        if normalize is None:
+            return ratios_from_logs(log_r)
+        return self_normalize(log_r, total=len(log_r) if normalize == "mean" else 1.0)
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return the logit of the second class: log r plus the log-odds of the training sample, (n, d) to (n,)."""
-        return self._sign * self.log_ratio(X) + self.log_odds_
+    def decision_function(self, X: TableLike) -> Vector:
+        """Return the logit of y = 1: log r plus the log-odds of the training sample, (n, d) to (n,)."""
+        return self.log_ratio(X) + self.log_odds_
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: TableLike) -> Matrix:
         """Return the posterior of both classes under the odds of the training sample, (n, d) to (n, 2)."""
         logit = self.decision_function(X)
         return np.column_stack([expit(-logit), expit(logit)])
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: TableLike) -> Vector:
         """Return the more probable class, (n, d) to (n,)."""
-        likely = self.decision_function(X) > 0
-        return self.classes_[likely.astype(int)]
+        return self.classes_[(self.decision_function(X) > 0).astype(int)]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        r"""Return how much the ratio tells, in nats: on average at most the Jensen-Shannon divergence of p and q.
+    def score(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> float:
+        r"""Return how well the ratio separates p from q, in nats: 0 for r = 1, at most log 2 = 0.69.
 
         .. math:: S(r) = \log 2 + \tfrac12 \mathrm{mean}_p \log\frac{r}{1 + r}
                          + \tfrac12 \mathrm{mean}_q \log\frac{1}{1 + r}
 
-        the log-likelihood of y with both classes counting one half, above that of a coin. Why this one:
-
-        - It is proper. Its expectation is greatest at the true ratio and at no other, and is then the divergence of
-          Jensen and Shannon, between 0 (p = q) and log 2 (disjoint). r = 1 everywhere scores 0; less than 0 is worse
-          than no ratio at all.
-        - It does not hang on units, on n_p : n_q, or on a method's own objective, so that all ratios can be compared.
-        - No row can spoil it: the loss of a row grows as log r, whereas the mean of r over q, in objectives of the
-          type of KLIEP, is ruled by the few largest. It therefore has a standard error worth the name.
-        - It sees the scale of r. A ratio that is off by a factor pays for it.
-
-        It hardly tells good from better where p and q are far apart: every good ratio is then near log 2. `kl_score`,
-        the other one, still does, if n is large. Both can be the `scoring` of a `GridSearchCV`.
+        This is the log-likelihood of y with both classes counting one half, minus that of a coin. Its expectation is
+        largest at the true ratio, where it is the Jensen-Shannon divergence of p and q. It does not depend on units, on
+        n_p : n_q or on the objective of a method, so it compares all ratios. No single row can dominate it. If p and q
+        are far apart every good ratio scores near log 2, and `kl_score` distinguishes better.
 
         Parameters
         ----------
         X, y
-            Labelled rows that were not fitted, of shapes (n, d) and (n,); both labels must be there.
+            Labeled held-out rows, of shapes (n, d) and (n,), with both labels.
         sample_weight
-            How often each row counts, of shape (n,).
+            Weight of each row, of shape (n,).
         """
-        log_r, is_p, w = self._scored(X, y, sample_weight)
-        told = [np.average(log_expit(s * log_r[of]), weights=w[of]) for s, of in ((1, is_p), (-1, ~is_p))]
-        return float(math.log(2) + 0.5 * sum(told))
+        log_r, is_p, w = self.labeled_scores(X, y, sample_weight)
+        gains = [np.average(log_expit(s * log_r[of]), weights=w[of]) for s, of in ((1, is_p), (-1, ~is_p))]
+        return float(math.log(2) + 0.5 * sum(gains))
 
-    def _scored(self, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return log r, where the numerator is, and weights, each of shape (n,)."""
+    def labeled_scores(
+        self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None
+    ) -> tuple[Vector, Vector, Vector]:
+        """Return log r, whether a row belongs to the numerator, and weights of labeled rows, each of shape (n,)."""
         log_r, y = self.log_ratio(X), np.asarray(y)
         if y.shape != log_r.shape:
-            raise ValueError(f"`y` has shape {y.shape} but `X` has {len(log_r)} rows: give one label a row.")
-        found = np.unique(y)
-        if not np.array_equal(found, self.classes_):
+            raise ValueError(f"`y` has shape {y.shape} but `X` has {len(log_r)} rows. Give one label for each row.")
+        labels = np.unique(y)
+        if not np.array_equal(labels, self.classes_):
             raise ValueError(
-                f"`y` has the labels {found.tolist()}, but the ratio was fitted to {self.classes_.tolist()}: a score "
+                f"`y` has the labels {labels.tolist()}, but the ratio was fitted to {self.classes_.tolist()}. A score "
                 "needs rows of both samples. Use stratified folds."
             )
-        w = _checked_weights(sample_weight, log_r)
-        is_p = y == self.classes_[(1 + self._sign) // 2]
+        w = _weights(sample_weight, log_r)
+        is_p = y == self.classes_[1]
         if not (w[is_p].any() and w[~is_p].any()):
-            raise ValueError("`sample_weight` is zero on all rows of a class: a score needs rows of both samples.")
+            raise ValueError("`sample_weight` is zero on all rows of a class. A score needs rows of both samples.")
         return log_r, is_p, w
 
-    def inverse(self) -> RatioEstimator:
-        """Return 1/r = q/p, without another fit. It shares what was fitted with this one."""
+    def inverse(self) -> InverseRatio | RatioEstimator:
+        """Return 1/r = q/p without another fit. It shares the fitted state with this ratio."""
         from flowratio.ratios.inverse import InverseRatio
 
         check_is_fitted(self)
         inverse = InverseRatio(self)
         inverse.estimator_ = self
-        inverse.effective_draws_ = self._inverse_draws
-        inverse._inverse_draws = self.effective_draws_
-        shared = ("classes_", "log_odds_", "n_features_in_", "feature_names_in_", "mean_", "scale_")
-        vars(inverse).update({name: getattr(self, name) for name in shared if hasattr(self, name)})
         return inverse
 
-    def _check_overlap(self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray) -> None:
-        n_q = w_q.sum()
-        every_p, every_q = (slice(None, None, math.ceil(len(X) / _OVERLAP_ROWS)) for X in (X_p, X_q))
-        log_p, log_q = (
-            np.concatenate([self._log_ratio(X[part]) for part in chunks(*X.shape)])
-            for X in (X_p[every_p], X_q[every_q])
+    def _measure_overlap(self, rows: TwoSamples) -> None:
+        """Estimate the effective sample sizes of r on rows of q, and of 1/r on rows of p."""
+        some = [slice(None, None, math.ceil(len(X) / _OVERLAP_ROWS)) for X in (rows.X_p, rows.X_q)]
+        parts = (rows.X_p[some[0]], rows.w_p[some[0]]), (rows.X_q[some[1]], rows.w_q[some[1]])
+        (log_p, w_p), (log_q, w_q) = (
+            (np.concatenate([self._log_ratio(X[part]) for part in chunks(*X.shape)]), w) for X, w in parts
         )
-        self.effective_draws_ = effective_draws(log_p, w_p[every_p], log_q, w_q[every_q], n_q)
-        self._inverse_draws = effective_draws(-log_q, w_q[every_q], -log_p, w_p[every_p], w_p.sum())
-        if are_few(self.effective_draws_, n_q):
-            warnings.warn(
-                f"{self.effective_draws_:.3g} effective draws of {n_q:.0f}: p and q hardly overlap, and weights rest "
-                "on a handful of rows of q. Compare `score` with log 2 = 0.69, drop columns that tell p from q by "
-                "their construction, or use `RULSIF`, whose relative ratio is bounded.",
-                OverlapWarning,
-                stacklevel=4,
-            )
+        self.effective_sample_size_ = effective_sample_size_of_ratio(log_p, w_p, log_q, w_q, rows.w_q.sum())
+        self.inverse_sample_size_ = effective_sample_size_of_ratio(-log_q, w_q, -log_p, w_p, rows.w_p.sum())
+
+    @property
+    def _direction(self) -> str:
+        return "p/q"
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        direction = "p/q" if self._sign == 1 else "q/p"
-        label = self.classes_.tolist()[1] if hasattr(self, "classes_") else 1
-        return f"<{super().__repr__(N_CHAR_MAX)}: r = {direction}, p is y = {label!r}>"
+        return f"<{super().__repr__(N_CHAR_MAX)}: r = {self._direction}, p is y = 1>"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
 
 
-def kl_score(ratio: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+def kl_score(ratio: Any, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> float:
     r"""Return the objective of KLIEP on held-out rows, in nats: for large n at most the divergence KL(p ‖ q).
 
     .. math:: \mathrm{mean}_p \log r - \log \mathrm{mean}_q\, r
 
-    A factor of r cancels. Its second term is ruled by the largest ratios on rows of q: trust it for large n and
-    moderate divergences. `RatioEstimator.score` says why it is not the score.
+    A factor of r cancels. The second term depends mostly on the largest ratios on rows of q. Use it for large n and
+    moderate divergences.
 
     Parameters
     ----------
     ratio
         A fitted ratio, or a pipeline that ends with one.
     X, y
-        Labelled rows that were not fitted, of shapes (n, d) and (n,).
+        Labeled held-out rows, of shapes (n, d) and (n,).
     sample_weight
-        How often each row counts, of shape (n,).
+        Weight of each row, of shape (n,).
     """
     last = ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
     if not isinstance(last, RatioEstimator):
-        raise TypeError(f"`ratio` is {ratio!r}: give a ratio of flowratio, or a pipeline that ends with one.")
+        raise TypeError(f"`ratio` is {ratio!r}. Use a ratio of flowratio, or a pipeline that ends with one.")
     X = X if last is ratio else ratio[:-1].transform(X)
-    log_r, is_p, w = last._scored(X, y, sample_weight)
-    return float(np.average(log_r[is_p], weights=w[is_p]) - _log_mean(log_r[~is_p], w[~is_p]))
+    log_r, is_p, w = last.labeled_scores(X, y, sample_weight)
+    return float(np.average(log_r[is_p], weights=w[is_p]) - log_mean_exp(log_r[~is_p], w[~is_p]))
 
 
-def chunks(n_rows: int, n_features: int) -> Iterator[slice]:
-    """Yield slices over rows, so long that a chunk fits in the cache of a machine, and in its memory many times."""
-    size = min(_CHUNK_ROWS, max(64, _CHUNK_VALUES // n_features))
-    for start in range(0, n_rows, size):
-        yield slice(start, start + size)
-
-
-def are_few(draws: float, n: float) -> bool:
-    """Return whether so few effective draws are left of n rows that what is weighted rests on a handful of them."""
-    return draws <= min(_FEWEST_DRAWS, max(n / 4, 1.0))
-
-
-def effective_draws(
-    log_p: np.ndarray, w_p: np.ndarray, log_q: np.ndarray, w_q: np.ndarray, n_q: float, gamma: float = 1.0
-) -> float:
-    r"""Estimate how many equally weighted rows the weights :math:`r^\gamma` leave of n_q rows of q.
-
-    The effective sample size of the weights on rows of q does not notice that no row of q lies where p does. By
-    :math:`\mathrm{mean}_q r^{2\gamma} = \mathrm{mean}_p r^{2\gamma - 1}` the rows of p tell the same number, and do
-    notice: the smaller counts.
-
-    Parameters
-    ----------
-    log_p, w_p
-        log r and weights of rows of p, of shape (m_p,).
-    log_q, w_q
-        log r and weights of rows of q, of shape (m_q,).
-    n_q
-        Number of rows of q.
-    gamma
-        The power, 0 or more.
-    """
-    log_square_p, log_square_q = _log_mean((2 * gamma - 1) * log_p, w_p), _log_mean(2 * gamma * log_q, w_q)
-    log_mean_q = _log_mean(gamma * log_q, w_q)
-    # mean_q r is 1; of other powers both samples tell the mean, and the larger counts
-    log_mean = 0.0 if gamma == 1 else max(log_mean_q, _log_mean((gamma - 1) * log_p, w_p))
-    log_share = min(0.0, 2 * log_mean_q - log_square_q, 2 * log_mean - log_square_p)
-    return float(max(1.0, n_q * math.exp(log_share)))
-
-
-def _log_mean(log_r: np.ndarray, w: np.ndarray) -> float:
-    largest = log_r.max()
-    return float(largest + math.log(w @ np.exp(log_r - largest) / w.sum()))
-
-
-def _two_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the two labels, sorted, and where the second is, of shape (n,)."""
+def _two_classes(y: Vector) -> Vector:
+    """Return the two labels, 0 and 1 or False and True. Others are refused."""
     check_classification_targets(y)
     classes = np.unique(y)
     if len(classes) > 2:
         raise ValueError(
-            "Only binary classification is supported. The type of the target is multiclass: `y` must have two labels, "
-            f"1 on rows of p and 0 on rows of q, but has {len(classes)}."
+            "Only binary classification is supported. The type of the target is multiclass: `y` has "
+            f"{len(classes)} labels. Use 1 on rows of p and 0 on rows of q."
         )
     if len(classes) == 1:
         raise ValueError(
-            f"`y` has one class only, {classes.tolist()[0]!r}: a ratio needs rows of p (1) and of q (0). "
-            "Use `X, y = stack(X_p, X_q)`."
+            f"`y` has one class only, {classes.tolist()[0]!r}. A ratio needs rows of p (1) and of q (0). "
+            "Use `fit_samples(X_p, X_q)`, or `X, y = stack(X_p, X_q)`."
         )
-    return classes, y == classes[1]
+    if classes.dtype.kind not in "biuf" or classes.tolist() != [0, 1]:
+        raise ValueError(
+            f"`y` has the labels {listed(classes.tolist())}. Use 1 or True on rows of p (the numerator) and 0 or False "
+            "on rows of q, or call `fit_samples(X_p, X_q)`."
+        )
+    return classes
 
 
-def _checked_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
+def _weights(sample_weight: VectorLike | None, X: np.ndarray) -> Vector:
     if sample_weight is None:
         return np.ones(len(X))
     w = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if (w < 0).any():
         raise ValueError(
-            f"`sample_weight` is negative on {np.count_nonzero(w < 0)} rows, {w.min():g} at the least: weights count "
-            "rows, and must be 0 or more."
+            f"`sample_weight` is negative on {np.count_nonzero(w < 0)} rows, {w.min():g} at the least. Weights count "
+            "rows, so they must be 0 or more."
         )
     return w
-
-
-def _p_first(X: np.ndarray, is_p: np.ndarray, w: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Put the rows of p before those of q, without rows of weight zero; return also the number of the first."""
-    positive = w > 0
-    chosen = [np.flatnonzero(is_p & positive), np.flatnonzero(~is_p & positive)]
-    for rows, label in zip(chosen, classes[::-1].tolist(), strict=True):
-        n = len(rows)
-        if n == 0 or (n == 1 and w[rows].sum() < 2):  # a row of weight 2 is a row that is there twice
-            raise ValueError(
-                f"The class {label!r} of `y` has {n} row{'s' * (n != 1)} of positive weight: a sample must have at "
-                "least 2 rows. Give more rows of this class."
-            )
-    n_p = len(chosen[0])
-    if positive.all() and is_p[:n_p].all():
-        return X, w, n_p
-    order = np.concatenate(chosen)
-    return X[order], w[order], n_p

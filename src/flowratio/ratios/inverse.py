@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
+from typing_extensions import Self
 
-from flowratio.ratios.base import RatioEstimator
+from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
+from flowratio.ratios.base import Design, RatioEstimator
+from flowratio.samples.two_samples import TwoSamples
 
 
 class InverseRatio(RatioEstimator):
-    """Turn a ratio over: q/p from an estimate of p/q. `RatioEstimator.inverse` makes one without another fit.
+    """Estimate q/p from an estimator of p/q. `RatioEstimator.inverse` returns one without another fit.
 
     Parameters
     ----------
     estimator
-        The ratio p/q; p is y = 1 here too.
+        The ratio p/q. p is y = 1 here too.
 
     Attributes
     ----------
@@ -26,39 +28,78 @@ class InverseRatio(RatioEstimator):
     """
 
     estimator_: RatioEstimator
-    _sign = -1
-
-    @property
-    def _rows(self) -> Literal["given"]:
-        return "given"
 
     def __init__(self, estimator: RatioEstimator) -> None:
         self.estimator = estimator
 
     def inverse(self) -> RatioEstimator:
-        """Return the ratio that was turned over."""
+        """Return the ratio p/q."""
         check_is_fitted(self)
         return self.estimator_
 
-    def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.zeros(X.shape[1]), np.ones(X.shape[1])  # the ratio inside standardizes
+    def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> Self:
+        """Fit the ratio p/q to labeled rows, as `RatioEstimator.fit` does."""
+        self.estimator_ = self._new().fit(X, y, sample_weight)
+        return self
 
-    def _standardized(self, X: np.ndarray) -> np.ndarray:
-        return X
+    def fit_samples(
+        self,
+        X_p: TableLike,
+        X_q: TableLike,
+        sample_weight_p: VectorLike | None = None,
+        sample_weight_q: VectorLike | None = None,
+    ) -> Self:
+        """Fit the ratio p/q to two samples, as `RatioEstimator.fit_samples` does."""
+        self.estimator_ = self._new().fit_samples(X_p, X_q, sample_weight_p, sample_weight_q)
+        return self
 
-    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+    def fit_prepared(self, samples: TwoSamples) -> Self:
+        self.estimator_ = self._new().fit_prepared(samples)
+        return self
+
+    def _new(self) -> Any:
         if not isinstance(self.estimator, RatioEstimator):
-            raise TypeError(f"`estimator` is {self.estimator!r}: give a ratio, such as `ClassifierRatio()`.")
-        estimator: Any = clone(self.estimator)
-        self.estimator_ = estimator.fit(X, self.classes_[y], w)
-        self.effective_draws_, self._inverse_draws = estimator._inverse_draws, estimator.effective_draws_
-        estimator.log_odds_ = self.log_odds_
-        names = getattr(self, "feature_names_in_", None)
-        if names is not None:
-            estimator.feature_names_in_ = names
+            raise TypeError(f"`estimator` is {self.estimator!r}. Use a ratio, such as `ClassifierRatio()`.")
+        return clone(self.estimator)
 
-    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        return -self.estimator_._log_ratio(self.estimator_._seen(X))
+    def _fit(self, samples: TwoSamples) -> None:
+        self.fit_prepared(samples)
 
-    def _check_overlap(self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray) -> None:
-        """Leave the warning to the ratio inside."""
+    def _log_ratio(self, X: Matrix) -> Vector:
+        return -self.estimator_.log_ratio_prepared(X)
+
+    def log_ratio_prepared(self, X: Matrix) -> Vector:
+        return -self.estimator_.log_ratio_prepared(X)
+
+    def design(self, X: TableLike) -> Design:
+        check_is_fitted(self)
+        return self.estimator_.design(X)
+
+    def decision_function(self, X: TableLike) -> Vector:
+        """Return the logit of y = 1, which is that of the ratio p/q, (n, d) to (n,)."""
+        check_is_fitted(self)
+        return self.estimator_.decision_function(X)
+
+    def labeled_scores(
+        self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None
+    ) -> tuple[Vector, Vector, Vector]:
+        """Return log(q/p), whether a row belongs to q, and weights of labeled rows, each of shape (n,)."""
+        check_is_fitted(self)
+        log_r, is_p, w = self.estimator_.labeled_scores(X, y, sample_weight)
+        return -log_r, ~is_p, w
+
+    @property
+    def _direction(self) -> str:
+        return "q/p"
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the fitted state that both directions share, such as `classes_` and `encoder_`."""
+        if name not in _SHARED or "estimator_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.estimator_, _SHARED[name])
+
+
+# fitted attributes, and those of the ratio p/q that they are
+_SHARED = {name: name for name in ("encoder_", "classes_", "log_odds_", "mean_", "scale_")}
+_SHARED |= {name: name for name in ("n_features_in_", "feature_names_in_")}
+_SHARED |= {"effective_sample_size_": "inverse_sample_size_", "inverse_sample_size_": "effective_sample_size_"}

@@ -1,61 +1,191 @@
-"""Ratios by the names that other classes, and the command line, take for them."""
+"""The one table of ratios: every public class, and every name that stands for a ratio.
+
+Estimators, `AutoRatio`, the command line and the pages read it. A new ratio is its module, its line here, and its unit
+test. Nothing is imported before it is used, so names cost no torch.
+"""
+# isort: skip_file
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from flowratio.ratios.base import OverlapWarning, RatioEstimator
-from flowratio.ratios.classifier.classifier import CLASSIFIERS, ClassifierRatio
-from flowratio.ratios.kernel.kliep import KLIEP
-from flowratio.ratios.kernel.kmm import KMM
-from flowratio.ratios.kernel.lsif import RULSIF, ULSIF
-from flowratio.ratios.neural.difference import FlowDifferenceRatio
-from flowratio.ratios.neural.telescoping import TelescopingRatio
+from flowratio._support.errors import ArgumentError
+from flowratio._support.lazy import lazily
+from flowratio._support.types import Matrix, TableLike, Vector
+from flowratio.ratios.base import Design, OverlapWarning, RatioEstimator
+from flowratio.samples.stacking import column_names, to_matrix
+from flowratio.samples.two_samples import TwoSamples
 from flowratio.samples.weighting import is_whole
 
-_OTHERS: dict[str, Callable[[], RatioEstimator]] = {
-    "kmm": KMM,
-    "kliep": KLIEP,
-    "ulsif": ULSIF,
-    "rulsif": RULSIF,
-    "difference": FlowDifferenceRatio,
-    "telescoping": TelescopingRatio,
+if TYPE_CHECKING:  # the public classes: `flowratio` has these names too
+    from flowratio.ratios.inverse import InverseRatio as InverseRatio
+    from flowratio.ratios.kernel.kmm import KMM as KMM
+    from flowratio.ratios.kernel.kliep import KLIEP as KLIEP
+    from flowratio.ratios.kernel.lsif import RULSIF as RULSIF, ULSIF as ULSIF
+    from flowratio.ratios.classifier.classifier import ClassifierRatio as ClassifierRatio
+    from flowratio.ratios.neural.network_ratio import NetworkRatio as NetworkRatio
+    from flowratio.ratios.neural.difference import FlowDifferenceRatio as FlowDifferenceRatio
+    from flowratio.ratios.neural.telescoping import TelescopingRatio as TelescopingRatio
+    from flowratio.ratios.featurized.featurized import FeaturizedRatio as FeaturizedRatio
+    from flowratio.ratios.featurized.joint import JointFeaturizedRatio as JointFeaturizedRatio
+    from flowratio.ratios.auto.convex import ConvexRatio as ConvexRatio
+    from flowratio.ratios.auto.auto import AutoRatio as AutoRatio
+
+__getattr__, __dir__, __all__ = lazily(__name__, __file__)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a name stands for.
+
+    Parameters
+    ----------
+    cls
+        The class: one of the names above, or of another public class of flowratio.
+    settings
+        Its arguments. An `Entry` among them is built too.
+    candidate
+        Whether `AutoRatio` tries it by default.
+    """
+
+    cls: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    candidate: bool = False
+
+    def build(self) -> Any:
+        """Return a new, unfitted object."""
+        settings = {k: v.build() if isinstance(v, Entry) else v for k, v in self.settings.items()}
+        return getattr(import_module("flowratio"), self.cls)(**settings)
+
+
+_GAUSSIAN = Entry("Gaussianizer")
+# Candidates are in order of simplicity: of two that are equally good, `AutoRatio` takes the first.
+RATIOS: dict[str, Entry] = {
+    "lda": Entry("ClassifierRatio", {"classifier": "lda"}, candidate=True),
+    "logistic": Entry("ClassifierRatio", {"classifier": "logistic"}, candidate=True),
+    "qda": Entry("ClassifierRatio", {"classifier": "qda"}, candidate=True),
+    "telescoping": Entry("TelescopingRatio", candidate=True),
+    "quadratic": Entry("ClassifierRatio", {"classifier": "quadratic"}, candidate=True),
+    "additive": Entry("ClassifierRatio", {"classifier": "additive"}, candidate=True),
+    "additive of normal columns": Entry(
+        "FeaturizedRatio", {"estimator": "additive", "featurizer": _GAUSSIAN}, candidate=True
+    ),
+    "telescoping of normal columns": Entry(
+        "FeaturizedRatio", {"estimator": "telescoping", "featurizer": _GAUSSIAN}, candidate=True
+    ),
+    "kliep": Entry("KLIEP", candidate=True),
+    "ulsif": Entry("ULSIF", candidate=True),
+    "boosting": Entry("ClassifierRatio", {"classifier": "boosting"}, candidate=True),
+    "mlp": Entry("NetworkRatio", {"network": "mlp"}, candidate=True),
+    "mlp of normal columns": Entry("FeaturizedRatio", {"estimator": "mlp", "featurizer": _GAUSSIAN}, candidate=True),
+    "difference": Entry("FlowDifferenceRatio", candidate=True),
+    "mlp in z": Entry("FeaturizedRatio", {"estimator": "mlp"}, candidate=True),
+    "kliep in z": Entry("FeaturizedRatio", {"estimator": "kliep"}, candidate=True),
+    "telescoping in z": Entry("FeaturizedRatio", {"estimator": "telescoping"}, candidate=True),
+    "cnn": Entry("NetworkRatio", {"network": "cnn"}),
+    "kmm": Entry("KMM"),
+    "rulsif": Entry("RULSIF"),
+    "auto": Entry("AutoRatio"),
 }
-NAMES = (*CLASSIFIERS, *_OTHERS)
 
 
-def new_ratio(ratio: Any, seed: int, verbose: bool = False) -> Any:
-    """Return an unfitted ratio of a name, or a clone of one that is given.
+def named_ratio(name: str, argument: str = "ratio") -> Any:
+    """Return the unfitted ratio of a name of `RATIOS`. Hyphens may stand for spaces, as in `"mlp-in-z"`.
+
+    Parameters
+    ----------
+    name
+        The name.
+    argument
+        What errors call it.
+    """
+    entry = RATIOS.get(name) or RATIOS.get(name.replace("-", " "))
+    if entry is None:
+        near = get_close_matches(name, RATIOS, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ArgumentError(argument, f"`{argument}` is {name!r}.{hint} Use a ratio, or one of {', '.join(RATIOS)}.")
+    return entry.build()
+
+
+def new_ratio(ratio: Any, seed: int, verbose: bool = False, argument: str = "ratio") -> Any:
+    """Return an unfitted ratio: that of a name, a clone of an object, or an `AutoRatio` for None.
 
     Parameters
     ----------
     ratio
-        A name of `NAMES`, or an object with `fit(X, y)` and `log_ratio(X)`.
+        A name of `RATIOS`, an object with `fit(X, y)` and `log_ratio(X)`, or None.
     seed
         Fills in a `random_state` that is None.
     verbose
         Whether to turn on a progress bar that is off.
+    argument
+        What errors call it.
     """
-    if isinstance(ratio, str):
-        if ratio not in NAMES:
-            raise ValueError(f"`ratio` is {ratio!r}: give a ratio, or one of {', '.join(NAMES)}.")
-        made: Any = _OTHERS[ratio]() if ratio in _OTHERS else ClassifierRatio(ratio)
-    elif isinstance(ratio, type) or not all(callable(getattr(ratio, name, None)) for name in ("fit", "log_ratio")):
+    if ratio is None or isinstance(ratio, str):
+        return seeded_like(named_ratio(ratio or "auto", argument), seed, verbose)
+    if isinstance(ratio, type) or not all(callable(getattr(ratio, name, None)) for name in ("fit", "log_ratio")):
         raise TypeError(
-            f"`ratio` is {ratio!r}: give an object with `fit(X, y)` and `log_ratio(X)`, such as `KLIEP()` or "
-            f"`ClassifierRatio(a_classifier)`, or one of {', '.join(NAMES)}."
+            f"`{argument}` is {ratio!r}. Use an object with `fit(X, y)` and `log_ratio(X)`, such as `KLIEP()` or "
+            f"`ClassifierRatio(a_classifier)`, or one of {', '.join(RATIOS)}."
         )
-    else:
-        made = clone(ratio, safe=False)
-    return seeded_like(made, seed, verbose)
+    return seeded_like(clone(ratio, safe=False), seed, verbose)
+
+
+def seeded_like(estimator: Any, seed: int, verbose: bool) -> Any:
+    """Give an estimator the seed and the progress bar of the one that contains it, where it has none of its own."""
+    settings = estimator.get_params(deep=False) if hasattr(estimator, "get_params") else {}
+    if settings.get("random_state", seed) is None:
+        estimator.set_params(random_state=seed)
+    if settings.get("verbose") is False and verbose:
+        estimator.set_params(verbose=True)
+    return estimator
+
+
+def fit_prepared(ratio: Any, samples: TwoSamples) -> Any:
+    """Fit a ratio to samples that are checked already. A ratio of another library gets rows, labels and weights."""
+    if isinstance(ratio, RatioEstimator):
+        return ratio.fit_prepared(samples)
+    X, y, w = samples.X, samples.y, samples.w
+    if has_fit_parameter(ratio, "sample_weight"):
+        return ratio.fit(X, y, sample_weight=w)
+    if not is_whole(w):
+        raise ValueError(f"`sample_weight` is given, but {ratio!r} takes none. Use integers, or another ratio.")
+    repeats = np.repeat(np.arange(len(X)), w.astype(np.int64))
+    return ratio.fit(X[repeats], y[repeats])
+
+
+def log_ratio_prepared(ratio: Any, X: Matrix) -> Vector:
+    """Return log r of checked rows by a fitted ratio, of this library or another, (n, d) to (n,), finite."""
+    if isinstance(ratio, RatioEstimator):
+        return ratio.log_ratio_prepared(X)
+    log_r = np.asarray(log_ratio_of(ratio)(X), np.float64)
+    if log_r.shape != (len(X),) or not np.isfinite(log_r).all():
+        raise ValueError(
+            f"`log_ratio` of {ratio!r} returned {log_r.shape} values for {len(X)} rows, "
+            f"{np.count_nonzero(~np.isfinite(log_r))} of them not finite. It must return one finite number for each "
+            "row."
+        )
+    return log_r
+
+
+def design_of(ratio: Any, X: TableLike) -> Design:
+    """Return the matrix that a fitted ratio computes with, with names and groups of its columns."""
+    if isinstance(ratio, RatioEstimator):
+        return ratio.design(X)
+    matrix = to_matrix(X, "X")
+    names = column_names(X, matrix.shape[1])
+    return Design(matrix, names, np.arange(len(names)), names, {})
 
 
 def log_ratio_of(ratio: Any) -> Callable[[Any], Any]:
@@ -63,14 +193,14 @@ def log_ratio_of(ratio: Any) -> Callable[[Any], Any]:
     last = ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
     if isinstance(ratio, type) or not callable(getattr(last, "log_ratio", None)):
         raise TypeError(
-            f"`ratio` is {ratio!r}: give a fitted ratio, an object with `log_ratio(X)`, such as "
+            f"`ratio` is {ratio!r}. Use a fitted ratio, an object with `log_ratio(X)`, such as "
             "`ClassifierRatio().fit_samples(X_p, X_q)`."
         )
     return ratio.log_ratio if last is ratio else ratio.score_samples
 
 
 def is_ready(ratio: Any) -> bool:
-    """Return whether a ratio, or a pipeline that ends with one, is fitted; what has no `fit` needs none."""
+    """Return whether a ratio, or a pipeline that ends with one, is fitted. An object without `fit` is ready."""
     last = ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
     if isinstance(ratio, type) or not callable(getattr(last, "log_ratio", None)):
         return False
@@ -83,37 +213,9 @@ def is_ready(ratio: Any) -> bool:
     return True
 
 
-def seeded_like(made: Any, seed: int, verbose: bool) -> Any:
-    """Give an estimator the seed and the progress bar of the one that made it, where it has none of its own."""
-    settings = made.get_params(deep=False) if hasattr(made, "get_params") else {}
-    if settings.get("random_state", seed) is None:
-        made.set_params(random_state=seed)
-    if settings.get("verbose") is False and verbose:
-        made.set_params(verbose=True)
-    return made
-
-
-def with_those_inside(params: dict[str, Any], ratio: Any, deep: bool) -> dict[str, Any]:
-    """Return settings with `ratio` as it was given and, if `deep`, its own as `ratio__…`."""
-    params["ratio"] = ratio
-    if deep and hasattr(ratio, "get_params") and not isinstance(ratio, type):
-        params |= {f"ratio__{name}": value for name, value in ratio.get_params().items()}
-    return params
-
-
-def fitted(ratio: Any, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> Any:
-    """Fit a ratio to rows with weights; for one that takes no weights whole ones become repeated rows."""
-    if has_fit_parameter(ratio, "sample_weight"):
-        return ratio.fit(X, y, sample_weight=w)
-    if not is_whole(w):
-        raise ValueError(f"`sample_weight` is given, but {ratio!r} takes none: give whole numbers, or another ratio.")
-    often = np.repeat(np.arange(len(X)), w.astype(np.int64))
-    return ratio.fit(X[often], y[often])
-
-
 @contextmanager
 def silent() -> Iterator[None]:
-    """Keep to itself what ratios say of each fit, where there are many."""
+    """Ignore the warnings of single fits where there are many."""
     with warnings.catch_warnings():
         for category in (OverlapWarning, ConvergenceWarning):
             warnings.simplefilter("ignore", category)

@@ -140,8 +140,10 @@ class TwoSamples:
         """Return some of the rows, by their sorted positions or by a mask of shape (n,)."""
         positions = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
         n_p = int(np.searchsorted(positions, self.n_p))
-        w, groups = self.w[positions], None if self.groups is None else self.groups[positions]
+        groups = None if self.groups is None else self.groups[positions]
+        w = self.w[positions]
         log_odds = math.log(w[:n_p].sum() / w[n_p:].sum())
+        w = np.concatenate([counts(w[:n_p]), counts(w[n_p:])])
         return replace(self, X=self.X[positions], n_p=n_p, w=w, groups=groups, log_odds=log_odds)
 
     def mapped(self, *maps: Callable[[Matrix], Matrix]) -> TwoSamples:
@@ -162,6 +164,10 @@ class TwoSamples:
         groups = np.concatenate([np.tile(ids[part], len(images)) for part in parts])
         return TwoSamples(X, self.n_p * len(images), w, self.log_odds, groups)
 
+    def first_of_groups(self) -> TwoSamples:
+        """Return one row of each group: for methods that count rows or hold them out one by one."""
+        return self if self.groups is None else self.part(np.sort(np.unique(self.groups, return_index=True)[1]))
+
     def moments(self) -> tuple[Vector, Vector]:
         """Return mean and standard deviation of each column, of shape (d,), with both samples counting one half.
 
@@ -178,7 +184,7 @@ class TwoSamples:
         """Return the rows in their own units, none farther out than a flow can map."""
         return replace(self, X=bounded(self.X, mean, scale))
 
-    def distinct(self, by: Matrix | None = None) -> TwoSamples:
+    def reordered(self, by: Matrix | None = None, *, repeat: bool) -> TwoSamples:
         """Merge equal rows and put the rows in an order of their own, so that the order of the input does not matter.
 
         Rows in groups stay as they are.
@@ -187,14 +193,9 @@ class TwoSamples:
         ----------
         by
             The rows in standard units, of shape (n, d), if `X` has others. They decide the order.
+        repeat
+            Whether a row comes as often as its integer weight: for methods that draw, split or count rows.
         """
-        return self._reordered(by, repeat=False)
-
-    def repeated(self, by: Matrix | None = None) -> TwoSamples:
-        """Return `distinct` rows, each as often as its integer weight: for methods that draw, split or count rows."""
-        return self._reordered(by, repeat=True)
-
-    def _reordered(self, by: Matrix | None, repeat: bool) -> TwoSamples:
         if self.groups is not None:
             return self
         samples = []

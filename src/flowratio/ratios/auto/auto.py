@@ -5,48 +5,24 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from flowratio._support.progress import uneven_progress
+from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, check_n_folds, is_number, seed_from
 from flowratio.ratios.auto.combination import choose_stack, hedge
 from flowratio.ratios.auto.convex import ConvexRatio
-from flowratio.ratios.auto.race import Candidate, Race, Results
-from flowratio.ratios.base import RatioEstimator
-from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio.ratios.auto.race import Race
+from flowratio.ratios.auto.results import AutoResults, Candidate, Status
+from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.featurized.featurized import FeaturizedRatio, check_columns, is_fitted
-from flowratio.ratios.kernel.kliep import KLIEP
-from flowratio.ratios.kernel.lsif import ULSIF
-from flowratio.ratios.neural.difference import FlowDifferenceRatio
-from flowratio.ratios.neural.telescoping import TelescopingRatio
-from flowratio.ratios.registry import NAMES, silent
-from flowratio.scaling.gaussianizer import Gaussianizer
-
-# the simplest first: of two that are level, the first is taken
-DEFAULTS: dict[str, Callable[[], RatioEstimator]] = {
-    "lda": lambda: ClassifierRatio("lda"),
-    "logistic": lambda: ClassifierRatio("logistic"),
-    "qda": lambda: ClassifierRatio("qda"),
-    "telescoping": TelescopingRatio,
-    "quadratic": lambda: ClassifierRatio("quadratic"),
-    "additive": lambda: ClassifierRatio("additive"),
-    "additive of normal columns": lambda: FeaturizedRatio("additive", featurizer=Gaussianizer()),
-    "telescoping of normal columns": lambda: FeaturizedRatio("telescoping", featurizer=Gaussianizer()),
-    "kliep": KLIEP,
-    "ulsif": ULSIF,
-    "boosting": lambda: ClassifierRatio("boosting"),
-    "mlp": lambda: ClassifierRatio("mlp"),
-    "mlp of normal columns": lambda: FeaturizedRatio("mlp", featurizer=Gaussianizer()),
-    "difference": FlowDifferenceRatio,
-    "mlp in z": lambda: FeaturizedRatio("mlp"),
-    "kliep in z": lambda: FeaturizedRatio("kliep"),
-    "telescoping in z": lambda: FeaturizedRatio("telescoping"),
-}
+from flowratio.ratios.registry import RATIOS, fit_prepared, log_ratio_prepared, named_ratio, silent
+from flowratio.samples.folding import folds
+from flowratio.samples.two_samples import TwoSamples
 
 
 class BudgetWarning(UserWarning):
@@ -83,7 +59,7 @@ class AutoRatio(RatioEstimator):
     results_
         A table of candidates, with scores, standard errors, seconds and weights in the stack, and a sentence that says
         whether the latent space helped.
-    names_, weights_
+    names_, shares_
         Names of the candidates in the stack, and their weights, of shape (m,). These add up to at most 1: what is left
         is the weight of r = 1, which is taken where p and q can hardly be told apart.
     models_
@@ -110,11 +86,12 @@ class AutoRatio(RatioEstimator):
     (['logistic'], [1.0])
     """
 
-    results_: Results
+    requires: ClassVar[Requires] = Requires(units="own", rows="distinct")  # a row is in one fold, whatever its weight
+
+    results_: AutoResults
     names_: list[str]
-    weights_: np.ndarray
+    shares_: np.ndarray
     models_: list[list[Any]]
-    _own_units = True
 
     def __init__(
         self,
@@ -133,37 +110,38 @@ class AutoRatio(RatioEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @property
-    def _rows(self) -> Literal["distinct"]:
-        return "distinct"  # a row is in one fold, however often it counts
-
-    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+    def _fit(self, samples: TwoSamples) -> None:
         self._check_settings()
-        named = self._named()
-        for ratio in named.values():
+        candidates, seed = self._candidates(), seed_from(self.random_state)
+        for ratio in candidates.values():
             if isinstance(ratio, FeaturizedRatio) and is_fitted(ratio.featurizer):
-                check_columns(ratio.featurizer, X.shape[1], getattr(self, "feature_names_in_", None))
-        seed = seed_from(self.random_state)
-        n_q, n_p = np.bincount(y)
+                check_columns(ratio.featurizer, samples)
+        n_p, n_q = samples.n_p, samples.n_q
         n_folds = min(self.n_folds, n_p // 2, n_q // 2)  # a fit needs 2 rows of a sample
         if n_folds < 2:
-            why = f"The samples have {n_p} and {n_q} distinct rows, which are too few to judge any candidate"
-            self._fall_back(X, y, w, [], f"{why}: the ratio is logistic regression. Give at least 4 rows of each.")
+            why = f"The samples have {n_p} and {n_q} distinct rows, too few to score any candidate"
+            self._fall_back(samples, [], f"{why}. The ratio is logistic regression. Give at least 4 rows of each.")
             return
-        race = Race(X, y, w, _folds(n_p, n_q, n_folds, seed), seed, self.time_budget)
-        bar = uneven_progress(len(named), "candidates", self.verbose, race.expected_left)
-        with silent(), bar as begin:  # what a fit says shows in the scores
-            for name, ratio in named.items():
+        rng = np.random.default_rng([seed, 0, 6])
+        fold = np.concatenate([folds(n_p, n_folds, rng), folds(n_q, n_folds, rng)])
+        race = Race(samples, fold, seed, self.time_budget)
+        bar = uneven_progress(len(candidates), "candidates", self.verbose, race.expected_left)
+        with silent(), bar as begin:  # what a fit warns of shows in the scores
+            for name, ratio in candidates.items():
                 begin(name)
                 race.run(name, ratio)
-        notes = {name: found.note for name, found in race.found.items()}
-        if all(note.startswith("failed") for note in notes.values()):
-            said = "; ".join(f"{name} {note.rstrip('.')}" for name, note in notes.items())
-            raise ValueError(f"All {len(notes)} candidates have failed: {said}. Mend the data, or give others.")
-        if not race.log_ratios and any(note.startswith("no time") for note in notes.values()):
-            why = f"A budget of {self.time_budget:g} seconds is too short to judge any candidate"
-            found = [*race.found.values()]
-            self._fall_back(X, y, w, found, f"{why}: the ratio is logistic regression. Give more time.")
+        self._settle(race, samples)
+
+    def _settle(self, race: Race, samples: TwoSamples) -> None:
+        """Combine the candidates with a score, or fall back if there is none."""
+        entries = list(race.candidates.values())
+        statuses = {one.status for one in entries}
+        if statuses == {Status.FAILED}:
+            reasons = "; ".join(f"{one.name}: {one.detail.rstrip('.')}" for one in entries)
+            raise ValueError(f"All {len(entries)} candidates have failed ({reasons}). Fix the data, or use others.")
+        if not race.log_ratios and Status.NO_TIME in statuses:
+            why = f"A budget of {self.time_budget:g} seconds is too short to score any candidate"
+            self._fall_back(samples, entries, f"{why}. The ratio is logistic regression. Give more time.")
             return
         self._combine(race)  # of none, if r = 1 is better than all
 
@@ -173,41 +151,40 @@ class AutoRatio(RatioEstimator):
         few = choose_stack(log_ratios, race.held_out, most=1 if self.combine == "best" else None)
         weights = few if self.combine == "best" else hedge(few, log_ratios, race.held_out)
         for name, weight in zip(names, weights[1:], strict=True):
-            race.found[name].weight = float(weight)
+            race.candidates[name].weight = float(weight)
         chosen = [k for k in range(len(names)) if weights[k + 1] > 0]
         self.names_ = [names[k] for k in chosen]
-        self.weights_ = weights[1:][chosen]
+        self.shares_ = weights[1:][chosen]
         self.models_ = [race.models[name] for name in self.names_]
-        self.results_ = Results(
-            sorted(race.found.values(), key=lambda one: -one.score if math.isfinite(one.score) else math.inf),
+        self.results_ = AutoResults(
+            sorted(race.candidates.values(), key=lambda one: -one.score if math.isfinite(one.score) else math.inf),
             _verdict(race, log_ratios, few, names),
         )
 
-    def _fall_back(self, X: np.ndarray, y: np.ndarray, w: np.ndarray, found: list[Candidate], why: str) -> None:
-        """Return the logistic baseline, and say why."""
-        warnings.warn(why, BudgetWarning, stacklevel=5)
+    def _fall_back(self, samples: TwoSamples, entries: list[Candidate], why: str) -> None:
+        """Take the logistic baseline, and warn why."""
+        warnings.warn(why, BudgetWarning, stacklevel=6)
         started = time.perf_counter()
-        self.models_ = [[ClassifierRatio("logistic").fit(X, y, w)]]
-        self.names_, self.weights_ = ["logistic"], np.ones(1)
+        self.models_ = [[fit_prepared(named_ratio("logistic"), samples)]]
+        self.names_, self.shares_ = ["logistic"], np.ones(1)
         seconds = time.perf_counter() - started
-        fitted = Candidate("logistic", False, seconds=seconds, weight=1.0, note="baseline, not judged")
-        self.results_ = Results(
-            [fitted, *(one for one in found if one.name != "logistic")], f"Nothing was judged: {why}"
-        )
+        baseline = Candidate("logistic", False, seconds=seconds, weight=1.0, status=Status.BASELINE)
+        others = [one for one in entries if one.name != "logistic"]
+        self.results_ = AutoResults([baseline, *others], f"No candidate was scored. {why}")
 
     def chosen(self) -> ConvexRatio:
         """Return what was chosen, unfitted: to fit it to other rows without another choice."""
         check_is_fitted(self)
-        named = {"logistic": ClassifierRatio("logistic"), **self._named()}  # the baseline may not be among them
+        ratios = {"logistic": "logistic", **self._candidates()}  # the baseline may not be among them
         return ConvexRatio(
-            [named[name] for name in self.names_], self.weights_.tolist(), random_state=self.random_state
+            [ratios[name] for name in self.names_], self.shares_.tolist(), random_state=self.random_state
         )
 
-    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+    def _log_ratio(self, X: Matrix) -> Vector:
         log_r = np.zeros(len(X))
-        for weight, models in zip(self.weights_, self.models_, strict=True):
+        for weight, models in zip(self.shares_, self.models_, strict=True):
             for model in models:
-                log_r += weight / len(models) * model.log_ratio(X)
+                log_r += weight / len(models) * log_ratio_prepared(model, X)
         return log_r
 
     def _check_settings(self) -> None:
@@ -217,68 +194,31 @@ class AutoRatio(RatioEstimator):
         if self.time_budget is not None and not (is_number(self.time_budget) and self.time_budget > 0):
             raise ValueError(f"`time_budget` is {self.time_budget!r}: give seconds above 0, or None for no limit.")
 
-    def _named(self) -> dict[str, Any]:
+    def _candidates(self) -> dict[str, Any]:
         """Return the candidates by name."""
-        given = self.candidates
-        if given is None:
-            return {name: make() for name, make in DEFAULTS.items()}
-        if isinstance(given, str) or not isinstance(given, Mapping | Sequence) or not given:
-            raise ValueError(f"`candidates` is {given!r}: give a list of names or ratios, or a dict of ratios.")
-        if isinstance(given, Mapping):
-            return dict(given)
-        named: dict[str, Any] = {}
-        for one in given:
+        candidates = self.candidates
+        if candidates is None:
+            return {name: entry.build() for name, entry in RATIOS.items() if entry.candidate}
+        if isinstance(candidates, str) or not isinstance(candidates, Mapping | Sequence) or not candidates:
+            raise ValueError(f"`candidates` is {candidates!r}. Use a list of names or ratios, or a dict of ratios.")
+        if isinstance(candidates, Mapping):
+            return dict(candidates)
+        by_name: dict[str, Any] = {}
+        for one in candidates:
             name = one if isinstance(one, str) else one.__name__ if isinstance(one, type) else type(one).__name__
-            while name in named:
+            while name in by_name:
                 name += "'"
-            if isinstance(one, str) and one not in DEFAULTS and one not in NAMES:
-                names = ", ".join({**DEFAULTS, **dict.fromkeys(NAMES)})
-                raise ValueError(
-                    f"`candidates` has {one!r}: the names are {names}. Any other ratio can be given as an object, such "
-                    "as `FeaturizedRatio('logistic')`."
-                )
-            named[name] = DEFAULTS[one]() if isinstance(one, str) and one in DEFAULTS else one
-        return named
-
-
-def named_ratio(name: str, time_budget: float | None = 240.0) -> Any:
-    """Return an unfitted ratio of a name, `"auto"` or that of a candidate of `AutoRatio`; names of others stay names.
-
-    Hyphens serve for the spaces of a name, as in `"mlp-in-z"`.
-
-    Parameters
-    ----------
-    name
-        The name.
-    time_budget
-        Seconds of the automatic choice.
-    """
-    if name == "auto":
-        return AutoRatio(time_budget=time_budget)
-    spaced = name.replace("-", " ")
-    if spaced in DEFAULTS:
-        return DEFAULTS[spaced]()
-    if name in NAMES:
-        return name
-    names = ["auto", *{**dict.fromkeys(key.replace(" ", "-") for key in DEFAULTS), **dict.fromkeys(NAMES)}]
-    near = get_close_matches(name, names, 1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"There is no ratio {name!r}.{hint} The names are {', '.join(names)}.")
-
-
-def _folds(n_p: int, n_q: int, n_folds: int, seed: int) -> np.ndarray:
-    """Return the fold of every row, those of p first, of shape (n,): each has its share of both samples."""
-    rng = np.random.default_rng([seed, 0, 6])
-    return np.concatenate([rng.permutation(n_p), rng.permutation(n_q)]) % n_folds
+            by_name[name] = named_ratio(one, "candidates") if isinstance(one, str) else one
+        return by_name
 
 
 def _verdict(race: Race, log_ratios: np.ndarray, weights: np.ndarray, names: list[str]) -> str:
     """Say in one sentence whether the latent space helped."""
     if not weights[1:].any():
         return "No ratio is better than r = 1: p and q can hardly be told apart."
-    latent = np.array([False, *(race.found[name].in_latent_space for name in names)])
+    latent = np.array([False, *(race.candidates[name].in_latent_space for name in names)])
     if not latent.any():
-        if any(found.in_latent_space and found.note.startswith("given up") for found in race.found.values()):
+        if any(one.in_latent_space and one.status is Status.STOPPED for one in race.candidates.values()):
             return "The flow did not help: no candidate in latent space was near the others."
         return "Whether the flow helps is not known: no candidate in latent space was judged."
     stack = race.held_out.losses(log_ratios @ weights)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
+from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, is_number, seed_from
-from flowratio.ratios.base import OverlapWarning, RatioEstimator
-from flowratio.ratios.registry import fitted, new_ratio
+from flowratio.ratios.base import RatioEstimator, Requires
+from flowratio.ratios.registry import fit_prepared, log_ratio_prepared, new_ratio
+from flowratio.samples.two_samples import TwoSamples
 
 
 class ConvexRatio(RatioEstimator):
@@ -42,6 +43,8 @@ class ConvexRatio(RatioEstimator):
     [1.0]
     """
 
+    requires: ClassVar[Requires] = Requires(units="own", rows="distinct")
+
     ratios_: list[Any]
 
     def __init__(
@@ -55,21 +58,15 @@ class ConvexRatio(RatioEstimator):
         self.shares = shares
         self.random_state = random_state
 
-    @property
-    def _rows(self) -> Literal["distinct"]:
-        return "distinct"
-
-    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+    def _fit(self, samples: TwoSamples) -> None:
         self._shares()
         seed = seed_from(self.random_state)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", OverlapWarning)  # it is told once, of this ratio
-            self.ratios_ = [fitted(new_ratio(ratio, seed), X, y, w) for ratio in self.ratios]
+        self.ratios_ = [fit_prepared(new_ratio(ratio, seed, argument="ratios"), samples) for ratio in self.ratios]
 
-    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+    def _log_ratio(self, X: Matrix) -> Vector:
         log_r = np.zeros(len(X))
         for share, ratio in zip(self._shares(), self.ratios_, strict=True):
-            log_r += share * ratio.log_ratio(X)
+            log_r += share * log_ratio_prepared(ratio, X)
         return log_r
 
     def _shares(self) -> list[float]:

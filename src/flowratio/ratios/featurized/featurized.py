@@ -6,9 +6,9 @@ r"""The ratio in latent space: an invertible map z = f(x), learned from both sam
 
 from __future__ import annotations
 
-import warnings
 from copy import copy, deepcopy
-from typing import Any, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -17,54 +17,53 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
+from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, seed_from
 from flowratio.flows.base import like
 from flowratio.latent.featurizer import FlowFeaturizer
-from flowratio.ratios.base import OverlapWarning, RatioEstimator
-from flowratio.ratios.registry import fitted, new_ratio, seeded_like, with_those_inside
+from flowratio.ratios.base import RatioEstimator, Requires
+from flowratio.ratios.registry import fit_prepared, log_ratio_prepared, new_ratio, seeded_like
 from flowratio.samples.rows import ArrayRows, WeightedRows
-from flowratio.scaling.base import Scaler, silent_scaling
+from flowratio.samples.two_samples import TwoSamples
+from flowratio.scaling.base import Scaler
 
-_MOST_DRAWS, _NOISY_ROWS = 5, 50_000  # of the noise for each row, and how many rows they may come to
+_MAX_DRAWS, _MAX_NOISY_ROWS = 5, 50_000  # versions of each row with noise, and rows in all
 
 
 class FeaturizedRatio(RatioEstimator):
-    """Estimate r = p/q (p is y = 1) in the latent space of a flow that was trained on both samples together.
+    """Estimate r = p/q (p is y = 1) in the latent space of a flow that is trained on both samples together.
 
-    Separate training of Choi et al. (2021), Algorithm 1: a flow f is fitted to the mixture of p and q, both samples are
-    mapped to z = f(x), and any method estimates the ratio of z. The map is invertible, so that the ratio is the same.
-    What changes is the geometry in which it is learned: together the samples are a standard normal there. No divergence
-    between them becomes smaller. `AutoRatio` tells whether the map helps.
-
-    Behind a scaling with noise, such as `"image"`, networks, `"logistic"`, `"kliep"` and `"kmm"` are fitted to up to
-    five draws of it for each row, and hold a row out in all of them: with one draw a network learns the noise by heart.
-    Other ratios, which hold out or count each draw as a row, have one. With none they would know no z that the flow
-    draws.
+    This is separate training, Algorithm 1 of Choi et al. (2021) [1]_: a flow f is fitted to the mixture of p and q,
+    both samples are mapped to z = f(x), and any method estimates the ratio of z. The map is invertible, so the ratio is
+    the same. Together the samples are a standard Gaussian in z, where the ratio can be easier to learn.
 
     Parameters
     ----------
-    ratio
-        The ratio of z: a name (`"logistic"`, `"quadratic"`, `"boosting"`, `"mlp"`, `"kmm"`, `"kliep"`, `"ulsif"`,
-        `"rulsif"`, `"telescoping"`, …), a ratio, or any object with `fit(X, y)` and `log_ratio(X)`. It is cloned.
+    estimator
+        The ratio of z: a name (`"logistic"`, `"mlp"`, `"kliep"`, …), a ratio, or any object with `fit(X, y)` and
+        `log_ratio(X)`. It is cloned.
     featurizer
-        The map. A `FlowFeaturizer`, or a scaler such as `Gaussianizer()`, is cloned and fitted to both samples. One
-        that is fitted already is used as it is, also by clones of this ratio: one flow can serve many ratios. None for
+        The map. A `FlowFeaturizer`, or a scaler such as `Gaussianizer()`, is cloned and fitted to both samples. A
+        fitted one is used unchanged, also by clones of this ratio: one flow can serve many ratios. None for
         `FlowFeaturizer()`.
     mixture
-        What the map is fitted to: `"pooled"`, all rows alike, or `"balanced"`, both samples in equal parts.
+        What the map is fitted to: `"pooled"` (all rows alike) or `"balanced"` (both samples in equal parts).
     random_state
-        Seed: the same gives the same bits on the same machine. It fills in that of `ratio` and `featurizer` where these
-        have none. Global generators are never used.
+        Seed: the same seed gives the same bits on the same machine. It fills in that of `estimator` and `featurizer`.
     verbose
         Whether to show progress bars.
 
     Attributes
     ----------
     featurizer_
-        The fitted map, from x in its own units to z, with `transform`; a flow is in float64. A `FlowFeaturizer` has
-        also `score_samples`, the log-density of the mixture, and `sample`.
+        The fitted map from x, in the units of the input, to z. A flow is in float64.
     ratio_
         The fitted ratio of z.
+
+    Notes
+    -----
+    Behind a scaling with noise, such as `"image"`, networks, `"logistic"`, `"kliep"` and `"kmm"` are fitted to up to
+    five noisy versions of each row, and hold out a row in all of them. With one version a network memorizes the noise.
 
     References
     ----------
@@ -81,104 +80,86 @@ class FeaturizedRatio(RatioEstimator):
     >>> others = [FeaturizedRatio(name, featurizer=model.featurizer_) for name in ("kliep", "ulsif")]  # no other flow
     """
 
+    requires: ClassVar[Requires] = Requires(units="own")
+
     featurizer_: FlowFeaturizer | Scaler
     ratio_: Any
-    _own_units = True
 
     def __init__(
         self,
-        ratio: Any = "mlp",
+        estimator: Any = "mlp",
         *,
         featurizer: FlowFeaturizer | Scaler | None = None,
         mixture: Literal["pooled", "balanced"] = "pooled",
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        self.ratio = ratio
+        self.estimator = estimator
         self.featurizer = featurizer
         self.mixture = mixture
         self.random_state = random_state
         self.verbose = verbose
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings; with `deep` also those of `ratio` and `featurizer`, as `ratio__…`."""
-        return with_those_inside(super().get_params(deep), vars(self)["ratio"], deep)
+    def _fit(self, samples: TwoSamples) -> None:
+        seed, estimator = self._checked()
+        self.featurizer_ = self._fitted_featurizer(samples, seed)  # scaling and flow, p and q pooled
+        self.ratio_ = fit_prepared(estimator, samples.mapped(*self._maps(estimator, len(samples.X), seed)))
+
+    def _log_ratio(self, X: Matrix) -> Vector:
+        return log_ratio_prepared(self.ratio_, encoded(self.featurizer_, X))
+
+    def _checked(self) -> tuple[int, Any]:
+        """Return the seed and the unfitted ratio of z, before any time is spent on a flow."""
+        check_mixture(self.mixture)
+        seed = seed_from(self.random_state)
+        return seed, new_ratio(self.estimator, seed, self.verbose, "estimator")
+
+    def _fitted_featurizer(self, samples: TwoSamples, seed: int) -> FlowFeaturizer | Scaler:
+        if is_fitted(self.featurizer):
+            return in_float64(check_columns(self.featurizer, samples))
+        if self.featurizer is not None and not isinstance(self.featurizer, FlowFeaturizer | Scaler):
+            raise TypeError(
+                f"`featurizer` is {self.featurizer!r}. Use a `FlowFeaturizer`, a scaler of flowratio, such as "
+                "`Gaussianizer()`, or None for a default flow."
+            )
+        unfitted: Any = FlowFeaturizer() if self.featurizer is None else clone(self.featurizer)
+        return fitted_map(seeded_like(unfitted, seed, self.verbose), samples, self.mixture)
+
+    def _maps(self, estimator: Any, n: int, seed: int) -> list[Any]:
+        """Return x → z, with several draws of the noise if the scaling has noise and the ratio of z asks for them."""
+        scaler = self.featurizer_.scaler_ if isinstance(self.featurizer_, FlowFeaturizer) else self.featurizer_
+        several = scaler.stochastic and isinstance(estimator, RatioEstimator) and estimator.requires.noise
+        n_draws = min(max(_MAX_NOISY_ROWS // n, 1), _MAX_DRAWS) if several else 1
+        rng = np.random.default_rng([seed, 6])
+        return [partial(encoded, self.featurizer_, rng=rng)] * n_draws
 
     def __sklearn_clone__(self) -> Self:
-        """Clone, but for a featurizer that is fitted: clones share what was fitted."""
-        made: Any = super().__sklearn_clone__()
+        """Clone, but share a fitted featurizer."""
+        twin: Any = super().__sklearn_clone__()
         if is_fitted(self.featurizer):
-            made.featurizer = copy(self.featurizer)
-        return made
+            twin.featurizer = copy(self.featurizer)
+        return twin
 
     def set_params(self, **params: Any) -> Self:
-        """Set settings, also those of `ratio` and `featurizer`, as `ratio__…` and `featurizer__…`."""
-        inside = [name for name in params if name.startswith("featurizer__")]
-        if inside and is_fitted(params.get("featurizer", self.featurizer)):
-            raise ValueError(
-                f"`{inside[0]}` is given, but `featurizer` is fitted already, and is used as it is: give one that is "
-                "not, such as `clone(featurizer)`."
-            )
-        for of, given in (("ratio", vars(self)["ratio"]), ("featurizer", self.featurizer)):
-            inside = [name for name in params if name.startswith(f"{of}__")]
-            if inside and not hasattr(params.get(of, given), "set_params"):
-                made = "ClassifierRatio('boosting')" if of == "ratio" else "FlowFeaturizer()"
+        """Set settings, also those of `estimator` and `featurizer`, as `estimator__…` and `featurizer__…`."""
+        for name, example in (("estimator", "ClassifierRatio('boosting')"), ("featurizer", "FlowFeaturizer()")):
+            nested = next((key for key in params if key.startswith(f"{name}__")), None)
+            value = params.get(name, getattr(self, name))
+            if nested and name == "featurizer" and is_fitted(value):
                 raise ValueError(
-                    f"`{inside[0]}` is given, but `{of}` is {params.get(of, given)!r}, which has no settings: give an "
-                    f"object, such as `{made}`."
+                    f"`{nested}` is set, but `featurizer` is fitted and is used unchanged. Use an unfitted one, such "
+                    "as `clone(featurizer)`."
+                )
+            if nested and not hasattr(value, "set_params"):
+                raise ValueError(
+                    f"`{nested}` is set, but `{name}` is {value!r}, which has no settings. Use an object, such as "
+                    f"`{example}`."
                 )
         return super().set_params(**params)
 
-    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
-        seed = seed_from(self.random_state)
-        ratio = new_ratio(vars(self)["ratio"], seed, self.verbose)
-        check_mixture(self.mixture)
-        names = getattr(self, "feature_names_in_", None)
-        if is_fitted(self.featurizer):
-            self.featurizer_ = in_float64(check_columns(self.featurizer, X.shape[1], names))
-        else:
-            self.featurizer_ = self._fitted_map(X, mixed(y, w, self.mixture), names, seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", OverlapWarning)  # it is told once, of this ratio
-            draws = self._draws(X, ratio, np.random.default_rng([seed, 6]))
-            self.ratio_ = fitted(ratio, draws[0], y, w) if len(draws) == 1 else ratio.fit_draws(draws, y, w)
-
-    def _draws(self, X: np.ndarray, ratio: Any, rng: np.random.Generator) -> list[np.ndarray]:
-        """Return z of the rows, (n, d_z), with several draws of the noise if the scaling has any and the ratio may."""
-        scaler = self.featurizer_.scaler_ if isinstance(self.featurizer_, FlowFeaturizer) else self.featurizer_
-        several = scaler.stochastic and getattr(ratio, "_takes_draws", False)
-        n_draws = min(max(_NOISY_ROWS // len(X), 1), _MOST_DRAWS) if several else 1
-        return [encoded(self.featurizer_, X, rng) for _ in range(n_draws)]
-
-    def _fitted_map(self, X: np.ndarray, w: np.ndarray, names: np.ndarray | None, seed: int) -> FlowFeaturizer | Scaler:
-        given = self.featurizer
-        if given is not None and not isinstance(given, FlowFeaturizer | Scaler):
-            raise TypeError(
-                f"`featurizer` is {given!r}: give a `FlowFeaturizer`, a scaler of flowratio, such as `Gaussianizer()`, "
-                "or None for a default flow."
-            )
-        made: Any = seeded_like(FlowFeaturizer() if given is None else clone(given), seed, self.verbose)
-        rows = weighted(X, w, names)
-        with silent_scaling():
-            if isinstance(made, FlowFeaturizer):
-                return in_float64(made.fit(rows))
-            made.fit_array(next(rows.blocks(rows.n_rows)), names)
-            if names is not None:
-                made.feature_names_in_ = names
-            return made
-
-    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        log_r = np.asarray(self.ratio_.log_ratio(encoded(self.featurizer_, X)), np.float64)
-        if log_r.shape != (len(X),) or not np.isfinite(log_r).all():
-            raise ValueError(
-                f"`log_ratio` of {self.ratio_!r} gave {log_r.shape} values for {len(X)} rows, "
-                f"{np.count_nonzero(~np.isfinite(log_r))} of them not finite: it must give one finite number a row."
-            )
-        return log_r
-
 
 def is_fitted(featurizer: Any) -> bool:
-    """Return whether a featurizer was fitted before it was given."""
+    """Return whether a featurizer was fitted before it was passed on."""
     if featurizer is None:
         return False
     try:
@@ -189,43 +170,48 @@ def is_fitted(featurizer: Any) -> bool:
 
 
 def check_mixture(mixture: Any) -> None:
-    """Refuse what is no mixture that a map can be fitted to."""
+    """Refuse a mixture that a map cannot be fitted to."""
     if mixture not in ("pooled", "balanced"):
-        raise ValueError(f"`mixture` is {mixture!r}: give 'pooled' or 'balanced'.")
+        raise ValueError(f"`mixture` is {mixture!r}. Use 'pooled' or 'balanced'.")
 
 
-def mixed(y: np.ndarray, w: np.ndarray, mixture: str) -> np.ndarray:
-    """Return the weights of rows in the mixture that a map is fitted to, of shape (n,)."""
-    if mixture == "pooled":
-        return w
-    total_q, total_p = np.bincount(y, w)
-    return w * np.where(y == 1, total_q, total_p) / (total_p + total_q) * 2
+def fitted_map(featurizer: Any, samples: TwoSamples, mixture: str) -> FlowFeaturizer | Scaler:
+    """Fit a flow or a scaler to the mixture of both samples, without warnings. A flow is returned in float64."""
+    rows = mixture_rows(samples, mixture)
+    if isinstance(featurizer, FlowFeaturizer):
+        return in_float64(featurizer.fit(rows))
+    featurizer.fit_array(next(rows.blocks(rows.n_rows)), samples.names)
+    if samples.names is not None:
+        featurizer.feature_names_in_ = np.array(samples.names, dtype=object)
+    return featurizer
 
 
-def weighted(X: np.ndarray, w: np.ndarray, names: np.ndarray | None) -> ArrayRows:
-    """Return rows that come as often as their weights say, and have names if there are any."""
-    rows = ArrayRows(X) if (w == w[0]).all() else WeightedRows(X, w)
-    rows.feature_names = None if names is None else list(names)
+def mixture_rows(samples: TwoSamples, mixture: str) -> ArrayRows:
+    """Return the rows of both samples as often as the mixture has them."""
+    w = samples.w
+    if mixture == "balanced":
+        total_p, total_q = samples.w_p.sum(), samples.w_q.sum()
+        w = w * np.where(samples.y == 1, total_q, total_p) / (total_p + total_q) * 2
+    rows = ArrayRows(samples.X) if (w == w[0]).all() else WeightedRows(samples.X, w)
+    rows.feature_names = None if samples.names is None else list(samples.names)
     return rows
 
 
-def encoded(featurizer: FlowFeaturizer | Scaler, X: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-    """Map sound rows to z, (n, d) to (n, d_z).
+def encoded(featurizer: FlowFeaturizer | Scaler, X: Matrix, rng: np.random.Generator | None = None) -> Matrix:
+    """Map checked rows to z, (n, d) to (n, d_z).
 
     Parameters
     ----------
     featurizer, X
         The map and rows of x.
     rng
-        Of the noise of a scaling that has some. A ratio of z that is fitted without it knows the middles of cells
-        alone, where draws of the flow never are.
+        Draws the noise of a scaling that has noise. Without it, rows are mapped to the middle of their cells.
     """
-    with silent_scaling():
-        return featurizer.encode(X, rng) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X, rng)[0]
+    return featurizer.encode(X, rng) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X, rng)[0]
 
 
 def in_float64(featurizer: Any) -> Any:
-    """Return a featurizer whose flow is in float64: the last digits of float32 hang on the rows beside a row."""
+    """Return a featurizer whose flow is in float64: the last digits of float32 depend on how rows are batched."""
     if not isinstance(featurizer, FlowFeaturizer) or like(featurizer.flow_).dtype == torch.float64:
         return featurizer
     exact = copy(featurizer)
@@ -233,20 +219,21 @@ def in_float64(featurizer: Any) -> Any:
     return exact
 
 
-def check_columns(featurizer: Any, d: int, names: np.ndarray | None) -> Any:
-    """Refuse a fitted featurizer of other columns."""
+def check_columns(featurizer: Any, samples: TwoSamples) -> Any:
+    """Refuse a featurizer that was fitted to other columns."""
     if not isinstance(featurizer, FlowFeaturizer | Scaler):
-        raise TypeError(f"`featurizer` is {featurizer!r}: give a `FlowFeaturizer` or a scaler.")
-    known = getattr(featurizer, "feature_names_in_", None)
+        raise TypeError(f"`featurizer` is {featurizer!r}. Use a `FlowFeaturizer` or a scaler.")
+    d, names = samples.X.shape[1], getattr(featurizer, "feature_names_in_", None)
     if featurizer.n_features_in_ != d:
         raise ValueError(
-            f"`featurizer` was fitted to {featurizer.n_features_in_} columns, but `X` has {d}: fit it to these "
-            "columns, or give one that is not fitted, such as `FlowFeaturizer()`."
+            f"`featurizer` was fitted to {featurizer.n_features_in_} columns, but `X` has {d}. Fit it to these "
+            "columns, or use an unfitted one, such as `FlowFeaturizer()`."
         )
-    if names is not None and known is not None and list(names) != list(known):
-        other = [f"{a!r} in place of {b!r}" for a, b in zip(names, known, strict=True) if a != b]
+    if samples.names is not None and names is not None and list(samples.names) != list(names):
+        pairs = zip(samples.names, names, strict=True)
+        others = [f"{ours!r} instead of {theirs!r}" for ours, theirs in pairs if ours != theirs]
         raise ValueError(
-            f"`featurizer` was fitted to other columns than `X` has: {', '.join(other[:8])}. Give the columns in the "
-            "order in which it was fitted, or a featurizer that is not fitted."
+            f"`featurizer` was fitted to other columns: `X` has {', '.join(others[:8])}. Put the columns in the order "
+            "of that fit, or use an unfitted featurizer."
         )
     return featurizer

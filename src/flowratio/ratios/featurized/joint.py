@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -20,19 +20,19 @@ from sklearn.base import clone
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, check_hidden, is_number, seed_from
 from flowratio.flows import Flow
 from flowratio.flows.base import like
 from flowratio.latent.featurizer import FlowFeaturizer
-from flowratio.ratios.base import RatioEstimator
-from flowratio.ratios.featurized.featurized import check_mixture, encoded, in_float64, is_fitted, mixed, weighted
-from flowratio.ratios.neural.networks import MLP, SETTLE, PairedRows, choose_hidden, evaluate
+from flowratio.ratios.base import RatioEstimator, Requires
+from flowratio.ratios.featurized.featurized import check_mixture, encoded, in_float64, is_fitted, mixture_rows
+from flowratio.ratios.neural.networks import MAX_HELD_OUT, MLP, SETTLE, PairedRows, choose_hidden, evaluate
 from flowratio.ratios.registry import seeded_like
-from flowratio.scaling.base import Scaler, silent_scaling
+from flowratio.samples.two_samples import TwoSamples
+from flowratio.scaling.base import Scaler
 from flowratio.training.loop import train
-from flowratio.training.run import History
-
-_MAX_HELD_OUT = 20_000  # rows of a sample
+from flowratio.training.run import Callback, History
 
 
 class JointFeaturizedRatio(RatioEstimator):
@@ -58,6 +58,8 @@ class JointFeaturizedRatio(RatioEstimator):
     random_state
         Seed: the same gives the same bits on the same machine. It fills in that of `featurizer`, if this has none.
         Global generators are never used.
+    callback
+        Called with the flow and the network, as one module, and the number of epochs after each held-out evaluation.
     verbose
         Whether to show a progress bar.
 
@@ -87,10 +89,11 @@ class JointFeaturizedRatio(RatioEstimator):
     (500, 2)
     """
 
+    requires: ClassVar[Requires] = Requires(units="own")
+
     featurizer_: FlowFeaturizer
     network_: MLP
     history_: History
-    _own_units = True
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class JointFeaturizedRatio(RatioEstimator):
         hidden: Sequence[int] | None = None,
         mixture: Literal["pooled", "balanced"] = "pooled",
         random_state: RandomState = None,
+        callback: Callback | None = None,
         verbose: bool = False,
     ) -> None:
         self.alpha = alpha
@@ -107,31 +111,37 @@ class JointFeaturizedRatio(RatioEstimator):
         self.hidden = hidden
         self.mixture = mixture
         self.random_state = random_state
+        self.callback = callback
         self.verbose = verbose
 
-    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+    def _fit(self, samples: TwoSamples) -> None:
         self._check_settings()
         seed = seed_from(self.random_state)
-        featurizer = self._initialized(X, mixed(y, w, self.mixture), seed)
+        unfitted: Any = FlowFeaturizer() if self.featurizer is None else clone(self.featurizer)
+        rows = mixture_rows(samples, self.mixture)
+        featurizer = seeded_like(unfitted, seed, self.verbose).initialize(rows)
         flow = featurizer.flow_
-        hidden = self.hidden or choose_hidden(int(min(y.sum(), (1 - y).sum())), flow.n_features)
+        hidden = self.hidden or choose_hidden(samples.n_least, flow.n_features)
         network = MLP(flow.n_features, hidden, generator=torch.Generator().manual_seed(seed)).to(like(flow).device)
+        self.history_ = self._train(featurizer, network, samples, seed)
+        featurizer.history_ = self.history_
+        self.featurizer_, self.network_ = in_float64(featurizer), network.double().eval()
+
+    def _train(self, featurizer: FlowFeaturizer, network: MLP, samples: TwoSamples, seed: int) -> History:
+        flow, scaler, w, n_p = featurizer.flow_, featurizer.scaler_, samples.w, samples.n_p
         share = torch.tensor([0.5, 0.5])
         if self.mixture == "pooled":
-            share = torch.tensor([w[y == 1].sum(), w[y == 0].sum()]) / w.sum()
-        loss = _JointLoss(flow, network, float(self.alpha), share.to(like(flow)))
-        scaler, prepare = featurizer.scaler_, None
-        if scaler.stochastic:  # noise is drawn anew in every pass
-            prepare = partial(_scaled_pairs, scaler)
-        else:
-            X = featurizer.scaled(X)
-        pairs = PairedRows(X[y == 1], w[y == 1], X[y == 0], w[y == 0])
-        n_held_out = min(round(featurizer.validation_fraction * pairs.n_rows), _MAX_HELD_OUT)
+            share = torch.tensor([w[:n_p].sum(), w[n_p:].sum()]) / w.sum()
+        # noise is drawn again in every pass
+        prepare = partial(_scaled_pairs, scaler) if scaler.stochastic else None
+        X = samples.X if scaler.stochastic else featurizer.scaled(samples.X)
+        pairs = PairedRows(X[:n_p], w[:n_p], X[n_p:], w[n_p:])
+        n_held_out = min(round(featurizer.validation_fraction * pairs.n_rows), MAX_HELD_OUT)
         rest, held_out = pairs.split(n_held_out, np.random.default_rng([seed, 0, 2]))
-        recipe = featurizer.recipe(2 * rest.n_rows, flow.n_features)
-        self.history_ = train(
+        recipe = featurizer.recipe_for(2 * rest.n_rows, flow.n_features)
+        return train(
             nn.ModuleList([flow, network]),
-            loss,
+            _JointLoss(flow, network, float(self.alpha), share.to(like(flow))),
             rest,
             held_out,
             replace(recipe, batch_size=max(1, recipe.batch_size // 2), settle=SETTLE),
@@ -139,17 +149,10 @@ class JointFeaturizedRatio(RatioEstimator):
             prepare=prepare,
             verbose=featurizer.verbose,
             checkpoint=featurizer.checkpoint,
+            callback=self.callback,
         )
-        featurizer.history_ = self.history_
-        self.featurizer_, self.network_ = in_float64(featurizer), network
 
-    def _initialized(self, X: np.ndarray, w: np.ndarray, seed: int) -> FlowFeaturizer:
-        made: Any = FlowFeaturizer() if self.featurizer is None else clone(self.featurizer)
-        rows = weighted(X, w, getattr(self, "feature_names_in_", None))
-        with silent_scaling():
-            return seeded_like(made, seed, self.verbose).initialize(rows)
-
-    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+    def _log_ratio(self, X: Matrix) -> Vector:
         return evaluate(self.network_, encoded(self.featurizer_, X))[:, 0]
 
     def _check_settings(self) -> None:

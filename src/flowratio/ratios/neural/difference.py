@@ -15,8 +15,9 @@ from torch import nn
 from flowratio._support.validation import RandomState, seed_from
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator
+from flowratio.samples.rows import ArrayRows
+from flowratio.samples.two_samples import TwoSamples
 from flowratio.samples.weighting import systematic
-from flowratio.scaling.base import silent_scaling
 from flowratio.scaling.discrete import Lattice
 from flowratio.scaling.standardizer import Standardizer
 
@@ -97,12 +98,11 @@ class FlowDifferenceRatio(RatioEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+    def _fit(self, samples: TwoSamples) -> None:
         self._check_featurizer()
         seed = seed_from(self.random_state)
-        with silent_scaling():
-            self.kept_ = Standardizer().fit_array(X).kept_
-        X = X[:, self.kept_]
+        self.kept_ = Standardizer().fit_array(samples.X).kept_
+        X, w, y = samples.X[:, self.kept_], samples.w, samples.y
         self.low_, self.high_ = X.min(axis=0) - _MARGIN, X.max(axis=0) + _MARGIN
         lattice = Lattice.learn(X)  # of both: the cells of a value have one width, which cancels
         self.featurizer_p_, self.featurizer_q_ = (
@@ -133,13 +133,13 @@ class FlowDifferenceRatio(RatioEstimator):
         featurizer.set_params(random_state=seed, verbose=self.verbose or featurizer.verbose)
         if featurizer.checkpoint is not None:
             featurizer.set_params(checkpoint=Path(featurizer.checkpoint) / name)
-        featurizer.fit(X)
+        featurizer.fit(ArrayRows(X))
         featurizer.flow_.double()  # float32 differs in its last digits with the number of rows that are scored at once
         return featurizer
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
         X = np.clip(X[:, self.kept_], self.low_, self.high_)
-        return self.featurizer_p_.score_samples(X) - self.featurizer_q_.score_samples(X)
+        return self.featurizer_p_.log_density(X) - self.featurizer_q_.log_density(X)
 
 
 def _default(n: int, d: int) -> FlowFeaturizer:

@@ -11,7 +11,6 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
@@ -21,14 +20,16 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 from torch.nn.utils import skip_init
 
+from flowratio._support.types import Vector
 from flowratio.flows.base import like
 from flowratio.samples.rows import Rows
+from flowratio.samples.two_samples import TwoSamples
 from flowratio.samples.weighting import systematic
 from flowratio.training.loop import train
-from flowratio.training.run import History, Recipe
+from flowratio.training.run import Callback, History, Recipe
 
 _CHUNK_VALUES = 1 << 21  # values of a layer at most when rows are evaluated
-_FEWEST_HELD_OUT, _MAX_HELD_OUT = 64, 20_000  # rows of a sample, the former if it has four times as many
+_FEWEST_HELD_OUT, MAX_HELD_OUT = 64, 20_000  # rows of a sample, the former if it has four times as many
 SETTLE = 150  # steps of a classifier that are not kept: three times those in which the learning rate rises
 _MOST_PAIRS = 4  # that one row of the smaller sample is in
 
@@ -211,8 +212,8 @@ class PairedRows(Rows):
         Rows of q and their positive weights, of shapes (n_q, d) and (n_q,).
     n_rows
         Number of pairs; None for the rule above.
-    n_draws
-        How many draws of each row there are, one after the other: rows i, i + n/k, i + 2 n/k, … of a sample are one.
+    groups
+        Rows with the same number are held out together, of shapes (n_p,) and (n_q,). None if each row stands alone.
 
     Examples
     --------
@@ -228,10 +229,10 @@ class PairedRows(Rows):
         X_q: np.ndarray,
         w_q: np.ndarray,
         n_rows: int | None = None,
-        n_draws: int = 1,
+        groups: tuple[Vector, Vector] | None = None,
     ) -> None:
         self.samples = ((X_p, w_p), (X_q, w_q))
-        self.n_rows, self.n_draws = n_rows or n_pairs(len(X_p), len(X_q)), n_draws
+        self.n_rows, self.groups = n_rows or n_pairs(len(X_p), len(X_q)), groups
         self.n_features = 2 * X_p.shape[1]
 
     def blocks(self, max_rows: int) -> Iterator[np.ndarray]:
@@ -247,16 +248,16 @@ class PairedRows(Rows):
     def split(self, n_held_out: int, rng: np.random.Generator) -> tuple[PairedRows, np.ndarray]:
         """Set the same share of each sample aside, more of a small one; the only row of a sample stays in both.
 
-        All draws of a row are on one side: a network knows a row again, whatever the noise.
+        Rows of one group are on one side: a network recognizes a row under any noise.
         """
         rest, held_out = [], []
         n_most = 1
-        for X, w in self.samples:
-            size = len(X) // self.n_draws
+        for k, (X, w) in enumerate(self.samples):
+            group = np.arange(len(X)) if self.groups is None else np.unique(self.groups[k], return_inverse=True)[1]
+            size = int(group.max()) + 1
             n = max(round(n_held_out * size / self.n_rows), min(_FEWEST_HELD_OUT, size // 4), 1)
             n = min(n, max(size - 1, 1))
-            aside = np.sort(rng.permutation(size)[:n])
-            aside = np.concatenate([aside + k * size for k in range(self.n_draws)])
+            aside = np.flatnonzero(np.isin(group, rng.permutation(size)[:n]))
             held_out += [X[aside], w[aside]]
             rest += [X, w] if size == 1 else [np.delete(X, aside, axis=0), np.delete(w, aside)]
             n_most = max(n_most, len(aside))
@@ -315,67 +316,66 @@ def choose_decay(n: int) -> float:
 
 def train_classifier(
     network: Network,
-    X: np.ndarray,
-    y: np.ndarray,
-    w: np.ndarray,
+    samples: TwoSamples,
     recipe: Recipe,
     *,
     seed: int,
     validation_fraction: float = 0.1,
-    n_draws: int = 1,
+    callback: Callback | None = None,
     verbose: bool = False,
 ) -> History:
-    """Train a network of one output to tell p from q, so that its output is log r, r = p/q.
+    """Train a network of one output to separate p from q, so that its output is log r, r = p/q.
 
     Parameters
     ----------
     network
         The network, on the device where the work is done.
-    X
-        Standardized rows, of shape (n, d), in an order of their own.
-    y
-        1 on rows of p, 0 on rows of q, of shape (n,).
-    w
-        Positive weights, of shape (n,): how often a row counts.
+    samples
+        Standardized rows in an order of their own. Rows of one group are held out together.
     recipe
-        Settings of the loop; a batch of it is half p and half q.
+        Settings of the loop. A batch is half p and half q.
     seed
         Decides the order of the rows.
     validation_fraction
-        Share of the rows of each sample held out to decide when to stop; more of small samples.
-    n_draws
-        How many draws of each row there are, as in `PairedRows`.
+        Share of the rows of each sample held out to decide when to stop. Small samples hold out more.
+    callback
+        Called with the network and the number of epochs after each held-out evaluation.
     verbose
         Whether to show a progress bar.
     """
-    X = X.astype(np.float32)
-    rows = PairedRows(X[y == 1], w[y == 1], X[y == 0], w[y == 0], n_draws=n_draws)
-    n_held_out = min(round(validation_fraction * rows.n_rows), _MAX_HELD_OUT)
+    rows = paired(samples)
+    n_held_out = min(round(validation_fraction * rows.n_rows), MAX_HELD_OUT)
     rest, held_out = rows.split(n_held_out, np.random.default_rng([seed, 0, 2]))
     sign = torch.tensor([-1.0, 1.0], device=like(network).device)
 
     def loss(pairs: Tensor) -> Tensor:  # (b, 2 d)
         return softplus(sign * network(pairs.view(-1, network.n_features)).view(-1, 2)).mean()
 
-    return train(network, loss, rest, held_out, recipe, seed=seed, verbose=verbose)
+    return train(network, loss, rest, held_out, recipe, seed=seed, verbose=verbose, callback=callback)
+
+
+def paired(samples: TwoSamples) -> PairedRows:
+    """Return pairs of a row of p and a row of q, in float32."""
+    X, n_p, groups = samples.X.astype(np.float32), samples.n_p, samples.groups
+    sides = None if groups is None else (groups[:n_p], groups[n_p:])
+    return PairedRows(X[:n_p], samples.w_p, X[n_p:], samples.w_q, groups=sides)
 
 
 @torch.no_grad()
 def evaluate(network: Network, X: np.ndarray) -> np.ndarray:
-    """Return the outputs of a network, (n, d) to (n, k), in float64: how rows are batched does not change them.
+    """Return the outputs of a network, (n, d) to (n, k).
 
     Parameters
     ----------
     network
-        The network; it stays as it is.
+        The network, in float64, so that how rows are batched does not change its outputs.
     X
         Rows, of shape (n, d).
     """
     kind = like(network)
-    exact = deepcopy(network).double().eval()
     out = np.empty((len(X), network.n_outputs))
     size = max(1, _CHUNK_VALUES // network.width)
     for start in range(0, len(X), size):
-        x = torch.tensor(X[start : start + size], dtype=torch.float64, device=kind.device)
-        out[start : start + size] = exact(x).cpu().numpy()
+        x = torch.tensor(X[start : start + size], dtype=kind.dtype, device=kind.device)
+        out[start : start + size] = network(x).cpu().numpy()
     return out

@@ -21,9 +21,10 @@ from torch.nn.functional import softplus
 from flowratio._support.validation import RandomState, check_training_settings, seed_from
 from flowratio.flows.base import choose_device, like
 from flowratio.ratios.base import RatioEstimator
-from flowratio.ratios.neural.networks import MLP, Network, PairedRows, choose_recipe, evaluate
+from flowratio.ratios.neural.networks import MAX_HELD_OUT, MLP, Network, choose_recipe, evaluate, paired
+from flowratio.samples.two_samples import TwoSamples
 from flowratio.training.loop import train
-from flowratio.training.run import History
+from flowratio.training.run import Callback, History
 
 _BRIDGE_LENGTH = 1.5  # standard deviations by which neighbours are apart at most
 _MAX_BRIDGES = 20
@@ -31,7 +32,6 @@ _MAX_JOINT = 512  # columns up to which correlations are looked at
 _SMALLEST_VARIANCE = 1e-6  # of a column of one sample, in units of the pooled variance
 _REACH = 4.0  # standard deviations of the wider sample up to which the Gaussian part grows
 _REPEATS = 4  # how often each held-out row stands in a pair
-_MAX_HELD_OUT = 20_000
 _RECIPE = ("max_epochs", "batch_size", "learning_rate", "weight_decay", "patience")
 
 
@@ -62,6 +62,8 @@ class TelescopingRatio(RatioEstimator):
         Seed: the same gives the same bits on the same machine. Global generators are never used.
     device
         `"auto"` for a GPU if there is one, or a name that torch knows.
+    callback
+        Called with the network and the number of epochs after each held-out evaluation.
     verbose
         Whether to show a progress bar.
 
@@ -131,6 +133,7 @@ class TelescopingRatio(RatioEstimator):
         validation_fraction: float = 0.1,
         random_state: RandomState = None,
         device: str = "auto",
+        callback: Callback | None = None,
         verbose: bool = False,
     ) -> None:
         self.n_bridges = n_bridges
@@ -144,33 +147,34 @@ class TelescopingRatio(RatioEstimator):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.device = device
+        self.callback = callback
         self.verbose = verbose
 
-    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+    def _fit(self, samples: TwoSamples) -> None:
         self._check_settings()
         seed = seed_from(self.random_state)
-        samples = X[y == 1], w[y == 1], X[y == 0], w[y == 0]
-        path = gaussian_path(*samples)
+        path = gaussian_path(samples.X_p, samples.w_p, samples.X_q, samples.w_q)
         self.path_length_ = float(path.lengths()[1][-1])
         n_bridges = math.ceil(self.path_length_ / _BRIDGE_LENGTH)
         self.n_bridges_ = int(self.n_bridges or min(max(n_bridges, 1), _MAX_BRIDGES))
         self.mixing_ = mixing_coefficients(self.n_bridges_, self.mixing, path)
         generator = torch.Generator().manual_seed(seed)
-        network = Bridges(X.shape[1], self.hidden or (100, 100, 100), self.n_bridges_, generator=generator)
+        network = Bridges(samples.X.shape[1], self.hidden or (100, 100, 100), self.n_bridges_, generator=generator)
         network.begin_at(path, self.mixing_)
         self.network_ = network.to(choose_device(self.device))
-        self.history_ = self._train(*samples, seed)
+        self.history_ = self._train(samples, seed)
+        self.network_.double().eval()
 
     def _check_settings(self) -> None:
         check_training_settings(self, counts=("n_bridges",))
         if self.mixing not in ("even", "linear", "angular"):
             raise ValueError(f"`mixing` is {self.mixing!r}: give 'even', 'linear' or 'angular'.")
 
-    def _train(self, X_p: np.ndarray, w_p: np.ndarray, X_q: np.ndarray, w_q: np.ndarray, seed: int) -> History:
-        rows = PairedRows(X_p.astype(np.float32), w_p, X_q.astype(np.float32), w_q)
+    def _train(self, samples: TwoSamples, seed: int) -> History:
+        rows = paired(samples)
         n_held_out = max(round(self.validation_fraction * rows.n_rows), min(64, rows.n_rows // 4), 1)
         rng = np.random.default_rng([seed, 0, 2])
-        rest, held_out = rows.split(min(n_held_out, _MAX_HELD_OUT), rng)
+        rest, held_out = rows.split(min(n_held_out, MAX_HELD_OUT), rng)
         held_out = np.concatenate([_paired_anew(held_out, rng) for _ in range(_REPEATS)])
         given = {name: getattr(self, name) for name in _RECIPE if getattr(self, name) is not None}
         network, kind = self.network_, like(self.network_)
@@ -180,7 +184,7 @@ class TelescopingRatio(RatioEstimator):
             return bridge_losses(network, waymarks(pairs, alpha)).sum()
 
         recipe = choose_recipe(rest.n_rows, given)
-        return train(network, loss, rest, held_out, recipe, seed=seed, verbose=self.verbose)
+        return train(network, loss, rest, held_out, recipe, seed=seed, verbose=self.verbose, callback=self.callback)
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
         return evaluate(self.network_, X).sum(axis=1)
