@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import stats
 from scipy.integrate import quad
@@ -15,8 +16,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from flowratio.ratios.base import OverlapWarning, RatioEstimator, chunks, effective_draws, kl_score, weighted_moments
+from flowratio import AutoRatio, ClassifierRatio, ConvexRatio, FeaturizedRatio, FlowDifferenceRatio, FlowFeaturizer
+from flowratio._support.chunks import chunks
+from flowratio.latent import featurizer
+from flowratio.ratios import base
+from flowratio.ratios.base import OverlapWarning, RatioEstimator, Requires, kl_score
 from flowratio.ratios.inverse import InverseRatio
+from flowratio.samples.two_samples import TwoSamples
+from flowratio.samples.weighting import weighted_moments
+from flowratio.scaling import base as scaler_base
+from flowratio.weights import effective_sample_size_of_ratio
 
 
 class Tilt(RatioEstimator):
@@ -26,24 +35,23 @@ class Tilt(RatioEstimator):
         self.slope = slope
         self.offset = offset
 
-    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
-        self.seen_ = X, y, w
+    def _fit(self, samples: TwoSamples) -> None:
+        self.rows_ = samples.X, samples.y, samples.w
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
         return self.slope * X.sum(axis=1) + self.offset
 
 
 class Shift(RatioEstimator):
-    """log r = x - 1/2 of rows as they are: that of N(1, 1) and N(0, 1), r = p/q, p is y = 1."""
+    """log r = x - 1/2 in the units of the input: that of N(1, 1) and N(0, 1), r = p/q, p is y = 1."""
+
+    requires = Requires(units="own")
 
     def __init__(self, scale: float = 1.0, power: float = 1.0) -> None:
         self.scale = scale
         self.power = power
 
-    def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.zeros(1), np.ones(1)
-
-    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+    def _fit(self, samples: TwoSamples) -> None:
         pass
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
@@ -64,12 +72,12 @@ steep = pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning
 
 
 @pytest.mark.parametrize("form", ["distinct", "repeated"])
-def test_method_sees_rows_of_p_first_counted_and_standardized(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tilt, "_rows", form)
+def test_method_sees_rows_of_p_first_counted_and_standardized(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tilt, "requires", Requires(rows=form))
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 4, (40, 2)) * [1.0, 100.0] + [5.0, -300.0]
     y, w = rng.integers(0, 2, 40), rng.integers(0, 3, 40)
-    Z, labels, weights = Tilt().fit(rows, y, w).seen_
+    Z, labels, weights = Tilt().fit(rows, y, w).rows_
     for label in (1, 0):
         of, own = labels == label, (y == label) & (w > 0)
         expected, index = np.unique(rows[own], axis=0, return_inverse=True)
@@ -87,29 +95,29 @@ def test_a_factor_of_weights_that_are_not_whole_does_not_matter() -> None:
     w = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
     models = [Tilt().fit(X, Y, factor * w) for factor in (1.0, 1e-12, 1e300)]
     for model in models[1:]:
-        np.testing.assert_allclose(model.seen_[2], models[0].seen_[2], rtol=1e-12)
-    of_p = models[0].seen_[1] == 1
+        np.testing.assert_allclose(model.rows_[2], models[0].rows_[2], rtol=1e-12)
+    of_p = models[0].rows_[1] == 1
     # Kish: the squared sum over the sum of squares
-    assert models[0].seen_[2][of_p].sum() == pytest.approx(w[Y == 1].sum() ** 2 / (w[Y == 1] ** 2).sum())
+    assert models[0].rows_[2][of_p].sum() == pytest.approx(w[Y == 1].sum() ** 2 / (w[Y == 1] ** 2).sum())
 
 
 def test_too_many_repeated_rows_stay_weights() -> None:
     w = 1e9 + np.random.default_rng(0).integers(0, 3, len(X))
     model = Tilt().fit(X, Y, w)
-    assert len(model.seen_[0]) == len(X)
-    assert sorted(model.seen_[2]) == sorted(w)
+    assert len(model.rows_[0]) == len(X)
+    assert sorted(model.rows_[2]) == sorted(w)
 
 
 def test_what_whole_weights_have_in_common_does_not_matter() -> None:
     once, five_times = Tilt().fit(X, Y), Tilt().fit(X, Y, np.full(len(X), 5.0))
-    for seen, again in zip(once.seen_, five_times.seen_, strict=True):
+    for seen, again in zip(once.rows_, five_times.rows_, strict=True):
         np.testing.assert_allclose(again, seen, rtol=1e-12, atol=1e-14)
 
 
 def test_kl_score_takes_a_pipeline_and_no_other_classifier() -> None:
     pipeline = make_pipeline(StandardScaler(), Tilt()).fit(X, Y)
     assert kl_score(pipeline, X, Y) == pytest.approx(kl_score(Tilt().fit(X, Y), X, Y))
-    with pytest.raises(TypeError, match="give a ratio of flowratio, or a pipeline that ends with one"):
+    with pytest.raises(TypeError, match="Use a ratio of flowratio, or a pipeline that ends with one"):
         kl_score(LogisticRegression().fit(X, Y), X, Y)
 
 
@@ -129,23 +137,63 @@ def test_class_of_one_row_that_counts_twice() -> None:
     y = np.arange(60) == 7
     model = Tilt().fit(X, y, np.where(y, 2.0, 1.0))
     assert model.log_odds_ == pytest.approx(math.log(2 / 59))
-    with pytest.raises(ValueError, match="The class True of `y` has 1 row of positive weight"):
+    with pytest.raises(ValueError, match=r"The class 1 \(p\) of `y` has 1 row of positive weight"):
         Tilt().fit(X, y, np.where(y, 1.9, 1.0))
 
 
-@pytest.mark.parametrize("labels", [[False, True], [-1, 1], ["a", "b"], [0.0, 1.0], [3, 8]])
-def test_larger_label_is_p(labels: list[Any]) -> None:
+@pytest.mark.parametrize("labels", [[False, True], [0, 1], [0.0, 1.0]])
+def test_one_or_true_is_p(labels: list[Any]) -> None:
     model = Tilt().fit(X, np.array(labels)[Y])
     np.testing.assert_array_equal(model.classes_, labels)
-    _, seen, _ = model.seen_
-    assert seen.sum() == 30
+    assert model.rows_[1].sum() == 30
     np.testing.assert_array_equal(model.predict([[9.0], [-9.0]]), [labels[1], labels[0]])
+
+
+@pytest.mark.parametrize("labels", [["p", "q"], ["q", "p"], [-1, 1], [3, 8], ["0", "1"]])
+def test_other_labels_are_refused_with_a_hint(labels: list[Any]) -> None:
+    with pytest.raises(
+        ValueError, match=r"`y` has the labels .*Use 1 or True on rows of p .*`fit_samples\(X_p, X_q\)`"
+    ):
+        Tilt().fit(X, np.array(labels)[Y])
+
+
+@pytest.mark.parametrize(
+    "second", [np.zeros((60, 2)), np.zeros((40, 3)), pl.DataFrame({"a": [1.0, 2.0], "b": [1.0, 3.0]})]
+)
+def test_a_second_sample_instead_of_labels_is_refused(second: Any) -> None:
+    with pytest.raises(ValueError, match=r"looks like a second sample. Use `fit_samples\(X_p, X_q\)`"):
+        Tilt().fit(X, second)
+
+
+def test_validation_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for module in (base, featurizer, scaler_base):
+        original = module.validate_data
+
+        def counted(*args: Any, _original: Any = original, _name: str = module.__name__, **kwargs: Any) -> Any:
+            calls.append(_name)
+            return _original(*args, **kwargs)
+
+        monkeypatch.setattr(module, "validate_data", counted)
+    flow = FlowFeaturizer(n_blocks=1, hidden=(8,), max_epochs=40)
+    for model in (
+        FeaturizedRatio("mlp", featurizer=flow, random_state=0),
+        AutoRatio(["logistic", "mlp"], n_folds=2, random_state=0),
+        FlowDifferenceRatio(flow, random_state=0),
+        ConvexRatio(["lda", "logistic"]),
+        InverseRatio(ClassifierRatio("logistic")),
+    ):
+        calls.clear()
+        model.fit_samples(X[Y == 1], X[Y == 0])
+        assert len(calls) == 1, model
+        model.log_ratio(X)
+        assert len(calls) == 2, model
 
 
 @pytest.mark.parametrize("name", ["p", "q"])
 def test_weights_of_a_sample_fit_its_rows(name: str) -> None:
     weights: dict[str, Any] = {f"sample_weight_{name}": np.ones(3)}
-    words = rf"`sample_weight_{name}` has shape \(3,\) but `X_{name}` has 30 rows: give one weight a row"
+    words = rf"`sample_weight_{name}` has shape \(3,\) but `X_{name}` has 30 rows"
     with pytest.raises(ValueError, match=words):
         Tilt().fit_samples(X[Y == 1], X[Y == 0], **weights)
 
@@ -304,19 +352,25 @@ def test_effective_draws_by_both_samples() -> None:
     r_p, r_q = np.exp(log_p), np.exp(log_q)
     by_q = (w_q @ r_q) ** 2 / (w_q @ r_q**2 * w_q.sum())
     by_p = w_p.sum() / (w_p @ r_p)
-    assert effective_draws(log_p, w_p, log_q, w_q, 9.0) == pytest.approx(9 * min(1, by_q, by_p), rel=1e-12)
-    assert effective_draws(log_p - 50, w_p, log_q, w_q, 9.0) == pytest.approx(9 * min(1, by_q), rel=1e-12)
-    assert effective_draws(log_p + 900, w_p, log_q, w_q, 9.0) == 1  # no weights leave less than one row
+    assert effective_sample_size_of_ratio(log_p, w_p, log_q, w_q, 9.0) == pytest.approx(
+        9 * min(1, by_q, by_p), rel=1e-12
+    )
+    assert effective_sample_size_of_ratio(log_p - 50, w_p, log_q, w_q, 9.0) == pytest.approx(
+        9 * min(1, by_q), rel=1e-12
+    )
+    assert effective_sample_size_of_ratio(log_p + 900, w_p, log_q, w_q, 9.0) == 1  # no weights leave less than one row
 
 
 def test_effective_draws_of_two_normals() -> None:
     rows, y = two_samples(20_000, seed=3)
     # mean_q r² = exp(1): 10 000 rows of q are worth 3700; the mean of r² has a heavy tail, and is known to some 10 %
-    assert Shift().fit(rows, y).effective_draws_ == pytest.approx(10_000 / math.e, rel=0.15)
+    assert Shift().fit(rows, y).effective_sample_size_ == pytest.approx(10_000 / math.e, rel=0.15)
 
 
 def test_overlap_warning_names_the_draws_and_the_line() -> None:
-    with pytest.warns(OverlapWarning, match=r"^\d\.\d+ effective draws of 30: p and q hardly overlap") as told:
+    with pytest.warns(
+        OverlapWarning, match=r"^The effective sample size is \d\.\d+ of 30: p and q hardly overlap"
+    ) as told:
         Tilt(slope=2.0).fit(X, Y)
     assert told[0].filename == __file__
 
