@@ -18,7 +18,7 @@ from flowratio.ratios.base import RatioEstimator
 from flowratio.samples.rows import ArrayRows
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.samples.weighting import systematic
-from flowratio.scaling.discrete import Lattice
+from flowratio.scaling.discrete import DiscreteColumns
 from flowratio.scaling.standardizer import Standardizer
 
 _NOISE = 1e-4  # standard deviations of the pooled columns
@@ -51,7 +51,7 @@ class FlowDifferenceRatio(RatioEstimator):
     ----------
     featurizer_p_, featurizer_q_
         The two fitted densities, of standardized rows, in float64.
-    kept_
+    columns_
         Positions of the columns of which both densities are, of shape (d_z,): not those that are constant, or a linear
         combination of others, in both samples together.
     low_, high_
@@ -83,7 +83,7 @@ class FlowDifferenceRatio(RatioEstimator):
 
     featurizer_p_: FlowFeaturizer
     featurizer_q_: FlowFeaturizer
-    kept_: np.ndarray
+    columns_: np.ndarray
     low_: np.ndarray
     high_: np.ndarray
 
@@ -101,12 +101,12 @@ class FlowDifferenceRatio(RatioEstimator):
     def _fit(self, samples: TwoSamples) -> None:
         self._check_featurizer()
         seed = seed_from(self.random_state)
-        self.kept_ = Standardizer().fit_array(samples.X).kept_
-        X, w, y = samples.X[:, self.kept_], samples.w, samples.y
+        self.columns_ = Standardizer().fit_array(samples.X).columns_
+        X, w, y = samples.X[:, self.columns_], samples.w, samples.y
         self.low_, self.high_ = X.min(axis=0) - _MARGIN, X.max(axis=0) + _MARGIN
-        lattice = Lattice.learn(X)  # of both: the cells of a value have one width, which cancels
+        discrete = DiscreteColumns.learn(X)  # of both: the cells of a value have one width, which cancels
         self.featurizer_p_, self.featurizer_q_ = (
-            self._fit_density(X[y == label], w[y == label], lattice, seed, name) for label, name in ((1, "p"), (0, "q"))
+            self._fit_density(X[y == label], w[y == label], discrete, seed, name) for label, name in ((1, "p"), (0, "q"))
         )
 
     def _check_featurizer(self) -> None:
@@ -126,9 +126,9 @@ class FlowDifferenceRatio(RatioEstimator):
                 "rows: leave `scaling` at 'auto'."
             )
 
-    def _fit_density(self, X: np.ndarray, w: np.ndarray, lattice: Lattice, seed: int, name: str) -> FlowFeaturizer:
+    def _fit_density(self, X: np.ndarray, w: np.ndarray, discrete: DiscreteColumns, seed: int, name: str) -> FlowFeaturizer:
         X, rng = _repeated(X, w), np.random.default_rng([seed, 0, 5])
-        X = lattice.jitter(X + _NOISE * rng.standard_normal(X.shape), rng)
+        X = discrete.jitter(X + _NOISE * rng.standard_normal(X.shape), rng)
         featurizer: Any = _default(*X.shape) if self.featurizer is None else clone(self.featurizer)
         featurizer.set_params(random_state=seed, verbose=self.verbose or featurizer.verbose)
         if featurizer.checkpoint is not None:
@@ -138,7 +138,7 @@ class FlowDifferenceRatio(RatioEstimator):
         return featurizer
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        X = np.clip(X[:, self.kept_], self.low_, self.high_)
+        X = np.clip(X[:, self.columns_], self.low_, self.high_)
         return self.featurizer_p_.log_density(X) - self.featurizer_q_.log_density(X)
 
 
