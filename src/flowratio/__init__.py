@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from flowratio._support.lazy import lazily
 
 if TYPE_CHECKING:  # each public name is written once: here, or in the registry of the ratios
-    from flowratio.tables.encoder import TableEncoder as TableEncoder
+    from flowratio.tables.encoder import TableEncoder as TableEncoder, UnseenWarning as UnseenWarning
     from flowratio.samples.stacking import stack as stack
     from flowratio.scaling.standardizer import Standardizer as Standardizer
     from flowratio.scaling.gaussianizer import Gaussianizer as Gaussianizer

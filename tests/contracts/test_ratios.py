@@ -684,7 +684,7 @@ BAD: dict[str, tuple[Any, Any, Any, str]] = {
     "three labels": (X, np.arange(len(X)) % 3, None, "multiclass: `y` has 3 labels"),
     "numbers": (X, X[:, 0], None, "Unknown label type: continuous"),
     "text labels": (X, np.array(["q", "p"])[Y], None, "`y` has the labels 'p', 'q'. Use 1 or True on rows of p"),
-    "a second sample": (X, X, None, r"`y` has more than one column, .*Use `fit_samples\(X_p, X_q\)`"),
+    "a second sample": (X, X, None, r"`y` has 4 columns of values, .*Use `fit_samples\(X_p, X_q\)`"),
     "inf": (changed(X, (3, 1), np.inf), Y, None, "contains infinity"),
     "negative weight": (X, Y, changed(one, 3, -2), "`sample_weight` is negative on 1 rows, -2 at the least"),
     "nan weight": (X, Y, changed(one, 3, np.nan), "contains NaN"),

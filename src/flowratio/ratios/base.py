@@ -140,11 +140,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         sample_weight
             Weight of each row, of shape (n,). All weights are 1 if None.
         """
-        if getattr(y, "ndim", 1) == 2 and np.shape(y)[1] != 1:
-            raise ValueError(
-                "`y` has more than one column, so it looks like a second sample. Use `fit_samples(X_p, X_q)` for two "
-                "samples, or give one label for each row."
-            )
+        _refuse_second_sample(y)
         with unchanged_on_failure(self):
             self._fit_public(self._two_samples(X, y, sample_weight))
         return self
@@ -208,7 +204,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
                 "hardly overlap, so weights depend on a handful of rows of q. Drop columns that separate the samples "
                 "by construction, or use the relative ratio `RULSIF`, which is bounded.",
                 OverlapWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
 
     def fit_prepared(self, samples: TwoSamples) -> Self:
@@ -420,6 +416,17 @@ def kl_score(ratio: Any, X: TableLike, y: VectorLike, sample_weight: VectorLike 
     X = X if last is ratio else ratio[:-1].transform(X)
     log_r, is_p, w = last.labeled_scores(X, y, sample_weight)
     return float(np.average(log_r[is_p], weights=w[is_p]) - log_mean_exp(log_r[~is_p], w[~is_p]))
+
+
+def _refuse_second_sample(y: VectorLike) -> None:
+    """Refuse `fit(X_p, X_q)`: a matrix, or a column of other values than labels, instead of labels."""
+    shape = getattr(y, "shape", None) or np.shape(y)
+    if len(shape) < 2 or (shape[1] == 1 and np.isin(np.asarray(y), (0, 1)).all()):
+        return
+    raise ValueError(
+        f"`y` has {shape[1]} column{'s' * (shape[1] != 1)} of values, so it looks like a second sample. Use "
+        "`fit_samples(X_p, X_q)` for two samples, or give one label for each row."
+    )
 
 
 def _two_classes(y: Vector) -> Vector:

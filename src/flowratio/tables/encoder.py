@@ -18,6 +18,10 @@ from flowratio.tables.cells import cells_of, to_frame
 from flowratio.tables.columns import Column, learn_column
 
 
+class UnseenWarning(UserWarning):
+    """Rows have categories, missing values or far values that did not occur at fit."""
+
+
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode a table of numbers, truth values, categories, dates and gaps as a matrix of floats, and decode it.
 

@@ -165,6 +165,7 @@ def test_a_second_sample_instead_of_labels_is_refused(second: Any) -> None:
         Tilt().fit(X, second)
 
 
+@steep
 def test_validation_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     for module in (base, featurizer, scaler_base):
