@@ -31,14 +31,14 @@ class ThrowawayRatio(RatioEstimator):
 '''
 IMPORT = "    from flowratio.ratios.kernel.throwaway import ThrowawayRatio as ThrowawayRatio\n"
 LINE = '    "throwaway": Entry("ThrowawayRatio"),\n'
-TEST = '''from __future__ import annotations
+TEST = """from __future__ import annotations
 
 from flowratio import ThrowawayRatio
 
 
 def test_the_ratio_is_one() -> None:
     assert ThrowawayRatio().fit_samples([[1.0], [2.0]], [[0.0], [3.0]]).ratio([[5.0]]).tolist() == [1.0]
-'''
+"""
 USE = """
 import flowratio
 from flowratio.ratios.registry import RATIOS

@@ -317,7 +317,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     def predict(self, X: TableLike) -> Vector:
         """Return the more probable class, (n, d) to (n,)."""
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+        is_p = self.decision_function(X) > 0
+        return self.classes_[is_p.astype(int)]
 
     def score(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> float:
         r"""Return how well the ratio separates p from q, in nats: 0 for r = 1, at most log 2 = 0.69.
@@ -420,7 +421,7 @@ def kl_score(ratio: Any, X: TableLike, y: VectorLike, sample_weight: VectorLike 
 
 def _refuse_second_sample(y: VectorLike) -> None:
     """Refuse `fit(X_p, X_q)`: a matrix, or a column of other values than labels, instead of labels."""
-    shape = getattr(y, "shape", None) or np.shape(y)
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
     if len(shape) < 2 or (shape[1] == 1 and np.isin(np.asarray(y), (0, 1)).all()):
         return
     raise ValueError(

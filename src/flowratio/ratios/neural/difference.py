@@ -106,7 +106,8 @@ class FlowDifferenceRatio(RatioEstimator):
         self.low_, self.high_ = X.min(axis=0) - _MARGIN, X.max(axis=0) + _MARGIN
         discrete = DiscreteColumns.learn(X)  # of both: the cells of a value have one width, which cancels
         self.featurizer_p_, self.featurizer_q_ = (
-            self._fit_density(X[y == label], w[y == label], discrete, seed, name) for label, name in ((1, "p"), (0, "q"))
+            self._fit_density(X[y == label], w[y == label], discrete, seed, name)
+            for label, name in ((1, "p"), (0, "q"))
         )
 
     def _check_featurizer(self) -> None:
@@ -126,7 +127,9 @@ class FlowDifferenceRatio(RatioEstimator):
                 "rows: leave `scaling` at 'auto'."
             )
 
-    def _fit_density(self, X: np.ndarray, w: np.ndarray, discrete: DiscreteColumns, seed: int, name: str) -> FlowFeaturizer:
+    def _fit_density(
+        self, X: np.ndarray, w: np.ndarray, discrete: DiscreteColumns, seed: int, name: str
+    ) -> FlowFeaturizer:
         X, rng = _repeated(X, w), np.random.default_rng([seed, 0, 5])
         X = discrete.jitter(X + _NOISE * rng.standard_normal(X.shape), rng)
         featurizer: Any = _default(*X.shape) if self.featurizer is None else clone(self.featurizer)
