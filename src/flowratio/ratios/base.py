@@ -18,14 +18,13 @@ import numpy as np
 from scipy.special import expit, log_expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from typing_extensions import Self
 
 from flowratio._support.chunks import chunks
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import unchanged_on_failure
-from flowratio._support.wording import listed
+from flowratio.ratios.labels import refuse_second_sample, row_weights, two_classes
 from flowratio.samples.stacking import column_names, stack
 from flowratio.samples.two_samples import TwoSamples, bounded, fitted_encoder, pooled_tables, standardized
 from flowratio.samples.weighting import checked_weights, log_mean_exp
@@ -140,7 +139,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         sample_weight
             Weight of each row, of shape (n,). All weights are 1 if None.
         """
-        _refuse_second_sample(y)
+        refuse_second_sample(y)
         with unchanged_on_failure(self):
             self._fit_public(self._two_samples(X, y, sample_weight))
         return self
@@ -179,8 +178,10 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         else:
             matrix, labels = validate_data(self, X, y, dtype=_FLOATS, ensure_min_samples=2)
             self.encoder_, names = None, getattr(self, "feature_names_in_", None)
-        self.classes_ = _two_classes(labels)
-        return TwoSamples.of(matrix, labels == self.classes_[1], _weights(sample_weight, matrix), names, self.encoder_)
+        self.classes_ = two_classes(labels)
+        return TwoSamples.of(
+            matrix, labels == self.classes_[1], row_weights(sample_weight, matrix), names, self.encoder_
+        )
 
     def _encoded(self, X: TableLike, y: VectorLike) -> tuple[Matrix, Vector]:
         from flowratio.tables.cells import to_frame
@@ -355,7 +356,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
                 f"`y` has the labels {labels.tolist()}, but the ratio was fitted to {self.classes_.tolist()}. A score "
                 "needs rows of both samples. Use stratified folds."
             )
-        w = _weights(sample_weight, log_r)
+        w = row_weights(sample_weight, log_r)
         is_p = y == self.classes_[1]
         if not (w[is_p].any() and w[~is_p].any()):
             raise ValueError("`sample_weight` is zero on all rows of a class. A score needs rows of both samples.")
@@ -417,48 +418,3 @@ def kl_score(ratio: Any, X: TableLike, y: VectorLike, sample_weight: VectorLike 
     X = X if last is ratio else ratio[:-1].transform(X)
     log_r, is_p, w = last.labeled_scores(X, y, sample_weight)
     return float(np.average(log_r[is_p], weights=w[is_p]) - log_mean_exp(log_r[~is_p], w[~is_p]))
-
-
-def _refuse_second_sample(y: VectorLike) -> None:
-    """Refuse `fit(X_p, X_q)`: a matrix, or a column of other values than labels, instead of labels."""
-    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
-    if len(shape) < 2 or (shape[1] == 1 and np.isin(np.asarray(y), (0, 1)).all()):
-        return
-    raise ValueError(
-        f"`y` has {shape[1]} column{'s' * (shape[1] != 1)} of values, so it looks like a second sample. Use "
-        "`fit_samples(X_p, X_q)` for two samples, or give one label for each row."
-    )
-
-
-def _two_classes(y: Vector) -> Vector:
-    """Return the two labels, 0 and 1 or False and True. Others are refused."""
-    check_classification_targets(y)
-    classes = np.unique(y)
-    if len(classes) > 2:
-        raise ValueError(
-            "Only binary classification is supported. The type of the target is multiclass: `y` has "
-            f"{len(classes)} labels. Use 1 on rows of p and 0 on rows of q."
-        )
-    if len(classes) == 1:
-        raise ValueError(
-            f"`y` has one class only, {classes.tolist()[0]!r}. A ratio needs rows of p (1) and of q (0). "
-            "Use `fit_samples(X_p, X_q)`, or `X, y = stack(X_p, X_q)`."
-        )
-    if classes.dtype.kind not in "biuf" or classes.tolist() != [0, 1]:
-        raise ValueError(
-            f"`y` has the labels {listed(classes.tolist())}. Use 1 or True on rows of p (the numerator) and 0 or False "
-            "on rows of q, or call `fit_samples(X_p, X_q)`."
-        )
-    return classes
-
-
-def _weights(sample_weight: VectorLike | None, X: np.ndarray) -> Vector:
-    if sample_weight is None:
-        return np.ones(len(X))
-    w = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    if (w < 0).any():
-        raise ValueError(
-            f"`sample_weight` is negative on {np.count_nonzero(w < 0)} rows, {w.min():g} at the least. Weights count "
-            "rows, so they must be 0 or more."
-        )
-    return w

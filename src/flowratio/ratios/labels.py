@@ -1,0 +1,56 @@
+"""Labels and weights of rows: what `fit` accepts."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight
+
+from flowratio._support.types import Vector, VectorLike
+from flowratio._support.wording import listed
+
+
+def refuse_second_sample(y: VectorLike) -> None:
+    """Refuse `fit(X_p, X_q)`: a matrix, or a column of other values than labels, instead of labels."""
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+    if len(shape) < 2 or (shape[1] == 1 and np.isin(np.asarray(y), (0, 1)).all()):
+        return
+    raise ValueError(
+        f"`y` has {shape[1]} column{'s' * (shape[1] != 1)} of values, so it looks like a second sample. Use "
+        "`fit_samples(X_p, X_q)` for two samples, or give one label for each row."
+    )
+
+
+def two_classes(y: Vector) -> Vector:
+    """Return the two labels, 0 and 1 or False and True. Others are refused."""
+    check_classification_targets(y)
+    classes = np.unique(y)
+    if len(classes) > 2:
+        raise ValueError(
+            "Only binary classification is supported. The type of the target is multiclass: `y` has "
+            f"{len(classes)} labels. Use 1 on rows of p and 0 on rows of q."
+        )
+    if len(classes) == 1:
+        raise ValueError(
+            f"`y` has one class only, {classes.tolist()[0]!r}. A ratio needs rows of p (1) and of q (0). "
+            "Use `fit_samples(X_p, X_q)`, or `X, y = stack(X_p, X_q)`."
+        )
+    if classes.dtype.kind not in "biuf" or classes.tolist() != [0, 1]:
+        raise ValueError(
+            f"`y` has the labels {listed(classes.tolist())}. Use 1 or True on rows of p (the numerator) and 0 or False "
+            "on rows of q, or call `fit_samples(X_p, X_q)`."
+        )
+    return classes
+
+
+def row_weights(sample_weight: VectorLike | None, X: np.ndarray) -> Vector:
+    """Return the weight of each row of `X`, of shape (n,). All weights are 1 if None."""
+    if sample_weight is None:
+        return np.ones(len(X))
+    w = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if (w < 0).any():
+        raise ValueError(
+            f"`sample_weight` is negative on {np.count_nonzero(w < 0)} rows, {w.min():g} at the least. Weights count "
+            "rows, so they must be 0 or more."
+        )
+    return w
