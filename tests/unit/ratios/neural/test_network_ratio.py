@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flowratio.ratios.neural.network_ratio import NetworkRatio
 from sklearn.utils.estimator_checks import check_estimator
 
-from flowratio.ratios.neural.network_ratio import NetworkRatio
 from flowratio.samples.stacking import stack
 from flowratio.storage.saving import load, save
 
