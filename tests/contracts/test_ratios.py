@@ -85,10 +85,10 @@ def candidates(max_epochs: int) -> dict[str, RatioEstimator]:
 
 CASES: dict[str, Case] = {
     "KMM": Case(lambda: KMM(random_state=0)),
-    "KLIEP": Case(lambda: KLIEP(n_centres=20, n_folds=2, random_state=0)),
-    "KLIEP, kernels alone": Case(lambda: KLIEP(start=None, n_centres=20, n_folds=2, random_state=0)),
-    "ULSIF": Case(lambda: ULSIF(n_centres=50, random_state=0)),
-    "RULSIF": Case(lambda: RULSIF(n_centres=50, random_state=0)),
+    "KLIEP": Case(lambda: KLIEP(n_centers=20, n_folds=2, random_state=0)),
+    "KLIEP, kernels alone": Case(lambda: KLIEP(start=None, n_centers=20, n_folds=2, random_state=0)),
+    "ULSIF": Case(lambda: ULSIF(n_centers=50, random_state=0)),
+    "RULSIF": Case(lambda: RULSIF(n_centers=50, random_state=0)),
     "logistic": Case(lambda: ClassifierRatio("logistic"), symmetric=True),
     "quadratic": Case(lambda: ClassifierRatio("quadratic"), symmetric=True),
     "qda": Case(lambda: ClassifierRatio("qda"), symmetric=True),

@@ -288,7 +288,7 @@ def test_what_is_no_classifier_is_refused() -> None:
     with pytest.raises(TypeError, match="neither `predict_proba` nor `decision_function`"):
         ClassifierRatio(LinearRegression()).fit_samples(X_p, X_q)
     wrong: Any = 3
-    with pytest.raises(TypeError, match="`classifier` is 3. Use a name or a scikit-learn classifier"):
+    with pytest.raises(TypeError, match=r"`classifier` is 3\. Use a name or a scikit-learn classifier"):
         ClassifierRatio(wrong).fit_samples(X_p, X_q)
 
 
@@ -318,7 +318,7 @@ def test_calibration_needs_two_rows_of_each_sample() -> None:
 
 
 def test_classifiers_of_scikit_learn_load_no_torch() -> None:
-    code = "import sys; from flowratio.ratios import ClassifierRatio as C; "
+    code = "import sys; from flowratio import ClassifierRatio as C; "
     code += "C('boosting').fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1]); sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
