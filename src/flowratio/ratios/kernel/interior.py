@@ -82,7 +82,7 @@ class LowRank:
     def factor(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         A, r = self.A, self.A.shape[1]
         G = np.eye(r)
-        for part in chunks(*A.shape, BLOCK_VALUES):
+        for part in chunks(len(A), r, BLOCK_VALUES):
             scaled = A[part] / np.sqrt(diagonal[part])[:, None]
             G += scaled.T @ scaled
         factor = cho_factor(G.T, lower=True, overwrite_a=True, check_finite=False)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from flowratio._support.errors import ArgumentError
-from flowratio._support.validation import is_count
+from flowratio._support.validation import is_count, is_number
 
 _MEDIAN_ROWS = 1_000  # rows whose distances give the median
 
@@ -53,7 +53,14 @@ def choose_centers(X: np.ndarray, w: np.ndarray, n: int, rng: np.random.Generato
     return X[np.sort(np.argpartition(keys, n)[:n])]
 
 
-def check_n_centers(n_centers: Any) -> None:
-    """Refuse a number of centers that is not an integer of 1 or more."""
-    if not is_count(n_centers):
-        raise ArgumentError("n_centers", f"`n_centers` is {n_centers!r}. Use an integer of 1 or more.")
+def check_count(name: str, value: Any) -> None:
+    """Refuse a setting that is not an integer of 1 or more."""
+    if not is_count(value):
+        raise ArgumentError(name, f"`{name}` is {value!r}. Use an integer of 1 or more.")
+
+
+def check_range(name: str, value: Any, low: float, high: float, none: str) -> None:
+    """Refuse a setting that is neither None nor a number from `low` to `high`. `none` says what None stands for."""
+    if value is not None and not (is_number(value) and low <= value <= high):
+        limits = f"of {low:g} or more" if high > 1e300 else f"from {low:g} to {high:g}"
+        raise ArgumentError(name, f"`{name}` is {value!r}. Use a number {limits}, or None {none}.")

@@ -1,8 +1,4 @@
-r"""KLIEP: the non-negative combination of kernels with mean 1 on q and maximum likelihood on p.
-
-.. math:: \max_{\alpha \ge 0} \ \mathrm{mean}_p \log r_\alpha \quad \text{subject to} \quad
-          \mathrm{mean}_q\, r_\alpha = 1
-"""
+"""KLIEP: the non-negative combination of kernels with mean 1 on q and maximum likelihood on p."""
 
 from __future__ import annotations
 
@@ -17,10 +13,16 @@ from scipy.special import log_expit, logsumexp
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, Vector
-from flowratio._support.validation import RandomState, check_n_folds, is_number, seed_from
+from flowratio._support.validation import RandomState, check_n_folds, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.classifier.presets import NewtonLogisticRegression
-from flowratio.ratios.kernel.kernels import check_n_centers, choose_centers, median_distance, squared_distances
+from flowratio.ratios.kernel.kernels import (
+    check_counts,
+    check_range,
+    choose_centers,
+    median_distance,
+    squared_distances,
+)
 from flowratio.samples.folding import random_ranks
 from flowratio.samples.two_samples import TwoSamples
 
@@ -54,8 +56,7 @@ class KLIEP(RatioEstimator):
     Parameters
     ----------
     bandwidth
-        σ in standard deviations (`scale_`), at least 0.001, or `inf` for the log-linear ratio without kernels. None
-        selects it by cross-validation.
+        σ in standard deviations, at least 0.001, or `inf` for no kernels. None selects it by cross-validation.
     start
         `"log-linear"`, or None for the ratio of [1]_: kernels and a constant, without a start and without a step.
     n_centers
@@ -67,19 +68,14 @@ class KLIEP(RatioEstimator):
 
     Attributes
     ----------
-    bandwidth_
-        σ in standard deviations.
-    centers_
-        Standardized centers, of shape (m, d). Empty if σ is infinite.
-    start_, reach_
-        θ, of shape (d,), and τ, for standardized rows.
-    log_coefficients_
-        Logarithms of β₀, β₁ and all α, of shape (2 + m,). They are `-inf` where the coefficient is 0.
+    bandwidth_, start_, reach_
+        σ, θ, of shape (d,), and τ, for standardized rows.
+    centers_, log_coefficients_
+        Standardized centers, of shape (m, d), and logarithms of β₀, β₁ and all α, of shape (2 + m,).
     kkt_residual_
         Upper bound on the distance of the likelihood from its maximum, in nats, by the optimality conditions.
     scores_
-        Results of the cross-validation, of shape (n_bandwidths, 3): bandwidth, score in nats, standard error of the
-        difference from the best. Empty if `bandwidth` is a number.
+        Results of the cross-validation, of shape (n_bandwidths, 3): bandwidth, score in nats, standard error.
 
     References
     ----------
@@ -160,18 +156,12 @@ class KLIEP(RatioEstimator):
         return start + logsumexp(log_terms, axis=1)
 
     def _check_settings(self) -> None:
-        sigma = self.bandwidth
-        if sigma is not None and not (is_number(sigma) and sigma >= _NARROWEST):
-            raise ArgumentError(
-                "bandwidth",
-                f"`bandwidth` is {sigma!r}. Use a number of standard deviations, at least {_NARROWEST}, or None to "
-                "select it by cross-validation.",
-            )
+        check_range("bandwidth", self.bandwidth, _NARROWEST, math.inf, "to select it by cross-validation")
         if self.start not in ("log-linear", None):
             raise ArgumentError(
                 "start", f"`start` is {self.start!r}. Use 'log-linear', or None for kernels and a constant."
             )
-        check_n_centers(self.n_centers)
+        check_count("n_centers", self.n_centers)
         check_n_folds(self.n_folds)
 
     def _search(self, samples: TwoSamples, fold: Vector, centers: Matrix, center_fold: Vector) -> Matrix:
@@ -237,8 +227,7 @@ def _fitted(
 ) -> tuple[np.ndarray, float, float]:
     """Fit the usable functions, (k, n), to rows with w > 0, those of p first.
 
-    Returns coefficients, (k,), the logarithm of the mean of exp(start) on q, which they do not include, and the
-    residual.
+    Returns coefficients, (k,), the log of the mean of exp(start) on q, which they do not include, and the residual.
     """
     top = float(start[n_p:][w[n_p:] > 0].max())
     tilted = w[n_p:] * np.exp(np.minimum(start[n_p:] - top, 0))  # 0 * exp is 0 on rows that are held out

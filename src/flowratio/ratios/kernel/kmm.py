@@ -1,8 +1,4 @@
-r"""KMM: weights on the rows of q under which the kernel means of both samples agree.
-
-.. math:: \min_\beta \ \tfrac12 \beta^\top K \beta - \kappa^\top \beta
-          \quad \text{subject to} \quad 0 \le \beta_i \le B, \quad |\mathrm{mean}_q \beta - 1| \le \varepsilon
-"""
+"""KMM: weights on the rows of q under which the kernel means of both samples agree."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from flowratio._support.chunks import chunks
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, Vector
-from flowratio._support.validation import RandomState, is_count, is_number, seed_from
+from flowratio._support.validation import RandomState, is_number, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.kernel.interior import (
     BLOCK_VALUES,
@@ -28,13 +24,19 @@ from flowratio.ratios.kernel.interior import (
     start_point,
     weight_at,
 )
-from flowratio.ratios.kernel.kernels import choose_centers, median_distance, squared_distances
+from flowratio.ratios.kernel.kernels import (
+    check_counts,
+    check_range,
+    choose_centers,
+    median_distance,
+    squared_distances,
+)
 from flowratio.samples.two_samples import TwoSamples
 
 _EXACT_ROWS = 4_000  # rows of a sample up to which the full kernel is in memory, and from which landmarks come
 _RESIDUAL = 1e-8  # of k(x, x) = 1 outside the span of the landmarks: below it they give the full kernel
 _NARROWEST_SLAB = 1e-6  # an interior needs some width
-_NARROWEST = 1e-3
+_NARROWEST, _WIDEST = 1e-3, np.finfo(np.float64).max
 _NOISE, _COARSEST_GAP = 1.5, 0.1
 _COARSE = 0.03  # the gap, as a share of the landmarks' residual, at which the full kernel takes over
 
@@ -48,26 +50,20 @@ class KMM(RatioEstimator):
     subject to :math:`0 \le \beta_i \le B` and :math:`|\mathrm{mean}_q \beta - 1| \le \varepsilon` [1]_ [2]_. Rows are
     standardized. A row of weight w counts as w equal rows.
 
-    *Solver.* A primal-dual interior-point method finds the point of the central path whose objective is within `gap`
-    of the minimum. This point is unique and all its weights are positive. It does not depend on rounding, order or
-    start. As `gap` goes to 0 it goes to the exact solution.
+    - *Solver.* A primal-dual interior-point method finds the point of the central path whose objective is within `gap`
+      of the minimum. This point is unique and all its weights are positive. As `gap` goes to 0 it goes to the exact
+      solution.
+    - *Precision.* The kernel means of n rows are known to about 1/n of their squared length. A smaller gap fits noise:
+      for q = N(0, I), p = N(1, I), d = 2, n = 1000, the mean squared error of log r is 0.27 for a gap of 3/n, 8 for
+      1e-6 and 23 for 1e-7. The default is about 3/n. For the exact quadratic program set `gap=1e-7`.
+    - *New rows.* With the barrier μ and the multiplier ν of ε, the optimality conditions give β(x) for any x:
 
-    *Precision.* The kernel means of n rows are known to about 1/n of their squared length, so a smaller gap fits noise:
-    the exact solution has weight zero on most rows, where log r is -∞. For q = N(0, I), p = N(1, I), d = 2, n = 1000,
-    the mean squared error of log r is 0.27 for a gap of 3/n, 8 for 1e-6 and 23 for 1e-7. The default is about 3/n. For
-    the exact quadratic program set `gap=1e-7`.
+      .. math:: \frac{\mu}{\beta(x)} - \frac{\mu}{B - \beta(x)} + \nu = h(x)
+                = \sum_i \beta_i k(x, x_i) - \frac{n_q}{n_p} \sum_j k(x, x^p_j)
 
-    *New rows.* The optimality conditions connect β with the difference h of the kernel means. With the barrier μ and
-    the multiplier ν of ε, they give β(x) for any x:
-
-    .. math:: \frac{\mu}{\beta(x)} - \frac{\mu}{B - \beta(x)} + \nu = h(x)
-              = \sum_i \beta_i k(x, x_i) - \frac{n_q}{n_p} \sum_j k(x, x^p_j)
-
-    On rows of q this is their β. Between them β(x) is smooth, and it is never above the largest β of the fit. Far from
-    all rows r goes to 1. r is β over its mean on the rows of q.
-
-    *Size.* Landmarks from a pivoted Cholesky decomposition give a kernel of low rank. Above 4000 rows in a sample this
-    kernel replaces the full one. Below, it gives the start.
+      On rows of q this is their β. It is never above the largest β of the fit. Far from all rows r goes to 1.
+    - *Size.* Above 4000 rows in a sample, a kernel of low rank from a pivoted Cholesky decomposition replaces the full
+      one.
 
     Parameters
     ----------
@@ -90,29 +86,22 @@ class KMM(RatioEstimator):
 
     Attributes
     ----------
-    rows_, q_weights_
-        Standardized, distinct rows of q, of shape (m, d), and their β, of shape (m,). The mean of β is `mean_weight_`.
-    mean_weight_
-        Mean of β over the rows of q. β of a row of q is `mean_weight_ * ratio(X)`.
+    rows_, q_weights_, mean_weight_
+        Standardized, distinct rows of q, of shape (m, d), their β, of shape (m,), and the mean of β over the rows of q.
+        β of a row of q is `mean_weight_ * ratio(X)`.
     bandwidth_, tolerance_, gap_
         σ, ε and the gap of the fit.
-    objective_
-        ½ βᵀKβ - κᵀβ.
+    objective_, n_iter_
+        ½ βᵀKβ - κᵀβ, and the number of Newton steps.
     kkt_residual_
         An upper bound on the distance of the objective from its minimum, in units of `gap`: gᵀβ minus its minimum
         within the bounds, where g is the gradient at β. It is 0 only at the exact solution.
-    n_iter_
-        Number of Newton steps.
-    centers_, witness_coefficients_
-        h as a sum of kernels, of shapes (c, d) and (c,). With the kernel of low rank `centers_` is None, and the
-        coefficients are those of the r features.
-    landmarks_, root_
-        Standardized landmarks, of shape (r, d), and the Cholesky factor L of their kernel matrix, of shape (r, r). The
-        features of x are L⁻¹ k(landmarks, x).
-    residual_
-        The largest part of k(x, x) = 1, among rows of q, outside the span of the landmarks.
-    barrier_, multiplier_
-        μ and ν.
+    centers_, witness_coefficients_, barrier_, multiplier_
+        h as a sum of kernels, of shapes (c, d) and (c,), μ and ν. With the kernel of low rank `centers_` is None, and
+        the coefficients are those of the r features.
+    landmarks_, root_, residual_
+        Standardized landmarks, of shape (r, d), the Cholesky factor of their kernel matrix, of shape (r, r), and the
+        largest part of k(x, x) = 1, among rows of q, outside their span.
 
     References
     ----------
@@ -182,18 +171,12 @@ class KMM(RatioEstimator):
             )
 
     def _check_settings(self) -> None:
-        sigma, gap = self.bandwidth, self.gap
-        if sigma is not None and not (is_number(sigma) and _NARROWEST <= sigma < math.inf):
-            raise ArgumentError(
-                "bandwidth",
-                f"`bandwidth` is {sigma!r}. Use a number of standard deviations, at least {_NARROWEST:g}, or None for "
-                "the median distance.",
-            )
+        check_range("bandwidth", self.bandwidth, _NARROWEST, _WIDEST, "for the median distance")
+        check_count("rank", self.rank)
+        check_count("max_iter", self.max_iter)
+        gap = self.gap
         if gap is not None and not (is_number(gap) and 0 < gap <= 1):
             raise ArgumentError("gap", f"`gap` is {gap!r}. Use a number above 0 and at most 1, or None for about 3/n.")
-        for name in ("rank", "max_iter"):
-            if not is_count(value := getattr(self, name)):
-                raise ArgumentError(name, f"`{name}` is {value!r}. Use an integer of 1 or more.")
 
     def _checked_bounds(self, w: Vector) -> Bounds:
         B, tolerance = self.max_weight, self.tolerance

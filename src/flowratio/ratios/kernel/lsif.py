@@ -1,14 +1,7 @@
 r"""Least-squares ratios: uLSIF, and its relative form RuLSIF, in closed form with an exact leave-one-out.
 
-.. math:: r_\alpha(x) = \frac{p(x)}{\alpha p(x) + (1 - \alpha) q(x)} \approx \theta^\top \phi(x), \qquad
-          \phi_l(x) = \exp\big(-\|x - c_l\|^2 / (2 \sigma^2)\big)
-
-.. math:: \theta = (\hat H + \lambda I)^{-1} \hat h, \qquad \hat h = \mathrm{mean}_p \phi, \qquad
-          \hat H = \alpha\, \mathrm{mean}_p \phi \phi^\top + (1 - \alpha)\, \mathrm{mean}_q \phi \phi^\top
-
-uLSIF is :math:`\alpha = 0`. Leave out one row of p or of q, and divide the sums over its sample by one row less, in
-:math:`M = \hat H + \lambda I` and in :math:`\hat h`. With :math:`g = \phi^\top M^{-1} \phi` and
-:math:`f = \phi^\top M^{-1} \hat h` at the row, the Sherman-Morrison formula gives the fit without the row at the row:
+With :math:`M = \hat H + \lambda I`, :math:`g = \phi^\top M^{-1} \phi` and :math:`f = \phi^\top M^{-1} \hat h` at a row,
+and sums over its sample divided by one row less, the Sherman-Morrison formula gives the fit without the row at the row:
 
 .. math:: r_{-i}(x_i) = \frac{f - g / (n_p - 1)}{1 - \alpha g / (n_p - 1)}, \qquad
           r_{-j}(x_j) = \frac{f}{1 - (1 - \alpha) g / (n_q - 1)}
@@ -19,7 +12,7 @@ for a row i of p and a row j of q. One eigendecomposition for each sample and ba
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -30,7 +23,13 @@ from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, is_number, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
-from flowratio.ratios.kernel.kernels import check_n_centers, choose_centers, median_distance, squared_distances
+from flowratio.ratios.kernel.kernels import (
+    check_counts,
+    check_range,
+    choose_centers,
+    median_distance,
+    squared_distances,
+)
 from flowratio.samples.two_samples import TwoSamples
 
 _BANDWIDTHS = 2.0 ** np.arange(2, -3.5, -0.5)  # in median distances between rows, smoothest first
@@ -84,23 +83,24 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
     """Settings selected by leave-one-out, one linear system, bounds on r."""
 
     requires = Requires(rows="distinct")
+    alpha: float  # share of p in the denominator of the relative ratio
     bandwidth_: float
     regularization_: float
     floor_: float
     ceiling_: float
 
     def __init__(
-        self, bandwidth: float | None, regularization: float | None, n_centers: int, random_state: RandomState
+        self,
+        bandwidth: float | None = None,
+        regularization: float | None = None,
+        *,
+        n_centers: int = 100,
+        random_state: RandomState = None,
     ) -> None:
         self.bandwidth = bandwidth
         self.regularization = regularization
         self.n_centers = n_centers
         self.random_state = random_state
-
-    @property
-    @abstractmethod
-    def _alpha(self) -> float:
-        """The share of p in the denominator of the relative ratio."""
 
     def _fit(self, samples: TwoSamples) -> None:
         self._check_settings()
@@ -110,29 +110,23 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
         grid = self._grid(p, q)
         self.bandwidths_, self.regularizations_, _ = grid
         at_p, at_q = (_kernel_moments(sample, self.centers_, grid.bandwidths) for sample in (p, q))
-        of_p = _leave_one_out(p, True, self.centers_, at_p, at_q, grid, self._alpha)
-        of_q = _leave_one_out(q, False, self.centers_, at_p, at_q, grid, self._alpha)
-        self.loo_objectives_ = 0.5 * (self._alpha * of_p.second + (1 - self._alpha) * of_q.second) - of_p.first
+        of_p = _leave_one_out(p, True, self.centers_, at_p, at_q, grid, self.alpha)
+        of_q = _leave_one_out(q, False, self.centers_, at_p, at_q, grid, self.alpha)
+        self.loo_objectives_ = 0.5 * (self.alpha * of_p.second + (1 - self.alpha) * of_q.second) - of_p.first
         self.loo_scores_, bounds = _scores(of_p, of_q)
         i, j = _choice(self.loo_scores_)
         self.bandwidth_, self.regularization_ = float(grid.bandwidths[i]), float(grid.regularizations[j])
         self.floor_, self.ceiling_ = bounds[i, j].tolist()
-        H = self._alpha * at_p.second[i] + (1 - self._alpha) * at_q.second[i]
+        H = self.alpha * at_p.second[i] + (1 - self.alpha) * at_q.second[i]
         self.coefficients_ = np.linalg.solve(H + self.regularization_ * np.eye(len(H)), at_p.first[i])
         self.clipped_share_ = np.array([self._clipped_shares(sample) for sample in (p, q)])
 
     def _check_settings(self) -> None:
-        for name in ("bandwidth", "regularization"):
-            value = getattr(self, name)
-            if value is not None and not (is_number(value) and _LEAST <= value <= 1 / _LEAST):
-                raise ArgumentError(
-                    name,
-                    f"`{name}` is {value!r}. Use a number from {_LEAST:g} to {1 / _LEAST:g}, or None to select it by "
-                    "leave-one-out.",
-                )
-        check_n_centers(self.n_centers)
-        if not (is_number(self._alpha) and 0 <= self._alpha < 1):
-            raise ArgumentError("alpha", f"`alpha` is {self._alpha!r}. Use a number of 0 or more and below 1.")
+        check_range("bandwidth", self.bandwidth, _LEAST, 1 / _LEAST, "to select it by leave-one-out")
+        check_range("regularization", self.regularization, _LEAST, 1 / _LEAST, "to select it by leave-one-out")
+        check_count("n_centers", self.n_centers)
+        if not (is_number(self.alpha) and 0 <= self.alpha < 1):
+            raise ArgumentError("alpha", f"`alpha` is {self.alpha!r}. Use a number of 0 or more and below 1.")
 
     def _grid(self, p: _Sample, q: _Sample) -> _Grid:
         bandwidths, regularizations = np.array([self.bandwidth]), np.array([self.regularization])
@@ -143,7 +137,7 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
             regularizations = _REGULARIZATIONS
         n_p, n_q = (sample.w.sum() / sample.unit for sample in (p, q))
         floors = np.geomspace(1 / n_p, 1, _N_BOUNDS)
-        ceilings = np.geomspace(1, n_q, _N_BOUNDS + 1)[1:] if self._alpha > 0 else np.array([_NO_CEILING])
+        ceilings = np.geomspace(1, n_q, _N_BOUNDS + 1)[1:] if self.alpha > 0 else np.array([_NO_CEILING])
         return _Grid(bandwidths, regularizations, np.concatenate([floors, ceilings]))
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
@@ -152,7 +146,7 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
     def _unclipped(self, sample: _Sample) -> Vector:
         """Return r of rows, (n,), from the linear system."""
         values = [np.exp(D / self.bandwidth_**2) @ self.coefficients_ for _, D in sample.blocks(self.centers_)]
-        return _absolute(np.concatenate(values), self._alpha)
+        return _absolute(np.concatenate(values), self.alpha)
 
     def _clipped_shares(self, sample: _Sample) -> list[float]:
         """Return the shares of a sample below the floor and above the ceiling."""
@@ -258,12 +252,11 @@ class ULSIF(_LeastSquaresRatio):
     the minimum of :math:`\tfrac12 \mathrm{mean}_q r^2 - \mathrm{mean}_p r + \tfrac\lambda2 \|\theta\|^2`. The centers
     are rows of p. Rows are standardized.
 
-    - *Search.* 11 bandwidths and 13 regularizations are compared by exact leave-one-out, with `RatioEstimator.score`.
-      The objective of [1]_ depends on the few rows of q with the largest r. For two standard Gaussians in the plane, √2
-      apart, with 1000 rows each, the mean squared error of log r is 0.3 with the score and 1.0 with the objective.
-      The result is the strongest regularization whose score is within 2 % of the best.
-    - *Floor.* The sum can be negative, so r is clipped at a floor between 1/n_p and 1: the one with the best
-      leave-one-out score.
+    - *Search.* 11 bandwidths and 13 regularizations are compared by exact leave-one-out with `RatioEstimator.score`,
+      not with the objective of [1]_, which depends on few rows. (Two Gaussians in the plane, √2 apart, 1000 rows each:
+      the mean squared error of log r is 0.3 with the score, 1.0 with the objective.) The result is the strongest
+      regularization whose score is within 2 % of the best.
+    - *Floor.* The sum can be negative, so r has a floor between 1/n_p and 1, also selected by leave-one-out.
 
     Parameters
     ----------
@@ -278,18 +271,13 @@ class ULSIF(_LeastSquaresRatio):
 
     Attributes
     ----------
-    bandwidth_, regularization_
-        σ and λ.
-    centers_, coefficients_
-        Standardized centers, of shape (b, d), and θ, of shape (b,).
-    floor_, ceiling_
-        The smallest and the largest r. `ULSIF` has no ceiling: `ceiling_` is 1e100.
-    clipped_share_
-        Shares of rows, of shape (2, 2): of p and of q (rows), below the floor and above the ceiling (columns).
-    bandwidths_, regularizations_
-        Candidates, of shapes (s,) and (l,).
-    loo_scores_, loo_objectives_
-        Leave-one-out scores in nats with the best floor, and the objective of [1]_, of shape (s, l).
+    bandwidth_, regularization_, centers_, coefficients_
+        σ, λ, standardized centers, of shape (b, d), and θ, of shape (b,).
+    floor_, ceiling_, clipped_share_
+        The smallest and the largest r (`ULSIF` has no ceiling: 1e100), and shares of rows, of shape (2, 2): of p and of
+        q (rows), below the floor and above the ceiling (columns).
+    bandwidths_, regularizations_, loo_scores_, loo_objectives_
+        Candidates, of shapes (s,) and (l,), their leave-one-out scores in nats and objectives of [1]_, of shape (s, l).
 
     References
     ----------
@@ -304,19 +292,7 @@ class ULSIF(_LeastSquaresRatio):
     [-0.5, 0.5]
     """
 
-    def __init__(
-        self,
-        bandwidth: float | None = None,
-        regularization: float | None = None,
-        *,
-        n_centers: int = 100,
-        random_state: RandomState = None,
-    ) -> None:
-        super().__init__(bandwidth, regularization, n_centers, random_state)
-
-    @property
-    def _alpha(self) -> float:
-        return 0.0
+    alpha = 0.0
 
 
 class RULSIF(_LeastSquaresRatio):
@@ -360,12 +336,8 @@ class RULSIF(_LeastSquaresRatio):
         n_centers: int = 100,
         random_state: RandomState = None,
     ) -> None:
-        super().__init__(bandwidth, regularization, n_centers, random_state)
+        super().__init__(bandwidth, regularization, n_centers=n_centers, random_state=random_state)
         self.alpha = alpha
-
-    @property
-    def _alpha(self) -> float:
-        return self.alpha
 
     def relative_ratio(self, X: TableLike) -> Vector:
         """Return r_alpha(x) = p / (alpha p + (1 - alpha) q): (n, d) to (n,), positive and below 1 / alpha."""

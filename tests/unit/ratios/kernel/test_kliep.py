@@ -239,7 +239,10 @@ def test_same_seed_same_bits() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"bandwidth": 0.0}, "`bandwidth` is 0.0. Use a number of standard deviations, at least 0.001"),
+        (
+            {"bandwidth": 0.0},
+            "`bandwidth` is 0.0. Use a number of 0.001 or more, or None to select it by cross-validation",
+        ),
         ({"bandwidth": math.nan}, "`bandwidth` is nan"),
         ({"bandwidth": "scott"}, "`bandwidth` is 'scott'"),
         ({"n_centers": 0}, "`n_centers` is 0. Use an integer of 1 or more"),

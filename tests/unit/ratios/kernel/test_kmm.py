@@ -162,7 +162,7 @@ def test_disjoint_samples_give_a_warning() -> None:
             {"tolerance": -1.0},
             "`tolerance` is -1.0. Use a number of 0 or more, the largest distance of the mean weight",
         ),
-        ({"bandwidth": 0.0}, "`bandwidth` is 0.0. Use a number of standard deviations"),
+        ({"bandwidth": 0.0}, "`bandwidth` is 0.0. Use a number of 0.001 or more, or None for the median distance"),
         ({"gap": 0.0}, "`gap` is 0.0. Use a number above 0"),
         ({"rank": 0}, "`rank` is 0. Use an integer"),
         ({"max_iter": 2.5}, "`max_iter` is 2.5. Use an integer"),
