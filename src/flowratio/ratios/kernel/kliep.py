@@ -17,7 +17,7 @@ from flowratio._support.validation import RandomState, check_n_folds, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.classifier.presets import NewtonLogisticRegression
 from flowratio.ratios.kernel.kernels import (
-    check_counts,
+    check_count,
     check_range,
     choose_centers,
     median_distance,

@@ -25,7 +25,7 @@ from flowratio.ratios.kernel.interior import (
     weight_at,
 )
 from flowratio.ratios.kernel.kernels import (
-    check_counts,
+    check_count,
     check_range,
     choose_centers,
     median_distance,
@@ -36,7 +36,7 @@ from flowratio.samples.two_samples import TwoSamples
 _EXACT_ROWS = 4_000  # rows of a sample up to which the full kernel is in memory, and from which landmarks come
 _RESIDUAL = 1e-8  # of k(x, x) = 1 outside the span of the landmarks: below it they give the full kernel
 _NARROWEST_SLAB = 1e-6  # an interior needs some width
-_NARROWEST, _WIDEST = 1e-3, np.finfo(np.float64).max
+_NARROWEST, _WIDEST = 1e-3, float(np.finfo(np.float64).max)
 _NOISE, _COARSEST_GAP = 1.5, 0.1
 _COARSE = 0.03  # the gap, as a share of the landmarks' residual, at which the full kernel takes over
 

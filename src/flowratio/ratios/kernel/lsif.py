@@ -24,7 +24,7 @@ from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, is_number, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.kernel.kernels import (
-    check_counts,
+    check_count,
     check_range,
     choose_centers,
     median_distance,
