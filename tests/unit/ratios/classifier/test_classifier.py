@@ -16,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils.estimator_checks import check_estimator
 
 from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.classifier.classifier import ClassifierRatio
@@ -321,9 +320,3 @@ def test_classifiers_of_scikit_learn_load_no_torch() -> None:
     code = "import sys; from flowratio import ClassifierRatio as C; "
     code += "C('boosting').fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1]); sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize("name", ["logistic", "quadratic", "boosting"])
-@pytest.mark.filterwarnings("ignore")
-def test_check_estimator(name: str) -> None:
-    check_estimator(ClassifierRatio(name))

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 from flowratio.ratios.neural.network_ratio import NetworkRatio
-from sklearn.utils.estimator_checks import check_estimator
 
 from flowratio.samples.stacking import stack
 from flowratio.storage.saving import load, save
@@ -181,9 +180,3 @@ def test_bad_settings(settings: dict[str, Any], message: str) -> None:
 def test_the_history_has_a_loss_for_each_epoch() -> None:
     ratio = NetworkRatio("mlp", random_state=0).fit_samples(*_shifted(60, 60))
     assert len(ratio.history_.held_out_loss) > 1
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_check_estimator() -> None:
-    # few and large steps: the checks fit some hundred times
-    check_estimator(NetworkRatio(hidden=(32,), max_epochs=40, learning_rate=0.03))
