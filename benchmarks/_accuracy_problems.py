@@ -247,8 +247,8 @@ def four_bumps(shares: tuple[float, ...]) -> Mixture:
 def spiral(turn: float, width: float, n_parts: int = 24) -> Mixture:
     """Return bumps along an arm that winds around the origin, turned by an angle."""
     angles = np.linspace(0.5 * math.pi, 3 * math.pi, n_parts)
-    centres = 0.35 * angles[:, None] * np.column_stack([np.cos(angles + turn), np.sin(angles + turn)])
-    return Mixture((1 / n_parts,) * n_parts, tuple(Gaussian(c, width**2 * np.eye(2)) for c in centres))
+    centers = 0.35 * angles[:, None] * np.column_stack([np.cos(angles + turn), np.sin(angles + turn)])
+    return Mixture((1 / n_parts,) * n_parts, tuple(Gaussian(c, width**2 * np.eye(2)) for c in centers))
 
 
 def gammas(first: float, last: float, scale: float, d: int = 10) -> Columns:

@@ -86,7 +86,7 @@ def hep_boosting(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
 
 def densratios(method: str) -> Fit:
     def fit(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
-        np.random.seed(seed)  # noqa: NPY002 - it draws its centres from the global generator
+        np.random.seed(seed)  # noqa: NPY002 - it draws its centers from the global generator
         found = peer("densratio").densratio(X_p, X_q, method=method, verbose=False)
         return lambda X: log_weights(found.compute_density_ratio(X))
 
@@ -99,7 +99,7 @@ def adapts(method: str, gammas: float | Sequence[float] | None = None, lambdas: 
     grid |= {} if lambdas is None else {"lambdas": lambdas}
 
     def fit(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
-        np.random.seed(seed)  # noqa: NPY002 - its ULSIF draws its centres from the global generator
+        np.random.seed(seed)  # noqa: NPY002 - its ULSIF draws its centers from the global generator
         model = getattr(peer("adapt.instance_based"), method)(Xt=X_p, verbose=0, random_state=seed, **grid)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "not enough centers", where a bandwidth is much too narrow

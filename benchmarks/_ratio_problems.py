@@ -56,7 +56,7 @@ OURS: dict[str, Callable[[int], flowratio.RatioEstimator]] = {
     'ClassifierRatio("logistic")': lambda seed: flowratio.ClassifierRatio("logistic", random_state=seed),
     'ClassifierRatio("quadratic")': lambda seed: flowratio.ClassifierRatio("quadratic", random_state=seed),
     'ClassifierRatio("boosting")': lambda seed: flowratio.ClassifierRatio("boosting", random_state=seed),
-    'ClassifierRatio("mlp")': lambda seed: flowratio.ClassifierRatio("mlp", random_state=seed),
+    'NetworkRatio("mlp")': lambda seed: flowratio.NetworkRatio("mlp", random_state=seed),
     "FlowDifferenceRatio": lambda seed: flowratio.FlowDifferenceRatio(random_state=seed),
     "TelescopingRatio": lambda seed: flowratio.TelescopingRatio(random_state=seed),
 }

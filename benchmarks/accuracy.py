@@ -147,7 +147,7 @@ OURS = (
     Method("quadratic", "x", plain(ours('ClassifierRatio("quadratic")')), 0.1),
     Method("additive", "x", plain(ours('ClassifierRatio("additive")')), 0.1),
     Method("boosting", "x", plain(ours('ClassifierRatio("boosting")')), 1.0, 0.5),
-    Method("mlp", "x", plain(ours('ClassifierRatio("mlp")')), 2.0),
+    Method("mlp", "x", plain(ours('NetworkRatio("mlp")')), 2.0),
     Method("KMM", "x", plain(ours("KMM")), 0.5, 1.5, 10_000),
     Method("KLIEP", "x", plain(ours("KLIEP")), 0.3),
     Method("ULSIF", "x", plain(ours("ULSIF")), 0.3),

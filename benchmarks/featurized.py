@@ -32,6 +32,7 @@ from flowratio import (
     FeaturizedRatio,
     FlowDifferenceRatio,
     FlowFeaturizer,
+    NetworkRatio,
     TelescopingRatio,
 )
 
@@ -40,7 +41,7 @@ SEEDS = (0, 1, 2)
 
 
 def from_paper(seed: int) -> FeaturizedRatio:
-    classifier = ClassifierRatio(
+    classifier = NetworkRatio(
         "mlp",
         hidden=(100, 100, 100),
         max_epochs=100,
@@ -117,7 +118,7 @@ def mi() -> None:
         "`TelescopingRatio()`": TelescopingRatio(random_state=0),
         '`FeaturizedRatio("telescoping")`': FeaturizedRatio("telescoping", random_state=0),
         '`FeaturizedRatio("mlp")`': FeaturizedRatio("mlp", random_state=0),
-        '`ClassifierRatio("mlp")`': ClassifierRatio("mlp", random_state=0),
+        '`NetworkRatio("mlp")`': NetworkRatio("mlp", random_state=0),
     }
 
     def rows() -> Iterator[list[str]]:

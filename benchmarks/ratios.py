@@ -102,8 +102,8 @@ def kmm_rows(n: int) -> Iterator[list[str]]:
         settings = (X_p, X_q, gamma, max_weight, tolerance)
         found = {
             "ADAPT": timed(partial(adapt_kmm_weights, *settings)),
-            "`KMM(gap=1e-6)`": (exact.weights_, mine),
-            "`KMM()`": (default.weights_, quick),
+            "`KMM(gap=1e-6)`": (exact.q_weights_, mine),
+            "`KMM()`": (default.q_weights_, quick),
             "skada": timed(partial(skada_kmm_weights, *settings)),
         }
         best = objective(found["ADAPT"][0], K, kappa)

@@ -4,7 +4,7 @@ Claims: `score_file` on a Parquet file of 5 M × 20 rows (float32, row groups of
 per second of a bare loop, and stays under 1.5 GB of resident memory, at 1 M rows as at 5 M. `flowratio --help` takes
 less than 0.5 s.
 
-All run the network of one `ClassifierRatio("mlp")`. The bare loop reads batches of 65 536 rows by pyarrow, stacks them
+All run the network of one `NetworkRatio("mlp")`. The bare loop reads batches of 65 536 rows by pyarrow, stacks them
 to a float32 matrix, standardizes it in place, runs the network once a batch under `torch.inference_mode`, and writes
 the 20 columns, log r and r, both float64, by the same Parquet writer with the same settings. It does less: one pass, so
 that its weights do not have mean 1; no check of values, no log r kept for a run that is killed, no file replaced as a
@@ -40,7 +40,7 @@ from _tables import print_table, verdict
 from _timing import versions
 from sklearn.exceptions import ConvergenceWarning
 
-from flowratio import ClassifierRatio, load, save
+from flowratio import NetworkRatio, load, save
 from flowratio.storage.scoring import score_file
 
 D, BATCH, GROUP = 20, 65_536, 250_000
@@ -65,7 +65,7 @@ def save_model(folder: Path) -> None:
     P, Q = (pl.DataFrame(part, schema=NAMES) for part in (X[:10_000], X[10_000:]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its speed is the point
-        save(ClassifierRatio("mlp", max_epochs=3, random_state=0).fit_samples(P, Q), folder)
+        save(NetworkRatio("mlp", max_epochs=3, random_state=0).fit_samples(P, Q), folder)
 
 
 def score_ours(model: Any, source: Path, out: Path) -> None:

@@ -181,7 +181,7 @@ def test_samples_come_from_the_density(flow: str) -> None:
     made = FlowFeaturizer(flow, n_blocks=3, hidden=(16, 16), max_epochs=20, random_state=0)
     fitted = made.fit(draw_mixture(N_FIT, 1))
     drawn = fitted.sample(N_TEST, random_state=0)
-    # along the line through both centres there are two hills; chance alone stays below 0.031, see above
+    # along the line through both centers there are two hills; chance alone stays below 0.031, see above
     truth = lambda t: (stats.norm.cdf(t, 0, 0.5**0.5) + stats.norm.cdf(t, 3, 0.5**0.5)) / 2  # noqa: E731
     assert float(stats.kstest(drawn.mean(1), truth).statistic) < 0.05
 

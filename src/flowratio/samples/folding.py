@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from flowratio._support.types import Vector
+
+if TYPE_CHECKING:
+    from flowratio.samples.two_samples import TwoSamples
 
 
 def folds(n: int, n_folds: int, rng: np.random.Generator) -> Vector:
@@ -16,3 +21,18 @@ def folds(n: int, n_folds: int, rng: np.random.Generator) -> Vector:
     [3, 2, 2]
     """
     return rng.permutation(n) % n_folds
+
+
+def random_ranks(samples: TwoSamples, rng: np.random.Generator) -> Vector:
+    """Return a random rank from 0 for every row, within its own sample, of shape (n,). A group shares one rank.
+
+    Modulo the number of folds, the ranks are folds with the same share of p and of q. They are random, because
+    neighbors in the order of `distinct_rows` are similar: every k-th row would be a copy of the others.
+    """
+    if samples.groups is None:
+        return np.concatenate([rng.permutation(n) for n in (samples.n_p, samples.n_q)])
+    ranks = []
+    for groups in (samples.groups[: samples.n_p], samples.groups[samples.n_p :]):
+        names, group = np.unique(groups, return_inverse=True)
+        ranks.append(rng.permutation(len(names))[group])
+    return np.concatenate(ranks)

@@ -1,69 +1,57 @@
-"""Weights of rows: what they count, how they are merged, and means under them."""
+"""Weights of rows: checks, merging of equal rows, and weighted means."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-_MOST_REPEATED = 1_000_000  # rows to which whole weights are turned
+from flowratio._support.types import Matrix, Vector, VectorLike
+
+_MAX_REPEATED = 1_000_000  # largest number of rows that integer weights are turned into
 
 
-def checked_weights(given: Any, n: int, name: str) -> np.ndarray:
-    """Check weights of rows, and return them, of shape (n,); 1 for all if none are given.
+def checked_weights(sample_weight: VectorLike | None, n: int, name: str) -> Vector:
+    """Check weights of rows, and return them, of shape (n,). None stands for weights of 1.
 
     Examples
     --------
     >>> checked_weights([1.0, -2.0], 2, "sample_weight_p")
     Traceback (most recent call last):
     ...
-    ValueError: `sample_weight_p` is negative on 1 of 2 rows, -2 at the least: weights count rows, and must be 0 or
-    more.
+    ValueError: `sample_weight_p` is negative on 1 of 2 rows, with a minimum of -2. Use weights of 0 or more.
     """
-    if given is None:
+    if sample_weight is None:
         return np.ones(n)
     try:
-        w = np.asarray(given, np.float64)
+        w = np.asarray(sample_weight, np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"`{name}` is not an array of numbers ({error}): give one weight a row.") from error
+        raise ValueError(f"`{name}` is not an array of numbers ({error}). Give one weight for each row.") from error
     if w.shape != (n,):
         rows = name.replace("sample_weight", "X")
-        raise ValueError(f"`{name}` has shape {w.shape} but `{rows}` has {n} rows: give one weight a row.")
-    if not np.isfinite(w).all():
-        raise ValueError(f"`{name}` is NaN or infinite on {np.count_nonzero(~np.isfinite(w))} of {n} rows.")
-    if (w < 0).any():
-        raise ValueError(
-            f"`{name}` is negative on {np.count_nonzero(w < 0)} of {n} rows, {w.min():g} at the least: weights count "
-            "rows, and must be 0 or more."
-        )
+        raise ValueError(f"`{name}` has shape {w.shape} but `{rows}` has {n} rows. Give one weight for each row.")
+    if n_bad := np.count_nonzero(~np.isfinite(w)):
+        raise ValueError(f"`{name}` is NaN or infinite on {n_bad} of {n} rows. Use finite weights.")
+    if n_bad := np.count_nonzero(w < 0):
+        least = f"with a minimum of {w.min():g}"
+        raise ValueError(f"`{name}` is negative on {n_bad} of {n} rows, {least}. Use weights of 0 or more.")
     if not w.any():
-        raise ValueError(f"`{name}` is zero on all {n} rows: give some of them a positive weight.")
+        raise ValueError(f"`{name}` is zero on all {n} rows. Give at least one row a positive weight.")
     return w
 
 
-def distinct_rows(X: np.ndarray, w: np.ndarray, by: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Merge rows that are equal, adding their weights, and put them in an order that is theirs alone.
+def distinct_rows(X: Matrix, w: Vector, by: Matrix | None = None) -> tuple[Matrix, Vector]:
+    """Merge equal rows, add their weights, and return them in an order that depends on the rows alone.
 
-    Whatever follows, folds and batches too, is then a function of the weighted sample: neither the order of the rows,
-    nor that of the columns, nor whether a row of weight 2 came as two rows changes it. Rows are ordered by their
-    projection on a direction that each column decides for itself.
+    Folds and batches are then a function of the weighted sample. The order of rows and columns does not matter, and a
+    row of weight 2 equals two rows. Rows are ordered by their projection on a direction that each column determines.
 
     Parameters
     ----------
-    X
-        Rows, of shape (n, d).
-    w
-        Positive weights, of shape (n,).
+    X, w
+        Rows and their positive weights, of shapes (n, d) and (n,).
     by
-        The same rows, standardized, of shape (n, d), where `X` is not: they decide the order.
-
-    Returns
-    -------
-    X
-        Distinct rows, of shape (m, d).
-    w
-        Their weights, of shape (m,).
+        The standardized rows, of shape (n, d), if `X` is not standardized. They decide the order.
 
     Examples
     --------
@@ -75,7 +63,7 @@ def distinct_rows(X: np.ndarray, w: np.ndarray, by: np.ndarray | None = None) ->
     direction = 1 + np.abs(w @ np.tanh(by)) / w.sum() + w @ np.tanh(by) ** 2 / w.sum()
     key = by @ direction
     order = np.argsort(key, kind="stable")
-    # equal rows may differ in the last bits of the key: what is that close is told apart by the columns
+    # keys of equal rows may differ in the last bits, so columns decide the order of rows with nearly equal keys
     group = np.concatenate([[0], np.cumsum(np.diff(key[order]) > 1e-12 * np.abs(key).max())])
     if group[-1] == len(X) - 1:
         return X[order], w[order]
@@ -85,50 +73,33 @@ def distinct_rows(X: np.ndarray, w: np.ndarray, by: np.ndarray | None = None) ->
     return X[first], np.add.reduceat(w, np.flatnonzero(first))
 
 
-def weighted_moments(X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of every column, of shape (d,).
-
-    The deviation of a column that is constant up to rounding is `inf`.
-
-    Parameters
-    ----------
-    X
-        Rows, of shape (n, d).
-    share
-        Weights that add up to 1, of shape (n,).
-    """
+def weighted_moments(X: Matrix, share: Vector) -> tuple[Vector, Vector]:
+    """Return mean and standard deviation of every column, (d,), for weights (n,) with sum 1. A constant has `inf`."""
     first = X[0].astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        D = X - first  # no row is so far from another that the squares below cancel
+        D = X - first  # near 0, so that the squares below do not cancel
         mean = share @ D
         variance = share @ np.square(D, out=D) - mean**2
     if not np.isfinite(variance).all():
-        raise ValueError(f"`X` holds values of size {np.abs(X).max():.1e}, whose squares overflow. Change the units.")
+        raise ValueError(f"`X` has values of size {np.abs(X).max():.1e}, whose squares overflow. Change the units.")
     mean += first
     scale = np.sqrt(np.maximum(variance, 0))
     if (scale == 0).any() and np.ptp(X[:, scale == 0], axis=0).any():
         raise ValueError("`X` has a column that varies by less than 1e-150, whose squares vanish. Change the units.")
     constant = scale <= 4 * np.finfo(np.float64).eps * np.abs(mean)
     if constant.all():
-        raise ValueError("Every column of `X` is constant: there is no ratio. Give at least one that varies.")
+        raise ValueError("Every column of `X` is constant, so there is no ratio. Give at least one column that varies.")
     scale[constant] = np.inf
     return mean, scale
 
 
-def mean_and_error(values: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""Return the weighted mean and its standard error, of shape (k,), or () for values of shape (n,).
+def mean_and_error(values: np.ndarray, share: Vector) -> tuple[np.ndarray, np.ndarray]:
+    r"""Return the weighted mean of values, (n,) or (n, k), and its standard error, for weights (n,) with sum 1.
 
     .. math:: \bar f = \sum_i w_i f_i, \qquad
               \mathrm{se}^2 = \sum_i w_i^2 (f_i - \bar f)^2 \Big/ \Big(1 - \sum_i w_i^2\Big)
 
-    For equal weights the error is the usual one, s / √n.
-
-    Parameters
-    ----------
-    values
-        Of shape (n,) or (n, k).
-    share
-        Weights that add up to 1, of shape (n,).
+    For equal weights the standard error is s / √n.
 
     Examples
     --------
@@ -137,54 +108,47 @@ def mean_and_error(values: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, n
     (2.0, 1.0)
     """
     mean = share @ values
-    left = max(1 - float(share @ share), np.finfo(np.float64).eps)  # 0 where one row has all the weight
-    return mean, np.sqrt((share**2) @ (values - mean) ** 2 / left)
+    rest = max(1 - float(share @ share), np.finfo(np.float64).eps)  # 0 if one row has all the weight
+    return mean, np.sqrt((share**2) @ (values - mean) ** 2 / rest)
 
 
-def is_whole(w: np.ndarray) -> bool:
-    """Return whether all weights are whole numbers."""
-    return bool(w.max() < 2**53 and np.array_equal(w, np.round(w)))  # beyond, every float is whole
+def is_whole(w: Vector) -> bool:
+    """Return whether all weights are integers."""
+    return bool(w.max() < 2**53 and np.array_equal(w, np.round(w)))  # every larger float is an integer
 
 
-def counts(w: np.ndarray) -> np.ndarray:
-    """Return weights that count rows: whole ones do; others are scaled to the number of rows they are worth."""
+def counts(w: Vector) -> Vector:
+    """Return weights that count rows. Integers do. Others are scaled to a sum of their effective sample size."""
     if is_whole(w):
         return w
     w = w / w.max()
     return w * (w.sum() / (w @ w))
 
 
-def without_factor(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Divide whole weights of distinct rows by what they have in common: a sample in five copies is that sample."""
-    if len(w) == 1 or not is_whole(w):  # one row in copies is more than one row
+def without_factor(X: Matrix, w: Vector) -> tuple[Matrix, Vector]:
+    """Divide integer weights of distinct rows by their common factor: five copies of a sample equal the sample."""
+    if len(w) == 1 or not is_whole(w):  # copies of one row are more than one row
         return X, w
     return X, w / np.gcd.reduce(w.astype(np.int64))
 
 
-def repeated(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Repeat rows as often as whole weights say, if these are not too many."""
-    if not is_whole(w) or w.max() == 1 or w.sum() > _MOST_REPEATED:
+def repeated(X: Matrix, w: Vector) -> tuple[Matrix, Vector]:
+    """Repeat each row as often as its integer weight, up to a million rows in total."""
+    if not is_whole(w) or w.max() == 1 or w.sum() > _MAX_REPEATED:
         return X, w
     return np.repeat(X, w.astype(np.int64), axis=0), np.ones(int(w.sum()))
 
 
-def systematic(w: np.ndarray, n: int, phase: float) -> np.ndarray:
-    """Return n positions, of shape (n,): each as often as n times its share of the weight, rounded up or down.
+def systematic(w: Vector, n: int, phase: float) -> Vector:
+    """Return n positions, (n,): position i as often as n times its share of the weights (m,), rounded up or down.
 
-    Parameters
-    ----------
-    w
-        Positive weights, of shape (m,).
-    n
-        Number of positions.
-    phase
-        Where to begin, from 0 to 1: it decides what is rounded up.
+    The phase, from 0 to 1, decides which numbers are rounded up.
     """
     total = np.cumsum(w)
     return np.searchsorted(total[:-1], (np.arange(n) + phase) * (total[-1] / n), side="right")
 
 
-def log_mean_exp(log_values: np.ndarray, w: np.ndarray | None = None) -> float:
+def log_mean_exp(log_values: Vector, w: Vector | None = None) -> float:
     """Return the log of a weighted mean from the logs of the values, both of shape (n,). A factor of `w` cancels.
 
     Examples

@@ -1,33 +1,28 @@
-"""What brings the scores of a classifier in line with rows that it has not seen: score to log r."""
+"""Calibration of the scores of a classifier on held-out rows: score to log r."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import logit
 from sklearn.isotonic import IsotonicRegression
 
+from flowratio._support.types import Vector
 from flowratio.ratios.classifier.presets import newton
 
 
 @dataclass(frozen=True)
 class IsotonicCalibrator:
-    """An increasing function of the score, linear between its knots.
+    """An increasing function of the score, linear between knots: their scores and log r, of shape (k,)."""
 
-    Parameters
-    ----------
-    scores, log_r
-        Where the knots are, and log r there, of shape (k,).
-    """
+    scores: Vector
+    log_r: Vector
 
-    scores: np.ndarray
-    log_r: np.ndarray
-
-    def __call__(self, scores: np.ndarray) -> np.ndarray:
+    def __call__(self, scores: Vector) -> Vector:
         return np.interp(scores, self.scores, self.log_r)
 
 
@@ -38,16 +33,18 @@ class SigmoidCalibrator:
     slope: float
     intercept: float
 
-    def __call__(self, scores: np.ndarray) -> np.ndarray:
+    def __call__(self, scores: Vector) -> Vector:
         return self.slope * scores + self.intercept
 
 
-def isotonic(scores: np.ndarray, y: np.ndarray, w: np.ndarray) -> IsotonicCalibrator:
-    """Fit posteriors under even odds.
+Calibrator: TypeAlias = IsotonicCalibrator | SigmoidCalibrator
 
-    A block at an end that has a rows of p and none of q may hold one of the n_q + 1 rows that q would have with
-    another: its ratio is a / n_p to 1 / (n_q + 1), if that is not less than the block before says; and so for p and q
-    swapped.
+
+def isotonic(scores: Vector, y: Vector, w: Vector) -> IsotonicCalibrator:
+    """Fit an isotonic regression with equal prior odds.
+
+    A block at an end with a rows of p and none of q gets the ratio a / n_p to 1 / (n_q + 1), as if the next row of q
+    were in it, but not less than the block before. The same holds with p and q exchanged.
     """
     is_p = y == 1
     n_p, n_q = w[is_p].sum(), w[~is_p].sum()
@@ -60,21 +57,20 @@ def isotonic(scores: np.ndarray, y: np.ndarray, w: np.ndarray) -> IsotonicCalibr
         log_r = logit(share)
     log_r[share == 1] = max(top, inner.max(initial=-math.inf))
     log_r[share == 0] = min(bottom, inner.min(initial=math.inf))
-    return IsotonicCalibrator(line.X_thresholds_, np.sort(log_r))  # the ends are in order where no block is between
+    return IsotonicCalibrator(
+        line.X_thresholds_, np.sort(log_r)
+    )  # without a block between them the ends may be out of order
 
 
-def sigmoid(scores: np.ndarray, y: np.ndarray, w: np.ndarray) -> SigmoidCalibrator:
-    """Fit a logistic regression under even odds, to labels drawn in from 0 and 1 as Platt (1999) does."""
+def sigmoid(scores: Vector, y: Vector, w: Vector) -> SigmoidCalibrator:
+    """Fit a logistic regression with equal prior odds, to the smoothed labels of Platt (1999)."""
     n_p, n_q = w[y == 1].sum(), w[y == 0].sum()
     target = np.where(y == 1, (n_p + 1) / (n_p + 2), 1 / (n_q + 2))
     share = (n_p + n_q) * np.where(y == 1, w / n_p, w / n_q) / 2
-    centre = scores.mean()
-    scale = max(np.abs(scores - centre).max(), np.finfo(np.float64).tiny)
-    slope, intercept = newton((scores[:, None] - centre) / scale, target, share, np.array([1e-6, 0.0]))
-    return SigmoidCalibrator(float(slope / scale), float(intercept - slope * centre / scale))
+    center = scores.mean()
+    scale = max(np.abs(scores - center).max(), np.finfo(np.float64).tiny)
+    slope, intercept = newton((scores[:, None] - center) / scale, target, share, np.array([1e-6, 0.0]))
+    return SigmoidCalibrator(float(slope / scale), float(intercept - slope * center / scale))
 
 
-CALIBRATORS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Any]] = {
-    "isotonic": isotonic,
-    "sigmoid": sigmoid,
-}
+CALIBRATORS: dict[str, Callable[[Vector, Vector, Vector], Calibrator]] = {"isotonic": isotonic, "sigmoid": sigmoid}

@@ -1,4 +1,4 @@
-r"""A classifier by densities: normal laws whose covariances are as different, and as correlated, as the rows can tell.
+r"""Discriminant analysis: Gaussian densities whose means and covariances are shrunk by their sampling noise.
 
 .. math:: \log \hat p(x) = a - \tfrac12 \|L^{-1} (x - \bar x)\|^2, \qquad L L^\top \approx \mathrm{cov}_p
 """
@@ -15,41 +15,42 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 from typing_extensions import Self
 
-_SMALLEST = 1e-8  # variance within a sample, in units of that of both
+from flowratio._support.types import Matrix, Vector
+from flowratio.scaling.whitener import noise_share
+
+_SMALLEST = 1e-8  # least variance within a sample, in units of that of both
 _N_SPREADS = 24
 _EM_STEPS = 30
 _RAREST = 1e-6  # share of entries
-_SURELY = 3.0  # standard deviations beyond which a sample speaks against correlations
-_WAYS_BACK = (0.0, 0.125, 0.25, 0.5, 0.75, 0.9, 1.0)
-_ENOUGH = 3  # rows for each column, for a covariance of its own
+_MAX_DEVIATIONS = 3.0  # standard deviations of the deviance, beyond which a sample contradicts a covariance
+_BLENDS = (0.0, 0.125, 0.25, 0.5, 0.75, 0.9, 1.0)
+_MIN_ROWS_PER_COLUMN = 3  # for a covariance of its own
 
 
 @dataclass(frozen=True)
-class NormalLaw:
-    """A log-density, a constant aside that all laws of d columns share.
+class GaussianDensity:
+    """A log-density, up to a constant that all densities of d columns share.
 
     Parameters
     ----------
-    mean
-        Of shape (d,).
-    root
-        Whose product with its transpose is the precision, of shape (d, d).
+    mean, root
+        Mean, of shape (d,), and a root of the precision, of shape (d, d): the precision is root · rootᵀ.
     constant
         Log-density at the mean.
     """
 
-    mean: np.ndarray
-    root: np.ndarray
+    mean: Vector
+    root: Matrix
     constant: float
 
-    def log_prob(self, X: np.ndarray) -> np.ndarray:
+    def log_prob(self, X: Matrix) -> np.ndarray:
         """Return the log-density of rows, (n, d) to (n,)."""
         return self.constant - 0.5 * np.square((X - self.mean) @ self.root).sum(axis=1)
 
 
 @dataclass(frozen=True)
 class _Noisy:
-    """Values (m,) and the squares of their standard errors."""
+    """Values (m,) and the squares of their standard errors, (m,)."""
 
     value: np.ndarray
     noise: np.ndarray
@@ -58,18 +59,18 @@ class _Noisy:
         return _Noisy(self.value - other.value, self.noise + other.noise)
 
     def share_of_noise(self, other: _Noisy) -> np.ndarray:
-        """Return how much of the noise of a difference is that of the first."""
+        """Return the share of the noise of a difference that comes from the first."""
         return self.noise / np.maximum(self.noise + other.noise, _SMALLEST**2)
 
-    def drawn_to(self, other: _Noisy, share: np.ndarray | float) -> _Noisy:
-        """Return what is that share of the way to another."""
+    def moved_to(self, other: _Noisy, share: np.ndarray | float) -> _Noisy:
+        """Return the values after a share of the way to another."""
         value = self.value + share * (other.value - self.value)
         return _Noisy(value, (1 - share) ** 2 * self.noise + share**2 * other.noise)
 
 
 @dataclass(frozen=True)
 class _Moments:
-    """Of one sample: its size, means (d,), logs of variances (d,), and correlations below the diagonal, row by row."""
+    """Size of a sample, means (d,), logs of variances (d,), and correlations below the diagonal, row by row."""
 
     n: float
     means: _Noisy
@@ -78,56 +79,56 @@ class _Moments:
 
 
 class GaussianDiscriminant(BaseEstimator):
-    r"""Tell two samples apart as if each were normal: discriminant analysis, with weights, and shrunk by what is noise.
+    r"""Discriminant analysis with weights, in which means, variances and correlations are shrunk by their noise.
 
-    Means, variances and correlations of both samples are drawn to each other, and correlations then to 0, entry by
-    entry. An entry with the value v and the squared standard error s² keeps what it is expected to hold [1]_,
+    All entries of both samples are moved toward each other, and correlations then toward 0. An entry with value v and
+    squared standard error s² keeps its posterior mean [1]_,
 
     .. math:: v \cdot P(\theta \ne 0 \mid v) \cdot \frac{\tau^2}{\tau^2 + s^2}, \qquad
               \theta = 0 \text{ or } \theta \sim N(0, \tau^2)
 
-    where τ and the share of entries that are 0 in truth are those under which all of them are likeliest. Two samples of
-    one covariance have a log-ratio that is nearly linear; a change in few columns, or few correlations, is found among
-    many that did not change, and hardly shrunk.
+    where τ and the share of entries with θ = 0 have maximum likelihood. Two samples with equal covariances get a nearly
+    linear log-ratio. A change in few columns or correlations among many is hardly shrunk. `benchmarks/replacements.py`
+    compares it with the shrunk LDA and QDA of scikit-learn.
 
     Parameters
     ----------
     shared
-        Whether both samples have one covariance for certain.
+        Whether both samples have one covariance.
 
     Attributes
     ----------
-    laws_
-        Of the samples with y = 1 and with y = 0.
+    densities_
+        Densities of the samples with y = 1 and with y = 0.
     log_odds_
-        Of the sample.
+        Log-odds of the sample.
 
     References
     ----------
     .. [1] Johnstone, Silverman (2004). *Needles and straw in haystacks.* Annals of Statistics.
     """
 
-    laws_: list[NormalLaw]
+    densities_: list[GaussianDensity]
     log_odds_: float
 
     def __init__(self, shared: bool = False) -> None:
         self.shared = shared
 
-    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
+    def fit(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> Self:
         """Fit to rows (n, d), labels (n,) of 0 and 1, and weights (n,) that count rows."""
         w = np.ones(len(X)) if sample_weight is None else sample_weight
         p, q = (_moments(X[y == label], w[y == label]) for label in (1, 0))
-        self.laws_ = [_law(own, other, self.shared) for own, other in ((p, q), (q, p))]
+        self.densities_ = [_density(own, other, self.shared) for own, other in ((p, q), (q, p))]
         self.log_odds_ = math.log(p.n / q.n)
         return self
 
-    def decision_function(self, X: np.ndarray) -> np.ndarray:
+    def decision_function(self, X: Matrix) -> np.ndarray:
         """Return the logit of rows, (n, d) to (n,)."""
-        of_p, of_q = (law.log_prob(X) for law in self.laws_)
+        of_p, of_q = (density.log_prob(X) for density in self.densities_)
         return of_p - of_q + self.log_odds_
 
 
-def _moments(X: np.ndarray, w: np.ndarray) -> _Moments:
+def _moments(X: Matrix, w: Vector) -> _Moments:
     n = float(w.sum())
     dof = max(n - 1, 1.0)
     mean = w @ X / n
@@ -147,58 +148,57 @@ def _moments(X: np.ndarray, w: np.ndarray) -> _Moments:
     )
 
 
-def _law(own: _Moments, other: _Moments, shared: bool) -> NormalLaw:
-    """Return the normal law of a sample; where both are alike, it is taken from both."""
+def _density(own: _Moments, other: _Moments, shared: bool) -> GaussianDensity:
+    """Return the density of a sample, from both samples where they agree."""
     of_other = other.n / (own.n + other.n)
     lower = _covariance_factor(own, other, shared)
     inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
-    apart = other.means.minus(own.means)
+    difference = other.means.minus(own.means)
     scale = np.sqrt(own.n * own.means.noise + other.n * other.means.noise)
-    shares = _noise_shares(_Noisy(apart.value / scale, apart.noise / scale**2))
-    noise = shares * apart.value
-    against = own.n * of_other * float(np.square(inverse @ noise).sum())  # about the sum of shares, if it is noise
-    if against > (most := float(shares.sum())):
-        noise *= math.sqrt(most / against)
+    shares = _noise_shares(_Noisy(difference.value / scale, difference.noise / scale**2))
+    noise = shares * difference.value
+    deviance = own.n * of_other * float(np.square(inverse @ noise).sum())  # about the sum of shares, if it is noise
+    if deviance > (expected := float(shares.sum())):
+        noise *= math.sqrt(expected / deviance)
     mean = own.means.value + own.means.share_of_noise(other.means) * noise
-    return NormalLaw(mean, inverse.T, -float(np.log(np.diag(lower)).sum()))
+    return GaussianDensity(mean, inverse.T, -float(np.log(np.diag(lower)).sum()))
 
 
-def _covariance_factor(own: _Moments, other: _Moments, shared: bool) -> np.ndarray:
-    """Return the lower factor (d, d) of the covariance of a sample, drawn to that of the other one and to independence.
+def _covariance_factor(own: _Moments, other: _Moments, shared: bool) -> Matrix:
+    """Return the lower factor (d, d) of the covariance of a sample, shrunk toward the other one and independence.
 
-    Entry by entry this may end at a covariance that cannot be, or that the sample speaks against: then it goes some of
-    the way back to the one that is drawn there all alike, and from there to that of the sample.
+    Shrinking each entry by its own share may give a matrix that is no covariance, or that the sample contradicts. Then
+    it is blended with the covariance whose entries all have one share, and that one with the covariance of the sample.
     """
     of_other = other.n / (own.n + other.n)
-
     pairs = (own.log_variances, other.log_variances), (own.correlations, other.correlations)
 
-    def drawn(shares: Callable[[_Noisy], np.ndarray], each_for_itself: bool = False) -> np.ndarray:
+    def shrunk(shares: Callable[[_Noisy], Vector], entrywise: bool = False) -> Matrix:
         v, r = (
-            mine.drawn_to(
+            mine.moved_to(
                 its,
                 (1.0 if shared else shares(mine.minus(its)))
-                * (mine.share_of_noise(its) if each_for_itself and not shared else of_other),
+                * (mine.share_of_noise(its) if entrywise and not shared else of_other),
             )
             for mine, its in pairs
         )
         return _covariance(np.exp(v.value), (1 - shares(r)) * r.value)
 
-    alike, each = drawn(_noise_share), drawn(_noise_shares, each_for_itself=True)
-    seen, n = drawn(_no_share), own.n + other.n if shared else own.n
-    d = np.count_nonzero(own.log_variances.noise)  # constant columns say nothing
-    usual = _usual(d + np.count_nonzero(own.correlations.value))
-    legs = ((each, alike), (alike, seen)) if n > _ENOUGH * d else ((each, alike),)
+    common, entrywise, sample = shrunk(_noise_share), shrunk(_noise_shares, entrywise=True), shrunk(_no_share)
+    n = own.n + other.n if shared else own.n
+    d = np.count_nonzero(own.log_variances.noise)  # without constant columns
+    limit = _likely_maximum(d + np.count_nonzero(own.correlations.value))
+    legs = ((entrywise, common), (common, sample)) if n > _MIN_ROWS_PER_COLUMN * d else ((entrywise, common),)
     for start, end in legs:
-        for way in _WAYS_BACK:
-            found = start + way * (end - start)
-            if n * _deviance(seen, found) <= usual:
-                return cholesky(found, lower=True)
-    return cholesky(alike, lower=True)  # of few rows the covariance is singular, and speaks against all others
+        for blend in _BLENDS:
+            candidate = start + blend * (end - start)
+            if n * _deviance(sample, candidate) <= limit:
+                return cholesky(candidate, lower=True)
+    return cholesky(common, lower=True)  # the covariance of few rows is singular, and contradicts all others
 
 
-def _covariance(variances: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Return a covariance (d, d), given the correlations below its diagonal."""
+def _covariance(variances: np.ndarray, below: Vector) -> np.ndarray:
+    """Return a covariance (d, d) from variances (d,) and the correlations below its diagonal."""
     d = len(variances)
     out = np.zeros((d, d))
     out[np.tril_indices(d, -1)] = below
@@ -206,51 +206,50 @@ def _covariance(variances: np.ndarray, below: np.ndarray) -> np.ndarray:
     return scales[:, None] * (out + out.T + (1 + _SMALLEST) * np.eye(d)) * scales
 
 
-def _usual(n: float) -> float:
-    """Return what a chi-squared number of n degrees of freedom rarely exceeds."""
-    return n + _SURELY * math.sqrt(2 * n)
+def _likely_maximum(n: float) -> float:
+    """Return a number that a chi-squared variable with n degrees of freedom rarely exceeds."""
+    return n + _MAX_DEVIATIONS * math.sqrt(2 * n)
 
 
-def _deviance(seen: np.ndarray, found: np.ndarray) -> float:
-    """Return twice the nats a row that normal laws of two correlations are apart; inf if the second cannot be."""
-    sign, log_det = np.linalg.slogdet(found)
-    least = np.linalg.eigvalsh(found)[0]
-    if sign <= 0 or least <= 0:
+def _deviance(sample: Matrix, candidate: Matrix) -> float:
+    """Return twice the divergence of two Gaussians with these covariances, or inf if the second is no covariance."""
+    sign, log_det = np.linalg.slogdet(candidate)
+    if sign <= 0 or np.linalg.eigvalsh(candidate)[0] <= 0:
         return math.inf
-    return float(np.trace(np.linalg.solve(found, seen)) - np.linalg.slogdet(seen)[1] + log_det) - len(seen)
+    return float(np.trace(np.linalg.solve(candidate, sample)) - np.linalg.slogdet(sample)[1] + log_det) - len(sample)
 
 
 def _no_share(entries: _Noisy) -> np.ndarray:
-    """Return that nothing is noise."""
+    """Return the shares of noise 0."""
     return np.zeros_like(entries.value)
 
 
-def _noise_share(entries: _Noisy) -> np.ndarray:
-    """Return which share of the squared entries is sampling noise, from 0 to 1, for all alike."""
+def _noise_share(entries: _Noisy) -> Vector:
+    """Return the share of the sum of squares that is sampling noise, from 0 to 1, the same for all entries."""
     total = float(np.square(entries.value).sum())
-    return np.full_like(entries.value, min(1.0, float(entries.noise.sum()) / total) if total > 0 else 1.0)
+    return np.full_like(entries.value, noise_share(float(entries.noise.sum()), total))
 
 
 def _noise_shares(entries: _Noisy) -> np.ndarray:
-    """Return which share of each entry is expected to be noise, some entries being nothing else.
+    """Return the expected share of noise of each entry. Some entries are noise only.
 
-    The spread of the others is the likeliest of a grid, and the share of zeros the likeliest for it, by EM.
+    The variance of the others is the one of a grid with maximum likelihood, with the share of zeros found by EM.
     """
-    shares, some = np.ones_like(entries.value), entries.value != 0  # those of constant columns are, and say nothing
-    if not some.any():
+    shares, nonzero = np.ones_like(entries.value), entries.value != 0  # entries of constant columns are 0
+    if not nonzero.any():
         return shares
-    squares, noise = np.square(entries.value[some]), np.maximum(entries.noise[some], _SMALLEST**2)
+    squares, noise = np.square(entries.value[nonzero]), np.maximum(entries.noise[nonzero], _SMALLEST**2)
     least, most = 0.02 * float(np.median(noise)), 2 * float(squares.max())
     spreads = np.geomspace(least, max(most, 2 * least), _N_SPREADS)[:, None]  # variances
-    kept = spreads / (noise + spreads)  # (k, m)
-    gain = 0.5 * (np.log1p(-np.minimum(kept, 1 - _SMALLEST)) + kept * squares / noise)
-    zero = np.full_like(spreads, 0.5)  # share of entries that are 0 in truth
-    alive = np.ones_like(kept)
+    signal = spreads / (noise + spreads)  # share of each entry that is no noise, (k, m)
+    gain = 0.5 * (np.log1p(-np.minimum(signal, 1 - _SMALLEST)) + signal * squares / noise)
+    zero = np.full_like(spreads, 0.5)  # share of entries whose true value is 0
+    alive = np.ones_like(signal)
     for _ in range(_EM_STEPS):
         alive = expit(np.log(1 / zero - 1) + gain)
-        # one more that is not 0: few entries tell little
+        # as if one more entry were not 0, because few entries carry little information
         zero = np.maximum((1 - alive).sum(axis=1, keepdims=True) / (len(squares) + 1), _RAREST)
     likelihood = np.logaddexp(np.log(zero), np.log1p(-zero) + gain).sum(axis=1) + np.log1p(-zero[:, 0])
     best = int(likelihood.argmax())
-    shares[some] = 1 - alive[best] * kept[best]
+    shares[nonzero] = 1 - alive[best] * signal[best]
     return shares

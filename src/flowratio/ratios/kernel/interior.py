@@ -1,8 +1,8 @@
-r"""The interior-point method beneath `KMM`: the central point of a quadratic program with a box and a slab.
+r"""The interior-point method of `KMM`: the central point of a quadratic program with bounds on β and on its mean.
 
 .. math:: \min_\beta \ \tfrac12 \beta^\top M \beta - \kappa^\top \beta - \mu \sum_k u_k \log b_k(\beta)
 
-where every bound b_k is a linear function of β that must stay positive, counted u_k times.
+Every bound b_k is a linear function of β that must stay positive. It counts u_k times.
 """
 
 from __future__ import annotations
@@ -14,20 +14,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-_BLOCK = 1 << 19  # values of a matrix at a time
-_CENTRED, _NEARLY_CENTRED = 1e-8, 1e-2  # relative error of a bound times its multiplier
+from flowratio._support.chunks import chunks
+
+BLOCK_VALUES = 1 << 19  # values of a matrix at a time
+_CENTERED, _NEARLY_CENTERED = 1e-8, 1e-2  # relative error of a bound times its multiplier
 _SHORT_STEP, _TO_THE_BOUND = 0.8, 0.99
-_FEW, _HELD = 0.001, 0.1  # share of the bounds that may stop no step, and what is left of them at least
-
-
-def blocks(n_rows: int, n_columns: int) -> list[slice]:
-    """Return slices over the rows of a matrix, so many at a time that the part is small."""
-    size = max(16, _BLOCK // n_columns)
-    return [slice(start, start + size) for start in range(0, n_rows, size)]
+_FEW, _LEAST_REST = 0.001, 0.1  # share of the bounds that stop no step, and the least rest of a bound after a step
 
 
 def weight_at(slope: np.ndarray, max_weight: float) -> np.ndarray:
-    """Return the β between 0 and B at which 1/β - 1/(B - β) is the slope, of any shape."""
+    """Return the β between 0 and B at which 1/β - 1/(B - β) equals the slope."""
     edge = 2 / max_weight
     both = np.hypot(slope, edge)
     # slope + both, which cancels where the slope is negative
@@ -36,7 +32,7 @@ def weight_at(slope: np.ndarray, max_weight: float) -> np.ndarray:
 
 
 class Bounds:
-    """0 ≤ β ≤ B and low ≤ mean β ≤ high: linear functions of β that must be positive, of shape (2n + 2,)."""
+    """0 ≤ β ≤ B and low ≤ mean β ≤ high, as linear functions of β that must be positive, (2n + 2,)."""
 
     def __init__(self, w: np.ndarray, max_weight: float, low: float, high: float) -> None:
         self.w, self.share = w, w / w.sum()
@@ -52,9 +48,9 @@ class Bounds:
         return np.concatenate([step, -step, [mean, -mean]])
 
     def held_in(self, beta: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Return β after a step, no β closer to its bounds than a tenth of what it was, the mean within its own."""
-        room = _HELD * (self.max_weight - beta)
-        new = np.clip(beta + step, _HELD * beta, self.max_weight - room)
+        """Return β after a step that leaves a tenth of each distance to a bound, and the mean within its bounds."""
+        room = _LEAST_REST * (self.max_weight - beta)
+        new = np.clip(beta + step, _LEAST_REST * beta, self.max_weight - room)
         while not self.low < self.share @ new < self.high:
             new = (new + beta) / 2
         return new
@@ -65,7 +61,7 @@ class Bounds:
         return z[:n] - z[n:-2] + self.share * (z[-2] - z[-1])
 
     def least(self, gradient: np.ndarray) -> float:
-        """Return the minimum of gᵀβ within the bounds: the cheapest rows are filled first."""
+        """Return the minimum of gᵀβ within the bounds, by filling the cheapest rows first."""
         price = gradient / self.w
         order = np.argsort(price)
         room = self.max_weight * self.w[order]
@@ -86,7 +82,7 @@ class LowRank:
     def factor(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         A, r = self.A, self.A.shape[1]
         G = np.eye(r)
-        for part in blocks(*A.shape):
+        for part in chunks(len(A), r, BLOCK_VALUES):
             scaled = A[part] / np.sqrt(diagonal[part])[:, None]
             G += scaled.T @ scaled
         factor = cho_factor(G.T, lower=True, overwrite_a=True, check_finite=False)
@@ -94,7 +90,7 @@ class LowRank:
 
 
 class Dense:
-    """M itself, of shape (n, n)."""
+    """M in full, of shape (n, n)."""
 
     def __init__(self, M: np.ndarray) -> None:
         self.M, self.work = M, np.empty_like(M)
@@ -110,7 +106,7 @@ class Dense:
 
 
 class Point(NamedTuple):
-    """Weights of shape (n,), multipliers of shape (2n + 2,), and the Newton steps that led there."""
+    """Weights, (n,), multipliers, (2n + 2,), and the number of Newton steps so far."""
 
     beta: np.ndarray
     z: np.ndarray
@@ -118,7 +114,7 @@ class Point(NamedTuple):
 
 
 def start_point(quadratic: LowRank | Dense, kappa: np.ndarray, bounds: Bounds, mu: float) -> Point:
-    """Return equal weights, within the bounds, and multipliers as large as the gradient."""
+    """Return equal weights within the bounds, and multipliers of the size of the gradient."""
     low, high = max(bounds.low, 0.0), min(bounds.high, bounds.max_weight)
     beta = np.full(len(kappa), min(1.0, (low + high) / 2))
     size = float(np.abs((quadratic.times(beta) - kappa) / bounds.w).max())
@@ -128,21 +124,22 @@ def start_point(quadratic: LowRank | Dense, kappa: np.ndarray, bounds: Bounds, m
 def central_point(
     quadratic: LowRank | Dense, kappa: np.ndarray, bounds: Bounds, mu: float, start: Point, max_iter: int
 ) -> Point:
-    """Follow the central path down to μ by Newton steps, and meet it there: every bound times its z is μ."""
+    """Follow the central path by Newton steps down to the point where every bound times its z is μ."""
     beta, z, n_iter = start
-    length, off = 0.0, math.inf
+    length, last_error = 0.0, math.inf
     while n_iter < max_iter:
         x = bounds.values(beta)
-        unmet = quadratic.times(beta) - kappa - bounds.pull(z)
-        found = float(np.abs(x * z / (mu * bounds.units) - 1).max())
-        if length == 1 and (found <= _CENTRED or off / 2 < found < _NEARLY_CENTRED):  # the latter: up to rounding
+        residual = quadratic.times(beta) - kappa - bounds.pull(z)
+        error = float(np.abs(x * z / (mu * bounds.units) - 1).max())
+        converged = error <= _CENTERED or last_error / 2 < error < _NEARLY_CENTERED  # the latter: up to rounding
+        if length == 1 and converged:
             break
-        off = found if length == 1 else math.inf
+        last_error = error if length == 1 else math.inf
         try:
-            length, step, change = _newton_step(quadratic, bounds, x, z, unmet, mu)
+            length, step, change = _newton_step(quadratic, bounds, x, z, residual, mu)
         except LinAlgError:
             break
-        new_beta, new_z = bounds.held_in(beta, length * step), np.maximum(z + length * change, _HELD * z)
+        new_beta, new_z = bounds.held_in(beta, length * step), np.maximum(z + length * change, _LEAST_REST * z)
         if not (np.array_equal(new_beta, beta + length * step) and np.array_equal(new_z, z + length * change)):
             length = 0.0  # not a whole Newton step
         beta, z, n_iter = new_beta, new_z, n_iter + 1
@@ -150,30 +147,30 @@ def central_point(
 
 
 def _newton_step(
-    quadratic: LowRank | Dense, bounds: Bounds, x: np.ndarray, z: np.ndarray, unmet: np.ndarray, mu: float
+    quadratic: LowRank | Dense, bounds: Bounds, x: np.ndarray, z: np.ndarray, residual: np.ndarray, mu: float
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Return the length of a predictor-corrector step, and the changes of β and of z if it were 1."""
-    n, units, share = len(unmet), bounds.units, bounds.share
+    """Return the length of a predictor-corrector step, and the changes of β and z for length 1."""
+    n, units, share = len(residual), bounds.units, bounds.share
     ratio = z / x
     solve = quadratic.factor(ratio[:n] + ratio[n:-2])
     along = solve(share)
     stiffness = 1 / (ratio[-2] + ratio[-1]) + share @ along
 
     def direction(target: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-        wanted = target / x - z
-        step = solve(bounds.pull(wanted) - unmet)
+        pull_z = target / x - z
+        step = solve(bounds.pull(pull_z) - residual)
         step -= along * (share @ step / stiffness)
         dx = bounds.changes(step)
-        dz = wanted - ratio * dx
+        dz = pull_z - ratio * dx
         return min(_largest_step(x, dx), _largest_step(z, dz)), step, dx, dz
 
     length, _, dx, dz = direction(mu * units)
     now, then = x @ z, (x + length * dx) @ (z + length * dz)
     target = max(mu, (then / now) ** 3 * now / units.sum()) * units
-    best = (0.0, unmet, z)
+    best = (0.0, residual, z)
     for share_of_correction in (1.0, length**2, 0.0):  # in full it may point out of the bounds
         length, step, _, change = direction(target - share_of_correction * dx * dz)
-        best = max(best, (length, step, change), key=lambda found: found[0])
+        best = max(best, (length, step, change), key=lambda candidate: candidate[0])
         if length > _SHORT_STEP:
             break
     length, step, change = best
@@ -181,9 +178,9 @@ def _newton_step(
 
 
 def _largest_step(x: np.ndarray, dx: np.ndarray) -> float:
-    """Return the largest step, at most 1, at which all x but a few stay positive, and the last two in any case.
+    """Return the largest step up to 1 at which 99.9 % of all x, and the last two, stay positive.
 
-    The few are held in by `central_point`: with 10⁵ rows one of them would stop every step.
+    `Bounds.held_in` corrects the others: with 10⁵ rows one of them would stop every step.
     """
     shrinking = -dx / x
     n_few = int(_FEW * len(x))

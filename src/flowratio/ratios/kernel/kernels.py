@@ -1,11 +1,16 @@
-r"""The Gaussian kernel of standardized rows, and what decides its width.
+r"""The Gaussian kernel of standardized rows, its width and its centers.
 
 .. math:: k(x, c) = \exp\big(-\|x - c\|^2 / (2 \sigma^2)\big)
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+
+from flowratio._support.errors import ArgumentError
+from flowratio._support.validation import is_count, is_number
 
 _MEDIAN_ROWS = 1_000  # rows whose distances give the median
 
@@ -28,12 +33,7 @@ def squared_distances(X: np.ndarray, C: np.ndarray) -> np.ndarray:
 def median_distance(X: np.ndarray, w: np.ndarray) -> float:
     """Return the weighted median of the distances between distinct rows, at least a hundredth of their mean.
 
-    Parameters
-    ----------
-    X
-        Rows, of shape (n, d), in the order of `distinct_rows`: of many, evenly spaced ones count.
-    w
-        Weights, of shape (n,).
+    Of more than 1000 rows, (n, d), in the order of `distinct_rows`, evenly spaced rows count.
     """
     step = -(-len(X) // _MEDIAN_ROWS)
     X, w = X[::step], w[::step]
@@ -45,9 +45,22 @@ def median_distance(X: np.ndarray, w: np.ndarray) -> float:
     return float(max(median, distance.mean() / 100))
 
 
-def choose_centres(X: np.ndarray, w: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return at most n of the rows, (m, d), drawn without replacement, each as often as its weight says."""
+def choose_centers(X: np.ndarray, w: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Return n of the rows, or all if there are fewer: (m, d), drawn without replacement, in proportion to w."""
     if len(X) <= n:
         return X
     keys = rng.exponential(size=len(X)) / w  # the n smallest are a weighted draw without replacement
     return X[np.sort(np.argpartition(keys, n)[:n])]
+
+
+def check_count(name: str, value: Any) -> None:
+    """Refuse a setting that is not an integer of 1 or more."""
+    if not is_count(value):
+        raise ArgumentError(name, f"`{name}` is {value!r}. Use an integer of 1 or more.")
+
+
+def check_range(name: str, value: Any, low: float, high: float, none: str) -> None:
+    """Refuse a setting that is neither None nor a number from `low` to `high`. `none` says what None stands for."""
+    if value is not None and not (is_number(value) and low <= value <= high):
+        limits = f"of {low:g} or more" if high > 1e300 else f"from {low:g} to {high:g}"
+        raise ArgumentError(name, f"`{name}` is {value!r}. Use a number {limits}, or None {none}.")

@@ -27,7 +27,7 @@ def log_ratio(model: GaussianDiscriminant, X: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_many_rows_give_the_normal_laws(shared: bool) -> None:
+def test_many_rows_give_the_true_densities(shared: bool) -> None:
     covariance_q = COVARIANCE_P if shared else COVARIANCE_Q
     X, y = draw(200_000, 100_000, covariance_q=covariance_q)
     model = GaussianDiscriminant(shared).fit(X, y)
@@ -41,17 +41,17 @@ def test_many_rows_give_the_normal_laws(shared: bool) -> None:
 
 def plug_in(X_p: np.ndarray, X_q: np.ndarray, X: np.ndarray, shared: bool) -> np.ndarray:
     """Return log r of rows (m, d) by the plain moments of samples, (k, n, d) each, to (k, m)."""
-    laws = []
-    centred = [sample - sample.mean(axis=1, keepdims=True) for sample in (X_p, X_q)]
-    scatters = [np.swapaxes(C, 1, 2) @ C for C in centred]
+    log_densities = []
+    centered = [sample - sample.mean(axis=1, keepdims=True) for sample in (X_p, X_q)]
+    scatters = [np.swapaxes(C, 1, 2) @ C for C in centered]
     dofs = [X_p.shape[1] - 1, X_q.shape[1] - 1]
     if shared:
         scatters, dofs = [scatters[0] + scatters[1]] * 2, [sum(dofs)] * 2
     for sample, scatter, dof in zip((X_p, X_q), scatters, dofs, strict=True):
         D = X - sample.mean(axis=1, keepdims=True)  # (k, m, d)
         distance = (D * np.swapaxes(np.linalg.solve(scatter / dof, np.swapaxes(D, 1, 2)), 1, 2)).sum(axis=2)
-        laws.append(-0.5 * distance - 0.5 * np.linalg.slogdet(scatter / dof)[1][:, None])
-    return laws[0] - laws[1]
+        log_densities.append(-0.5 * distance - 0.5 * np.linalg.slogdet(scatter / dof)[1][:, None])
+    return log_densities[0] - log_densities[1]
 
 
 def errors(covariance_p: np.ndarray, covariance_q: np.ndarray, shared: bool) -> tuple[float, float]:
@@ -96,8 +96,8 @@ def test_few_changes_are_found_among_many_columns() -> None:
     rng = np.random.default_rng(0)
     X_p, X_q = rng.normal(mean, scale, (n, d)), rng.normal(size=(n, d))
     X = np.concatenate([rng.normal(mean, scale, (1000, d)), rng.normal(size=(1000, d))])
-    laws: Any = norm
-    truth = (laws.logpdf(X, mean, scale) - laws.logpdf(X)).sum(axis=1)
+    gaussian: Any = norm
+    truth = (gaussian.logpdf(X, mean, scale) - gaussian.logpdf(X)).sum(axis=1)
     model = GaussianDiscriminant().fit(np.concatenate([X_p, X_q]), np.repeat([1, 0], n))
     ours = np.mean((log_ratio(model, X) - truth) ** 2)
     plain = np.mean((plug_in(X_p[None], X_q[None], X, shared=False)[0] - truth) ** 2)

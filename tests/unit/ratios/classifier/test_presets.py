@@ -137,7 +137,7 @@ def test_knots_that_are_the_same_count_once() -> None:
     X = np.column_stack([rng.normal(size=400), rng.random(400) < 0.3, np.maximum(rng.normal(size=400), 0)])
     hinges = Hinges().fit(X)
     # seven knots; none of a column of two values; of the last, half of which is 0, those above it and one at 0
-    assert hinges.told_.sum(axis=0).tolist() == [7, 0, 4]
+    assert hinges.used_.sum(axis=0).tolist() == [7, 0, 4]
     F = hinges.transform(X)
     assert F.shape == (400, 3 + 11)
     assert np.linalg.matrix_rank(F) == 14

@@ -391,7 +391,7 @@ class TestSettingNamedLikeAMethod:
         twin: Any = clone(quick(ClassifierRatio("lda")).set_params(ratio__classifier="quadratic"))
         assert twin.get_params()["ratio__classifier"] == "quadratic"
 
-    @pytest.mark.parametrize("ratio", ["logistic", KLIEP(n_centres=10)], ids=str)
+    @pytest.mark.parametrize("ratio", ["logistic", KLIEP(n_centers=10)], ids=str)
     def test_save_keeps_both(self, ratio: Any, tmp_path: Path) -> None:
         model = quick(ratio).fit(X, Y)
         save(model, tmp_path)
@@ -476,10 +476,10 @@ class TestRatios:
         np.testing.assert_allclose(model.log_ratio(X_NEW), expected, rtol=0, atol=1e-6)
 
     def test_new_ratio_of_an_object_is_a_clone_with_a_seed(self) -> None:
-        given = KLIEP(n_centres=7)
+        given = KLIEP(n_centers=7)
         made = new_ratio(given, 5, verbose=True)
         assert made is not given
-        assert (made.n_centres, made.random_state, given.random_state) == (7, 5, None)
+        assert (made.n_centers, made.random_state, given.random_state) == (7, 5, None)
         assert new_ratio(KLIEP(random_state=2), 5).random_state == 2
         assert new_ratio("mlp", 5, verbose=True).verbose is True
         assert new_ratio("mlp", 5).verbose is False

@@ -1,4 +1,4 @@
-"""The kernel's distances, median and centres, against brute force."""
+"""The kernel's distances, median and centers, against brute force."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist, pdist
 
-from flowratio.ratios.kernel.kernels import choose_centres, median_distance, squared_distances
+from flowratio.ratios.kernel.kernels import choose_centers, median_distance, squared_distances
 
 
 def rows(n: int, d: int = 3, seed: int = 0) -> np.ndarray:
@@ -53,21 +53,21 @@ def test_median_of_many_rows_is_that_of_evenly_spaced_ones() -> None:
     assert median_distance(X, np.ones(3500)) == pytest.approx(np.median(pdist(X[:1000])), rel=0.03)
 
 
-def test_few_rows_are_all_centres() -> None:
+def test_few_rows_are_all_centers() -> None:
     X = rows(10)
-    np.testing.assert_array_equal(choose_centres(X, np.ones(10), 10, np.random.default_rng(0)), X)
+    np.testing.assert_array_equal(choose_centers(X, np.ones(10), 10, np.random.default_rng(0)), X)
 
 
-def test_centres_are_different_rows_in_their_order() -> None:
+def test_centers_are_different_rows_in_their_order() -> None:
     X = np.arange(100.0)[:, None]
-    centres = choose_centres(X, np.ones(100), 30, np.random.default_rng(0))
-    assert centres.shape == (30, 1)
-    assert (np.diff(centres[:, 0]) > 0).all()
-    np.testing.assert_array_equal(centres, choose_centres(X, np.ones(100), 30, np.random.default_rng(0)))
+    centers = choose_centers(X, np.ones(100), 30, np.random.default_rng(0))
+    assert centers.shape == (30, 1)
+    assert (np.diff(centers[:, 0]) > 0).all()
+    np.testing.assert_array_equal(centers, choose_centers(X, np.ones(100), 30, np.random.default_rng(0)))
 
 
-def test_centres_are_drawn_by_weight() -> None:
+def test_centers_are_drawn_by_weight() -> None:
     X, w, rng = np.arange(3.0)[:, None], np.array([1.0, 2.0, 5.0]), np.random.default_rng(0)
-    drawn = np.array([choose_centres(X, w, 1, rng)[0, 0] for _ in range(4000)])
+    drawn = np.array([choose_centers(X, w, 1, rng)[0, 0] for _ in range(4000)])
     shares = np.bincount(drawn.astype(int)) / 4000
     np.testing.assert_allclose(shares, w / 8, atol=4 * np.sqrt(0.25 / 4000))  # four standard errors

@@ -16,7 +16,7 @@ from flowratio.ratios.kernel.kernels import squared_distances
 from flowratio.ratios.kernel.kliep import KLIEP
 from flowratio.samples.weighting import distinct_rows
 
-# few rows and narrow kernels leave few draws, and are told so
+# few rows and narrow kernels leave a small effective sample size, with a warning
 pytestmark = pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning")
 
 
@@ -26,23 +26,23 @@ def shifted(n_p: int, n_q: int, d: int, shift: float, seed: int = 0) -> tuple[np
     return rng.normal(shift, 1, (n_p, d)), rng.normal(0, 1, (n_q, d))
 
 
-def by_hand(theta: np.ndarray, reach: float, centres: np.ndarray, sigma: float, Z: np.ndarray) -> np.ndarray:
+def by_hand(theta: np.ndarray, reach: float, centers: np.ndarray, sigma: float, Z: np.ndarray) -> np.ndarray:
     """Evaluate all functions of the docstring at standardized rows, (n, 2 + m)."""
     start = Z @ theta
-    kernels = np.exp(-((Z[:, None] - centres) ** 2).sum(axis=2) / (2 * sigma**2))
+    kernels = np.exp(-((Z[:, None] - centers) ** 2).sum(axis=2) / (2 * sigma**2))
     return np.exp(start)[:, None] * np.column_stack([np.ones(len(Z)), expit(2 * (start - reach)), kernels])
 
 
 def functions(ratio: KLIEP, X: np.ndarray) -> np.ndarray:
     Z = (X - ratio.mean_) / ratio.scale_
-    return by_hand(ratio.start_, ratio.reach_, ratio.centres_, ratio.bandwidth_, Z)
+    return by_hand(ratio.start_, ratio.reach_, ratio.centers_, ratio.bandwidth_, Z)
 
 
 def brute_force(F_p: np.ndarray, F_q: np.ndarray) -> np.ndarray:
     """Maximize mean_p log(F a) subject to mean_q(F a) = 1 and a >= 0 by a general solver."""
     b = F_q.mean(axis=0)
     F = F_p / b
-    found = minimize(
+    optimum = minimize(
         lambda a: -np.mean(np.log(F @ a)),
         np.full(F.shape[1], 1 / F.shape[1]),
         jac=lambda a: -np.mean(F / (F @ a)[:, None], axis=0),
@@ -51,15 +51,15 @@ def brute_force(F_p: np.ndarray, F_q: np.ndarray) -> np.ndarray:
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 1000},
     )
-    return found.x / found.x.sum() / b
+    return optimum.x / optimum.x.sum() / b
 
 
 @pytest.mark.parametrize("d", [1, 3])
 @pytest.mark.parametrize("bandwidth", [0.2, 0.7, 3.0, math.inf])
 def test_the_optimality_conditions_hold_and_the_mean_on_q_is_one(d: int, bandwidth: float) -> None:
     X_p, X_q = shifted(300, 200, d, 0.7)
-    ratio = KLIEP(bandwidth, n_centres=50, random_state=0).fit_samples(X_p, X_q)
-    F_p, F_q, coef = functions(ratio, X_p), functions(ratio, X_q), np.exp(ratio.log_coef_)
+    ratio = KLIEP(bandwidth, n_centers=50, random_state=0).fit_samples(X_p, X_q)
+    F_p, F_q, coef = functions(ratio, X_p), functions(ratio, X_q), np.exp(ratio.log_coefficients_)
     np.testing.assert_allclose(np.log(F_p @ coef), ratio.log_ratio(X_p), atol=1e-9)
     assert np.mean(F_q @ coef) == pytest.approx(1, abs=1e-8)
     assert np.mean(ratio.ratio(X_q)) == pytest.approx(1, abs=1e-8)
@@ -67,13 +67,13 @@ def test_the_optimality_conditions_hold_and_the_mean_on_q_is_one(d: int, bandwid
     assert gain.max() <= 1 + 1e-6
     np.testing.assert_allclose(gain[coef > 0], 1, atol=1e-6)
     assert ratio.kkt_residual_ <= 1e-6
-    assert len(ratio.centres_) == (50 if bandwidth < math.inf else 0)
+    assert len(ratio.centers_) == (50 if bandwidth < math.inf else 0)
 
 
 @pytest.mark.parametrize("bandwidth", [0.3, 1.0])
 def test_no_general_solver_finds_a_greater_likelihood(bandwidth: float) -> None:
     X_p, X_q = shifted(40, 60, 2, 0.8, seed=1)
-    ratio = KLIEP(bandwidth, n_centres=10, random_state=0).fit_samples(X_p, X_q)
+    ratio = KLIEP(bandwidth, n_centers=10, random_state=0).fit_samples(X_p, X_q)
     F_p, F_q = functions(ratio, X_p), functions(ratio, X_q)
     best = np.mean(np.log(F_p @ brute_force(F_p, F_q)))
     # the optimum of a concave problem is one number: both solvers stop within 1e-9 of it
@@ -84,7 +84,7 @@ def test_scores_of_the_search_are_those_of_fits_to_the_other_folds() -> None:
     X_p, X_q = shifted(40, 50, 2, 1.0, seed=2)
     ratio = KLIEP(n_folds=4, random_state=5).fit_samples(X_p, X_q)
     Z_p, Z_q = (distinct_rows((X - ratio.mean_) / ratio.scale_, np.ones(len(X)))[0] for X in (X_p, X_q))
-    rng = np.random.default_rng(5)  # every row of p is a centre, which takes no draw
+    rng = np.random.default_rng(5)  # every row of p is a center, which takes no draw
     fold_p, fold_q = rng.permutation(40) % 4, rng.permutation(50) % 4
     for sigma, score, _ in ratio.scores_[[0, 2, 4, 6]]:
         loss_p, loss_q = np.empty(40), np.empty(50)
@@ -93,9 +93,9 @@ def test_scores_of_the_search_are_those_of_fits_to_the_other_folds() -> None:
             X, y = np.concatenate([train_p, train_q]), np.repeat([1, 0], [len(train_p), len(train_q)])
             w = np.where(y == 1, len(train_q), len(train_p)) * 2 / len(y)
             theta = LogisticRegression(tol=1e-10, max_iter=1000).fit(X, y, w).coef_[0]
-            centres = train_p if sigma < math.inf else train_p[:0]
+            centers = train_p if sigma < math.inf else train_p[:0]
             F = [
-                by_hand(theta, (train_q @ theta).max(), centres, sigma, Z)
+                by_hand(theta, (train_q @ theta).max(), centers, sigma, Z)
                 for Z in (train_p, train_q, Z_p[fold_p == k], Z_q[fold_q == k])
             ]
             coef = brute_force(F[0], F[1])
@@ -137,18 +137,18 @@ def test_rows_of_q_are_right_where_p_is_out_of_their_reach() -> None:
 def test_without_a_start_it_is_the_ratio_of_kernels_and_a_constant() -> None:
     rng = np.random.default_rng(0)
     X_p, X_q = rng.normal(0.5, 1.0, (60, 2)), rng.normal(0.0, 1.0, (80, 2))
-    ratio = KLIEP(0.8, start=None, n_centres=10, random_state=0).fit_samples(X_p, X_q)
+    ratio = KLIEP(0.8, start=None, n_centers=10, random_state=0).fit_samples(X_p, X_q)
     assert not ratio.start_.any()
-    assert ratio.log_coef_[1] == -np.inf
+    assert ratio.log_coefficients_[1] == -np.inf
     Z_p, Z_q = ((X - ratio.mean_) / ratio.scale_ for X in (X_p, X_q))
     kernels = [
-        np.exp(-((Z[:, None] - ratio.centres_) ** 2).sum(axis=2) / (2 * 0.8**2)) for Z in (Z_p, Z_q)
+        np.exp(-((Z[:, None] - ratio.centers_) ** 2).sum(axis=2) / (2 * 0.8**2)) for Z in (Z_p, Z_q)
     ]  # by their definition
     A_p, A_q = (np.column_stack([np.ones(len(K)), K]) for K in kernels)
-    coef = np.exp(np.delete(ratio.log_coef_, 1))
+    coef = np.exp(np.delete(ratio.log_coefficients_, 1))
     np.testing.assert_allclose(ratio.ratio(X_p), A_p @ coef, rtol=1e-10)
     assert np.mean(A_q @ coef) == pytest.approx(1, abs=1e-10)
-    found = minimize(
+    optimum = minimize(
         lambda a: -np.mean(np.log(A_p @ a)),
         np.full(11, 1 / A_q.mean(axis=0).sum()),
         jac=lambda a: -np.mean(A_p / (A_p @ a)[:, None], axis=0),
@@ -157,7 +157,7 @@ def test_without_a_start_it_is_the_ratio_of_kernels_and_a_constant() -> None:
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 1000},
     )
-    assert np.mean(ratio.log_ratio(X_p)) == pytest.approx(-found.fun, abs=1e-8)
+    assert np.mean(ratio.log_ratio(X_p)) == pytest.approx(-optimum.fun, abs=1e-8)
 
 
 def test_direction_by_moments() -> None:
@@ -172,7 +172,7 @@ def test_a_weight_is_a_repetition(bandwidth: float | None) -> None:
     X_p, X_q = shifted(60, 50, 2, 0.5)
     rng = np.random.default_rng(3)
     times_p, times_q = rng.integers(1, 4, 60), rng.integers(1, 4, 50)
-    ratio = KLIEP(bandwidth, n_centres=20, random_state=0)
+    ratio = KLIEP(bandwidth, n_centers=20, random_state=0)
     weighted = ratio.fit_samples(X_p, X_q, times_p, times_q).log_ratio(X_q)
     repeated = ratio.fit_samples(np.repeat(X_p, times_p, axis=0), np.repeat(X_q, times_q, axis=0)).log_ratio(X_q)
     np.testing.assert_allclose(weighted, repeated, atol=1e-6)
@@ -216,9 +216,9 @@ def test_kernels_that_no_row_of_q_sees_are_left_out() -> None:
     X_p, X_q = shifted(100, 100, 2, 0.5)
     ratio = KLIEP(0.01, random_state=0).fit_samples(X_p, X_q)
     Z_q = (X_q - ratio.mean_) / ratio.scale_
-    unseen = squared_distances(ratio.centres_, Z_q).min(axis=1) / (2 * 0.01**2) > 300  # exp(-300) is 1e-130
+    unseen = squared_distances(ratio.centers_, Z_q).min(axis=1) / (2 * 0.01**2) > 300  # exp(-300) is 1e-130
     assert unseen.any()
-    assert np.isneginf(ratio.log_coef_[2:][unseen]).all()
+    assert np.isneginf(ratio.log_coefficients_[2:][unseen]).all()
 
 
 def test_a_search_of_many_rows_looks_at_some(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,11 +239,14 @@ def test_same_seed_same_bits() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"bandwidth": 0.0}, "`bandwidth` is 0.0: give a number of standard deviations, at least 0.001"),
+        (
+            {"bandwidth": 0.0},
+            "`bandwidth` is 0.0. Use a number of 0.001 or more, or None to select it by cross-validation",
+        ),
         ({"bandwidth": math.nan}, "`bandwidth` is nan"),
         ({"bandwidth": "scott"}, "`bandwidth` is 'scott'"),
-        ({"n_centres": 0}, "`n_centres` is 0: give a whole number of 1 or more"),
-        ({"n_folds": 1}, "`n_folds` is 1: give a whole number of 2 or more"),
+        ({"n_centers": 0}, "`n_centers` is 0. Use an integer of 1 or more"),
+        ({"n_folds": 1}, "`n_folds` is 1.*of 2 or more"),
         ({"random_state": -1}, "`random_state` is -1"),
     ],
 )

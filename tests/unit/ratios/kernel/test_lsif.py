@@ -30,7 +30,7 @@ def alpha_of(ratio: Ratio) -> float:
 
 
 def kernel(ratio: Ratio, X: np.ndarray, bandwidth: float) -> np.ndarray:
-    return np.exp(-squared_distances(standardized(ratio, X), ratio.centres_) / (2 * bandwidth**2))
+    return np.exp(-squared_distances(standardized(ratio, X), ratio.centers_) / (2 * bandwidth**2))
 
 
 def textbook(phi_p: np.ndarray, phi_q: np.ndarray, alpha: float, regularization: float) -> np.ndarray:
@@ -62,12 +62,12 @@ def test_fit_is_the_textbook_formula(ratio: Ratio) -> None:
     phi_p, phi_q = (kernel(ratio, X, ratio.bandwidth_) for X in (X_p, X_q))
     expected = textbook(phi_p, phi_q, alpha_of(ratio), ratio.regularization_)
     # the condition number of the system is below 1e7: nine digits are left
-    np.testing.assert_allclose(ratio.coef_, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max())
-    assert len(ratio.centres_) == 50
-    assert {tuple(row) for row in ratio.centres_.round(9)} == {tuple(row) for row in standardized(ratio, X_p).round(9)}
+    np.testing.assert_allclose(ratio.coefficients_, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max())
+    assert len(ratio.centers_) == 50
+    assert {tuple(row) for row in ratio.centers_.round(9)} == {tuple(row) for row in standardized(ratio, X_p).round(9)}
 
 
-@pytest.mark.parametrize("ratio", [ULSIF(random_state=0, n_centres=8), RULSIF(0.3, random_state=0, n_centres=8)])
+@pytest.mark.parametrize("ratio", [ULSIF(random_state=0, n_centers=8), RULSIF(0.3, random_state=0, n_centers=8)])
 def test_leave_one_out_is_brute_force(ratio: Ratio) -> None:
     X_p, X_q = gaussians(12, 17)
     ratio.fit_samples(X_p, X_q)
@@ -94,7 +94,7 @@ def test_whole_weights_are_repetition_left_out_one_at_a_time(make: Callable[...,
     weighted = make(bandwidth=0.9, regularization=0.1, random_state=0).fit_samples(X_p, X_q, w_p, w_q)
     X_p, X_q = np.repeat(X_p, w_p, axis=0), np.repeat(X_q, w_q, axis=0)
     repeated = make(bandwidth=0.9, regularization=0.1, random_state=0).fit_samples(X_p, X_q)
-    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-10)  # the units are rounded
+    np.testing.assert_allclose(weighted.coefficients_, repeated.coefficients_, rtol=1e-10)  # the units are rounded
     alpha = alpha_of(weighted)
     r_p, r_q = left_out(kernel(weighted, X_p, 0.9), kernel(weighted, X_q, 0.9), alpha, 0.1)
     objective = 0.5 * (alpha * np.mean(r_p**2) + (1 - alpha) * np.mean(r_q**2)) - np.mean(r_p)
@@ -126,7 +126,7 @@ def test_floor_is_reached_and_its_share_counted() -> None:
     X_p, X_q = gaussians(60, 90, shift=1.5)
     w_q = np.arange(1.0, 91.0)
     ratio = ULSIF(0.5, 0.01, random_state=0).fit_samples(X_p, X_q, None, w_q)
-    values = [kernel(ratio, X, 0.5) @ ratio.coef_ for X in (X_p, X_q)]
+    values = [kernel(ratio, X, 0.5) @ ratio.coefficients_ for X in (X_p, X_q)]
     below = values[1] < ratio.floor_
     assert 0 < below.sum() < 90
     assert (values[1] < 0).any()
@@ -140,7 +140,7 @@ def test_floor_is_reached_and_its_share_counted() -> None:
 def test_relative_ratio_is_converted_back_within_its_bounds() -> None:
     X_p, X_q = gaussians(60, 90, shift=1.5)
     ratio = RULSIF(0.4, bandwidth=0.5, regularization=0.001, random_state=0).fit_samples(X_p, X_q)
-    relative = kernel(ratio, X_p, 0.5) @ ratio.coef_
+    relative = kernel(ratio, X_p, 0.5) @ ratio.coefficients_
     beyond = relative >= 1 / 0.4
     assert 0 < beyond.sum() < 60
     r = np.where(beyond, np.inf, 0.6 * relative / np.where(beyond, 1.0, 1 - 0.4 * relative))
@@ -212,23 +212,23 @@ def test_disjoint_samples_warn_and_stay_finite(make: Callable[..., Ratio]) -> No
 
 
 @pytest.mark.parametrize("make", RATIOS)
-def test_seed_decides_the_centres(make: Callable[..., Ratio]) -> None:
+def test_seed_decides_the_centers(make: Callable[..., Ratio]) -> None:
     X_p, X_q = gaussians(150, 150)
-    first, second, other = (make(n_centres=20, random_state=seed).fit_samples(X_p, X_q) for seed in (5, 5, 6))
-    assert first.centres_.shape == (20, 2)
+    first, second, other = (make(n_centers=20, random_state=seed).fit_samples(X_p, X_q) for seed in (5, 5, 6))
+    assert first.centers_.shape == (20, 2)
     np.testing.assert_array_equal(first.log_ratio(X_q), second.log_ratio(X_q))
-    assert not np.array_equal(first.centres_, other.centres_)
+    assert not np.array_equal(first.centers_, other.centers_)
 
 
 @pytest.mark.parametrize(
     ("ratio", "message"),
     [
-        (ULSIF(bandwidth=0.0), "`bandwidth` is 0.0: give a number from 1e-06 to"),
+        (ULSIF(bandwidth=0.0), "`bandwidth` is 0.0. Use a number from 1e-06 to"),
         (ULSIF(bandwidth=np.inf), "`bandwidth` is inf"),
         (ULSIF(regularization=-1.0), "`regularization` is -1.0"),
         (RULSIF(regularization=True), "`regularization` is True"),
-        (ULSIF(n_centres=0), "`n_centres` is 0: give a whole number"),
-        (RULSIF(alpha=1.0), "`alpha` is 1.0: give a number from 0 to below 1"),
+        (ULSIF(n_centers=0), "`n_centers` is 0. Use an integer"),
+        (RULSIF(alpha=1.0), "`alpha` is 1.0. Use a number of 0 or more and below 1"),
         (RULSIF(alpha=np.nan), "`alpha` is nan"),
     ],
 )
