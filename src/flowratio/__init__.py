@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from flowratio._support.lazy import lazily
 
 if TYPE_CHECKING:  # each public name is written once: here, or in the registry of the ratios
-    from flowratio.tables.encoder import TableEncoder as TableEncoder
+    from flowratio.tables.encoder import TableEncoder as TableEncoder, UnseenWarning as UnseenWarning
+    from flowratio.tables.formats import TextFormat as TextFormat
     from flowratio.samples.stacking import stack as stack
     from flowratio.scaling.standardizer import Standardizer as Standardizer
     from flowratio.scaling.gaussianizer import Gaussianizer as Gaussianizer
@@ -39,7 +40,7 @@ if TYPE_CHECKING:  # each public name is written once: here, or in the registry 
     from flowratio.ratios.featurized.joint import JointFeaturizedRatio as JointFeaturizedRatio
     from flowratio.ratios.auto.convex import ConvexRatio as ConvexRatio
     from flowratio.ratios.auto.auto import AutoRatio as AutoRatio
-    from flowratio.ratios.table_ratio import TableRatio as TableRatio, UnseenWarning as UnseenWarning
+    from flowratio.ratios.table_ratio import TableRatio as TableRatio
     from flowratio.weights import effective_sample_size as effective_sample_size, flatten as flatten
     from flowratio.weights import pareto_smooth as pareto_smooth, rebalance as rebalance
     from flowratio.weights import self_normalize as self_normalize, trim as trim, truncate as truncate

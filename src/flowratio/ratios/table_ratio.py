@@ -18,11 +18,7 @@ from flowratio.ratios.inverse import InverseRatio
 from flowratio.ratios.registry import fitted, new_ratio, with_those_inside
 from flowratio.samples.weighting import checked_weights
 from flowratio.tables.cells import check_formats, pooled, to_frame
-from flowratio.tables.encoder import TableEncoder
-
-
-class UnseenWarning(UserWarning):
-    """Rows that are scored have levels or gaps that no row had when the table was fitted, or values far beyond all."""
+from flowratio.tables.encoder import TableEncoder, UnseenWarning
 
 
 class TableRatio(RatioEstimator):
@@ -35,7 +31,7 @@ class TableRatio(RatioEstimator):
     ratio
         The ratio of the matrix: a name (`"logistic"`, `"boosting"`, `"mlp"`, …), a ratio, or any object with
         `fit(X, y)` and `log_ratio(X)`. It is cloned. None for `AutoRatio()`.
-    max_levels
+    max_categories
         Levels of a category that are told apart, the most frequent ones.
     random_state
         Seed: fills in that of `ratio` if it has none.
@@ -66,12 +62,12 @@ class TableRatio(RatioEstimator):
         self,
         ratio: Any = None,
         *,
-        max_levels: int = 20,
+        max_categories: int = 20,
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
         self.ratio = ratio
-        self.max_levels = max_levels
+        self.max_categories = max_categories
         self.random_state = random_state
         self.verbose = verbose
 
@@ -120,11 +116,11 @@ class TableRatio(RatioEstimator):
         if encoder is None:
             check_formats(P, Q)
         with unchanged_on_failure(self):
-            self._fit_encoded(TableEncoder(self.max_levels).fit(X) if encoder is None else encoder, X, y, w)
+            self._fit_encoded(TableEncoder(self.max_categories).fit(X, y) if encoder is None else encoder, X, y, w)
         return self
 
     def _fit_checked(self, X: Any, y: Any, sample_weight: Any) -> None:
-        self._fit_encoded(TableEncoder(self.max_levels).fit(X), X, y, sample_weight)
+        self._fit_encoded(TableEncoder(self.max_categories).fit(X, y), X, y, sample_weight)
 
     def _fit_encoded(self, encoder: TableEncoder, X: Any, y: Any, sample_weight: Any) -> None:
         seed_from(self.random_state)
