@@ -26,14 +26,7 @@ _CONSECUTIVE = 0.9  # share of the numbers of a row counter that follow another 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, as `TableEncoder.fit` learns it. Dates are days since 1970.
-
-    Examples
-    --------
-    >>> text = CellFormat(Kind.CATEGORY)
-    >>> Column("job", Kind.CATEGORY, text, "clerk", True, ("clerk", "baker", "judge"), n_categories=3).parts
-    ['job = baker', 'job = judge', 'job is missing']
-    """
+    """A column of a table, as `TableEncoder.fit` learns it. Dates are days since 1970."""
 
     name: str
     kind: Kind
@@ -155,12 +148,6 @@ def learn_column(
     """Learn what a column holds, and how it is encoded.
 
     With `is_p`, the rows of the first sample, of shape (n,), each sample counts one half in category frequencies.
-
-    Examples
-    --------
-    >>> column = learn_column(pl.Series("age", ["31", "", "54", "29"]), 20)
-    >>> str(column.kind), column.fill, column.parts
-    ('integer', 31.0, ['age', 'age is missing'])
     """
     cells = cells_of(series)
     form = recognize(cells, text_format)

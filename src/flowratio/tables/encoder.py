@@ -28,13 +28,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode a table with text, dates, booleans and missing values as a matrix of floats, and decode it.
 
     Numbers stay unchanged, booleans are 0 and 1, dates are days since 1970. Each frequent category has an indicator
-    column of 0 and 1. The other categories share the indicator "(other)". The most frequent category has none: it is
-    where all indicators are 0. A missing value is replaced by the median or the most frequent category, and has an
-    indicator too. The encoding does not add noise, so it does not change a density ratio.
+    column of 0 and 1, but for the most frequent one. The other categories share the indicator "(other)". A missing
+    value is replaced by the median or the most frequent category, and has an indicator too.
 
     Text is read as numbers, booleans or dates if all values of a column can be read in one format, see `TextFormat`.
-    Otherwise it is read as categories. Empty cells, "NA", "null", "?" and similar words are missing values. "-",
-    "unknown" and similar words are missing values among numbers, dates and booleans.
+    Otherwise it is read as categories. Empty cells, "NA", "null", "?" and similar words are missing values.
 
     Parameters
     ----------
@@ -51,12 +49,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Names of the m columns of the matrix, such as "age", "age is missing" and "job = clerk". They are distinct.
     groups_
         Position in `columns_` of the source of each column of the matrix, of shape (m,).
-
-    Notes
-    -----
-    A category that is new in another table counts as "(other)", or as the most frequent category if there is no such
-    indicator. A missing value in a column that had none is filled. `unseen` counts both, and values more than ten
-    ranges outside the range at fit. In columns with more than 1000 categories, no category counts as new.
 
     Examples
     --------
@@ -89,18 +81,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             Labels of the two samples, of shape (n,). Each sample counts one half in the frequencies of categories, so
             a category that is frequent in the smaller sample keeps its indicator. Other labels than two are ignored.
         """
-        if not is_count(self.max_categories):
-            raise ArgumentError(
-                "max_categories", f"`max_categories` is {self.max_categories!r}. Use an integer of 1 or more."
-            )
+        if not is_count(n := self.max_categories):
+            raise ArgumentError("max_categories", f"`max_categories` is {n!r}. Use an integer of 1 or more.")
         frame, text_format = to_frame(X), self.text_format or TextFormat()
         if frame.height < 2 or not frame.width:
             raise ValueError(f"`X` has shape {frame.shape}. A table must have at least 2 rows and 1 column.")
         is_p = _first_sample(y, frame.height)
         self.n_features_in_ = frame.width
-        self.columns_ = [
-            learn_column(series, self.max_categories, text_format, is_p) for series in frame.iter_columns()
-        ]
+        self.columns_ = [learn_column(series, n, text_format, is_p) for series in frame.iter_columns()]
         identifiers = [column.name for column in self.columns_ if column.kind is Kind.IDENTIFIER]
         if identifiers:
             warnings.warn(
@@ -118,9 +106,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self.encode(X)[0]
 
     def unseen(self, X: TableLike) -> dict[str, int]:
-        """Count the rows of each column with a category or missing value that is new. Columns without any are left out.
+        """Count the rows of each column with a category or missing value that the fitted table did not have.
 
-        Rows far outside the range at fit have a key such as "age outside the range at fit".
+        A new category counts as "(other)", or as the most frequent category if there is no such indicator. A new
+        missing value is filled. Rows more than ten ranges outside the range at fit have a key such as "age outside the
+        range at fit". In columns with more than 1000 categories, no category counts as new.
         """
         return self.encode(X)[1]
 
@@ -145,7 +135,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
         return frame
 
-    def inverse_transform(self, X: Matrix) -> pl.DataFrame:
+    def inverse_transform(self, X: TableLike) -> pl.DataFrame:
         """Decode a matrix of shape (n, m) as the nearest table, with typed columns.
 
         The category is that of the largest indicator above one half, or the most frequent one. A value is missing
@@ -170,7 +160,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         frame = self._frame(X)
         return pl.DataFrame([column.parse(frame[column.name]) for column in self.columns_])
 
-    def nearest(self, X: Matrix) -> Matrix:
+    def nearest(self, X: TableLike) -> Matrix:
         """Return the nearest matrix that encodes a table, (n, m) to (n, m)."""
         return self.transform(self.inverse_transform(X))
 

@@ -159,13 +159,7 @@ def _number_pattern(decimal: DecimalMark, thousands: bool) -> str:
 
 
 def days(cells: pl.Series, date_format: str | None = None) -> pl.Series:
-    """Return dates as days since 1970, text in a format or as 2024-01-31 or 2024/01/31. Other cells are null.
-
-    Examples
-    --------
-    >>> days(pl.Series(["2.1.1970", "03.01.1970 12:00", "31.2.1970", "1970-01-02"]), "%d.%m.%Y").to_list()
-    [1.0, 2.5, None, None]
-    """
+    """Return dates as days since 1970, text in a format or as 2024-01-31 or 2024/01/31. Other cells are null."""
     if cells.dtype == pl.Datetime:
         return _in_days(cells.dt.epoch("us").cast(pl.Float64))
     if cells.dtype != pl.String:

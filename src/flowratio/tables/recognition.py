@@ -32,13 +32,6 @@ def recognize(cells: pl.Series, text_format: TextFormat = GUESS) -> CellFormat:
     """Return the format in which all cells of a column can be read.
 
     Words for missing values, such as "-" and "unknown", are ignored if the other cells are not categories.
-
-    Examples
-    --------
-    >>> columns = (["3.5", "1e-3"], ["2", "-"], ["True", "false"], ["2024-01-31"], ["31.1.2024"], ["3,5"], ["-", "a"])
-    >>> [str(recognize(pl.Series(column))) for column in columns]  # doctest: +NORMALIZE_WHITESPACE
-    ['number such as 1234.5', 'number such as 1234.5', 'boolean', 'date such as 2024-01-31',
-     'date such as 31.01.2024', 'number such as 1234,5', 'category']
     """
     cells = cells.drop_nulls()
     if cells.dtype == pl.Boolean or cells.dtype == pl.Datetime:
@@ -96,13 +89,7 @@ def _with_integers(form: CellFormat, values: pl.Series) -> CellFormat:
 
 
 def equal_numbers(cells: pl.Series) -> tuple[str, str] | None:
-    """Return two different texts with a comma that are one number if it is a decimal comma. None if there are none.
-
-    Examples
-    --------
-    >>> equal_numbers(pl.Series(["1,1", "2", "1,10"])), equal_numbers(pl.Series(["2", "2,0", "3,5"]))
-    (('1,1', '1,10'), None)
-    """
+    """Return two different texts with a comma that are one number if it is a decimal comma. None if there are none."""
     is_candidate = cells.str.contains(",", literal=True) & ~cells.str.contains("^[+-][0,]*$")  # -0,0 is no other number
     texts = cells.filter(is_candidate).unique(maintain_order=True)
     values = numbers(texts, ",")
@@ -117,11 +104,6 @@ def mark_before_three(cells: pl.Series) -> str | None:
     """Return the dot or comma that can be a decimal mark or a thousands separator. None if there is none.
 
     Three digits follow each mark, and no number without a mark has more than three digits.
-
-    Examples
-    --------
-    >>> [mark_before_three(pl.Series(cells)) for cells in (["1.234", "7"], ["-1,234"], ["1.234", "1.5"], ["1", "2"])]
-    ['.', ',', None, None]
     """
     for mark in ".,":
         number = rf"(?:[1-9][0-9]{{0,2}}[{mark}][0-9]{{3}}|[0-9]{{1,3}})"
@@ -151,15 +133,6 @@ def doubt_about_categories(cells: pl.Series, text_format: TextFormat) -> str | N
     """Return a warning if categories look like numbers or dates with a few mistakes.
 
     Numbers and dates that need a setting are refused, with an error that names it.
-
-    Examples
-    --------
-    >>> doubt_about_categories(pl.Series("age", ["31"] * 29 + ["old"]), GUESS)[:82]
-    "Column 'age' is encoded as categories, because 1 of its 30 values are not numbers,"
-    >>> doubt_about_categories(pl.Series("day", ["1/31/2024", "2/1/2024"]), GUESS)
-    Traceback (most recent call last):
-    flowratio._support.errors.ArgumentError: Column 'day' has dates such as '1/31/2024', which are not recognized \
-without a setting. Set `date_format` to '%m/%d/%Y', or drop the column with `exclude`.
     """
     prefix = f"Column {cells.name!r} is encoded as categories, because"
     form = _nearest(cells, text_format)
@@ -199,18 +172,15 @@ def _nearest(cells: pl.Series, text_format: TextFormat) -> CellFormat | None:
 
 def _needs_setting(cells: pl.Series, form: CellFormat, text_format: TextFormat) -> ArgumentError:
     """Return the error about a column of numbers or dates that the settings do not allow to read."""
-    drop = "or drop the column with `exclude`."
     if form.kind is Kind.DATE:
-        forms = [f for f in _DATE_FORMATS if not CellFormat(Kind.DATE, date_format=f).read(cells).null_count()]
-        problem = f"Column {cells.name!r} has dates such as {cells[0]!r}, "
-        if text_format.date_format is None:
-            problem += "which are not recognized without a setting. "
-        else:
-            problem += f"but `date_format` is {text_format.date_format!r}. "
-        return ArgumentError("date_format", f"{problem}Set `date_format` to {' or '.join(map(repr, forms))}, {drop}")
-    problem = f"Column {cells.name!r} has numbers such as {cells.filter(cells.str.contains('[^0-9eE+-]'))[0]!r}, "
-    if text_format.decimal is None:
-        problem += "where a mark can be a decimal mark or a thousands separator. "
+        argument, noun, setting, example = "date_format", "dates", text_format.date_format, cells[0]
+        options = [f for f in _DATE_FORMATS if not CellFormat(Kind.DATE, date_format=f).read(cells).null_count()]
     else:
-        problem += f"but `decimal` is {text_format.decimal!r}. "
-    return ArgumentError("decimal", f"{problem}Set `decimal` to '.' or ',', {drop}")
+        argument, noun, setting, options = "decimal", "numbers", text_format.decimal, [".", ","]
+        example = cells.filter(cells.str.contains("[^0-9eE+-]"))[0]
+    problem = f"They do not fit `{argument}` {setting!r}." if setting else "This format is not guessed."
+    return ArgumentError(
+        argument,
+        f"Column {cells.name!r} has {noun} such as {example!r}. {problem} Set `{argument}` to "
+        f"{' or '.join(map(repr, options))}, or drop the column with `exclude`.",
+    )

@@ -17,25 +17,13 @@ _MAX_VALUES = 20  # distinct values of a column of numbers that are remembered
 
 
 def rounded(x: np.ndarray, decimals: int) -> np.ndarray:
-    """Return rounded numbers. Numbers too large for decimals stay unchanged.
-
-    Examples
-    --------
-    >>> rounded(np.array([1.2345, 1e300]), 2).tolist()
-    [1.23, 1e+300]
-    """
+    """Return rounded numbers. Numbers too large for decimals stay unchanged."""
     has_decimals = np.abs(x) < _EXACT / 10.0**decimals
     return np.where(has_decimals, np.round(np.where(has_decimals, x, 0.0), decimals), x)
 
 
 def decimals_of(x: np.ndarray) -> int | None:
-    """Return the maximum number of decimals. None if it is above 8.
-
-    Examples
-    --------
-    >>> decimals_of(np.array([1.0, 2.0])), decimals_of(np.array([0.1, 2.25])), decimals_of(np.array([1 / 3]))
-    (0, 2, None)
-    """
+    """Return the maximum number of decimals. None if it is above 8."""
     for k in range(_MAX_DECIMALS + 1):
         if np.array_equal(rounded(x[:_N_FIRST], k), x[:_N_FIRST]) and np.array_equal(rounded(x, k), x):
             return k
@@ -43,13 +31,7 @@ def decimals_of(x: np.ndarray) -> int | None:
 
 
 def few_values(x: np.ndarray) -> tuple[float, ...]:
-    """Return the distinct values in ascending order, if there are at most 20 and they repeat. Otherwise ().
-
-    Examples
-    --------
-    >>> few_values(np.array([40.0, 20.0, 40.0, 20.0, 35.0, 35.0])), few_values(np.arange(100.0))
-    ((20.0, 35.0, 40.0), ())
-    """
+    """Return the distinct values in ascending order, if there are at most 20 and they repeat. Otherwise ()."""
     if len(np.unique(x[:_N_FIRST])) > _MAX_VALUES:
         return ()
     values = np.unique(x)
@@ -57,25 +39,13 @@ def few_values(x: np.ndarray) -> tuple[float, ...]:
 
 
 def nearest_of(values: tuple[float, ...], x: np.ndarray) -> np.ndarray:
-    """Return the nearest of some ascending values to each number, of shape (n,).
-
-    Examples
-    --------
-    >>> nearest_of((20.0, 35.0, 40.0), np.array([-3.0, 27.0, 28.0, 39.0])).tolist()
-    [20.0, 20.0, 35.0, 40.0]
-    """
+    """Return the nearest of some ascending values to each number, of shape (n,)."""
     candidates = np.array(values)
     return candidates[np.searchsorted((candidates[1:] + candidates[:-1]) / 2, x)]
 
 
 def typed(values: pl.Series, kind: Kind, decimals: int | None, has_time: bool) -> pl.Series:
-    """Return floats as rounded numbers, integers, booleans or dates. Words stay unchanged.
-
-    Examples
-    --------
-    >>> typed(pl.Series([0.2, 1.9]), Kind.INTEGER, 0, False).to_list()
-    [0, 2]
-    """
+    """Return floats as rounded numbers, integers, booleans or dates. Words stay unchanged."""
     if values.dtype == pl.String:
         return values
     if kind is Kind.NUMBER:

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from flowratio.tables.cells import pooled
-from flowratio.tables.columns import learn_column
+from flowratio.tables.columns import Column, learn_column
 from flowratio.tables.encoder import TableEncoder
-from flowratio.tables.formats import days
+from flowratio.tables.formats import CellFormat, Kind, days
 
 
 def test_words_for_missing_values_depend_on_the_column() -> None:
@@ -277,3 +277,11 @@ def test_each_sample_counts_one_half() -> None:
     mixed = pl.Series("w", [words[k] for k in order] + [None] * 7)
     column = learn_column(mixed, 2, is_p=np.r_[is_p[order], np.zeros(7, bool)])
     assert (column.categories, column.rare, column.fill) == (("c", "a"), ("d", "b"), "c")  # 6/11, 60/117
+
+
+def test_names_of_the_columns_of_the_matrix() -> None:
+    categories = ("clerk", "baker", "judge")
+    column = Column("job", Kind.CATEGORY, CellFormat(Kind.CATEGORY), "clerk", True, categories, n_categories=3)
+    assert column.parts == ["job = baker", "job = judge", "job is missing"]
+    column = learn_column(pl.Series("age", ["31", "", "54", "29"]), 20)
+    assert (column.kind, column.fill, column.parts) == (Kind.INTEGER, 31.0, ["age", "age is missing"])
