@@ -13,6 +13,7 @@ from flowratio._support.lazy import lazily
 
 if TYPE_CHECKING:  # each public name is written once: here, or in the registry of the ratios
     from flowratio.tables.encoder import TableEncoder as TableEncoder, UnseenWarning as UnseenWarning
+    from flowratio.tables.formats import TextFormat as TextFormat
     from flowratio.samples.stacking import stack as stack
     from flowratio.scaling.standardizer import Standardizer as Standardizer
     from flowratio.scaling.gaussianizer import Gaussianizer as Gaussianizer

@@ -355,7 +355,7 @@ def test_a_page_on_other_rows_tells_where_a_cell_is_wrong(model: Path, files: Pa
     for p, q in ((files / "p.csv", tmp_path / "bad.csv"), (tmp_path / "bad.csv", files / "q.csv")):
         code, _, err = run("report", model, "--p", p, "--q", q, "-o", tmp_path / "page.html")
         assert (code, err.count("\n")) == (2, 1)
-        assert f"'old' in line 11 of {tmp_path / 'bad.csv'}, which is no number" in err
+        assert f"'old' in line 11 of {tmp_path / 'bad.csv'}, which is not a number" in err
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, pl.exceptions.PanicException])
@@ -408,8 +408,8 @@ def test_identifiers_overlap_and_durations(tmp_path: Path, run: Run) -> None:
     p, q, m = (tmp_path / name for name in ("p.parquet", "q.parquet", "m"))
     code, out, err = run("fit", p, q, "-o", m, "--method", "logistic", "--quiet", "--no-flow", "--exclude", "tags")
     assert (code, len(err.splitlines())) == (0, 2)  # nothing of effective draws, which the verdict has
-    assert "note: Column 'number' has a value of its own in every row: if it is an identifier" in err
-    assert "Left out, as most rows have a value of their own there" in err
+    assert "note: Column 'number' has a different value in every row, like a row counter. If it is an identifier" in err
+    assert "because most rows have their own value there" in err
     assert "identifier: who (left out)" in out
     assert "-o scores.parquet" in out
     assert run("score", m, q, "-o", tmp_path / "w.parquet", "--quiet")[0] == 0

@@ -20,7 +20,8 @@ from typing_extensions import NotRequired
 
 from flowratio import __version__
 from flowratio._support.atomic import replacing
-from flowratio.tables.cells import READERS, cells_of
+from flowratio.tables.cells import cells_of
+from flowratio.tables.formats import CellFormat, Kind
 from flowratio.weights import largest_k_hat
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def _described(column: Column, p: pl.Series, q: pl.Series) -> dict[str, Any]:
     told["gaps"] = {"p": _finite(p.null_count() / len(p)), "q": _finite(q.null_count() / len(q))}
     p, q = p.drop_nulls(), q.drop_nulls()
     if column.kind in ("number", "integer", "date"):
-        values_p, values_q = (READERS[column.read_as](cells).to_numpy() for cells in (p, q))
+        values_p, values_q = (column.form.read(cells).to_numpy() for cells in (p, q))
         told["numbers"] = {"p": _moments(values_p), "q": _moments(values_q)}
         told["histogram"] = _histogram(values_p, values_q)
     else:
@@ -231,10 +232,10 @@ def _described(column: Column, p: pl.Series, q: pl.Series) -> dict[str, Any]:
 
 def _words(column: Column, cells: pl.Series) -> list[str]:
     if column.kind == "boolean":
-        cells = READERS["boolean"](cells) > 0.5
+        cells = CellFormat(Kind.BOOLEAN).read(cells) > 0.5
     if column.kind == "identifier":
         return ["a value of its own"] * len(cells)
-    return READERS["category"](cells).to_list()
+    return CellFormat(Kind.CATEGORY).read(cells).to_list()
 
 
 def _moments(values: np.ndarray) -> dict[str, Any] | None:

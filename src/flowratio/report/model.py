@@ -114,7 +114,7 @@ class Model:
         )
         drawn = sampler.draw(n, toward)
         encoder = self.ratio.encoder_
-        table = encoder.restore(self.decode(drawn.Z), seed)
+        table = self.decode(drawn.Z)
         return table, drawn._replace(X=encoder.transform(table))
 
     def decode(self, Z: np.ndarray) -> pl.DataFrame:

@@ -36,11 +36,12 @@ from flowratio._support.atomic import beside, remove_temporaries
 from flowratio._support.progress import progress
 from flowratio._support.validation import is_count
 from flowratio._support.wording import listed
-from flowratio.ratios.table_ratio import TableRatio, UnseenWarning
+from flowratio.ratios.table_ratio import TableRatio
 from flowratio.storage.csv_layout import safe_separator
 from flowratio.storage.reading import BATCH_ROWS, Table, is_stream, open_table
 from flowratio.storage.writing import TABLE_ENDINGS, check_output, check_types, with_numbers, write_table
 from flowratio.tables.cells import CellError
+from flowratio.tables.encoder import UnseenWarning
 from flowratio.weights import flatten, truncate
 
 if sys.platform == "win32":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -18,18 +19,17 @@ def is_mixed(X: TableLike) -> bool:
     (False, True, True, True)
     """
     pandas, polars, pyarrow = (sys.modules.get(name) for name in ("pandas", "polars", "pyarrow"))
-    if pandas is not None and isinstance(X, pandas.DataFrame):
-        plain = all(getattr(dtype, "kind", "O") in "fiu" for dtype in X.dtypes)
-        return not plain or bool(X.isna().to_numpy().any())
-    if polars is not None and isinstance(X, polars.DataFrame):
-        if not all(dtype.is_numeric() and not dtype.is_decimal() for dtype in X.dtypes):
+    table: Any = X
+    if pandas is not None and isinstance(table, pandas.DataFrame):
+        plain = all(getattr(dtype, "kind", "O") in "fiu" for dtype in table.dtypes)
+        return not plain or bool(table.isna().to_numpy().any())
+    if polars is not None and isinstance(table, polars.DataFrame):
+        if not all(dtype.is_numeric() and not dtype.is_decimal() for dtype in table.dtypes):
             return True
-        return any(column.has_nulls() or (column.dtype.is_float() and column.is_nan().any()) for column in X)
-    if pyarrow is not None and isinstance(X, pyarrow.Table | pyarrow.RecordBatch):
+        return any(column.has_nulls() or (column.dtype.is_float() and column.is_nan().any()) for column in table)
+    if pyarrow is not None and isinstance(table, pyarrow.Table | pyarrow.RecordBatch):
         return True  # polars reads it
-    if not (isinstance(X, list | tuple) or hasattr(X, "__array__")):
-        return False
-    return _is_mixed_array(X)
+    return (isinstance(table, list | tuple) or hasattr(table, "__array__")) and _is_mixed_array(table)
 
 
 def _is_mixed_array(X: TableLike) -> bool:

@@ -1,9 +1,8 @@
-"""A mixed table (numbers, truth values, categories, dates, gaps) ↔ a float matrix."""
+"""A mixed table (numbers, booleans, categories, dates, missing values) ↔ a matrix of floats."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,50 +11,44 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
+from flowratio._support.errors import ArgumentError
+from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import is_count
 from flowratio._support.wording import listed
 from flowratio.tables.cells import cells_of, to_frame
 from flowratio.tables.columns import Column, learn_column
+from flowratio.tables.formats import Kind, TextFormat
 
 
 class UnseenWarning(UserWarning):
-    """Rows have categories, missing values or far values that did not occur at fit."""
+    """Rows have categories, missing values or values far outside the range that the fitted table did not have."""
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Encode a table of numbers, truth values, categories, dates and gaps as a matrix of floats, and decode it.
+    """Encode a table with text, dates, booleans and missing values as a matrix of floats, and decode it.
 
-    Numbers stay as they are; truth values are 0 and 1; dates are days since 1970; of a category every frequent level
-    has a column that is 1 on its rows and 0 elsewhere, and the others share one, "(other)"; the most frequent level has
-    none, as it is where all others are 0, and one more would say nothing. Where a column has gaps,
-    another one tells them, and the median stands in their place. Nothing is drawn: no noise, the same rows give the
-    same matrix, and rows that differ in what is told apart differ in it, so that it changes no ratio.
+    Numbers stay unchanged, booleans are 0 and 1, dates are days since 1970. Each frequent category has an indicator
+    column of 0 and 1, but for the most frequent one. The other categories share the indicator "(other)". A missing
+    value is replaced by the median or the most frequent category, and has an indicator too.
 
-    Text is read as numbers, as true and false, or as dates if all of a column can be, in one format, such as 1234.5,
-    1.234,50, 12 % and € 7, or 2024-01-31, 31.1.2024 and 1/31/2024, with a time of day or not; else it is categories.
-    Empty cells, "NA", "NaN", "null", "None", "?" and the like are gaps; "-", "unknown" and the like are gaps where all
-    other cells are numbers, dates or truth values.
+    Text is read as numbers, booleans or dates if all values of a column can be read in one format, see `TextFormat`.
+    Otherwise it is read as categories. Empty cells, "NA", "null", "?" and similar words are missing values.
 
     Parameters
     ----------
-    max_levels
-        Levels of a category that are told apart, the most frequent ones.
+    max_categories
+        Maximum number of categories of a column with their own indicator.
+    text_format
+        A `TextFormat` with the decimal mark and the date format of text. None to guess them.
 
     Attributes
     ----------
     columns_
-        What was found, a `Column` for each column of the table.
+        A `Column` for each column of the table.
     names_
-        Names of the m columns of the matrix, such as "age", "age is missing" and "job = clerk"; no two are the same.
+        Names of the m columns of the matrix, such as "age", "age is missing" and "job = clerk". They are distinct.
     groups_
-        Positions in `columns_` of the columns that they are of, of shape (m,).
-
-    Notes
-    -----
-    *New levels*, when another table is encoded, count as "(other)", or as the most frequent level where there is no
-    such column. Gaps in a column that had none are filled. `unseen` counts both; of columns with more than 1000 levels
-    no level is counted as new. A number or a date that cannot be read is an error; one that is ten times the range at
-    fit or more away from it stays as it is, and is counted.
+        Position in `columns_` of the source of each column of the matrix, of shape (m,).
 
     Examples
     --------
@@ -73,31 +66,34 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     names_: list[str]
     groups_: np.ndarray
 
-    def __init__(self, max_levels: int = 20) -> None:
-        self.max_levels = max_levels
+    def __init__(self, max_categories: int = 20, text_format: TextFormat | None = None) -> None:
+        self.max_categories = max_categories
+        self.text_format = text_format
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the columns of a table, that of both samples together.
+    def fit(self, X: TableLike, y: VectorLike | None = None) -> Self:
+        """Learn the columns of a table with the rows of both samples.
 
         Parameters
         ----------
         X
             A data frame of polars or pandas, a pyarrow table, or a matrix with columns x1, x2, …
         y
-            Ignored.
+            Labels of the two samples, of shape (n,). Each sample counts one half in the frequencies of categories, so
+            a category that is frequent in the smaller sample keeps its indicator. Other labels than two are ignored.
         """
-        if not is_count(self.max_levels):
-            raise ValueError(f"`max_levels` is {self.max_levels!r}: give a whole number of 1 or more.")
-        frame = to_frame(X)
+        if not is_count(n := self.max_categories):
+            raise ArgumentError("max_categories", f"`max_categories` is {n!r}. Use an integer of 1 or more.")
+        frame, text_format = to_frame(X), self.text_format or TextFormat()
         if frame.height < 2 or not frame.width:
-            raise ValueError(f"`X` has shape {frame.shape}: a table must have at least 2 rows and 1 column.")
+            raise ValueError(f"`X` has shape {frame.shape}. A table must have at least 2 rows and 1 column.")
+        is_p = _first_sample(y, frame.height)
         self.n_features_in_ = frame.width
-        self.columns_ = [learn_column(series, self.max_levels) for series in frame.iter_columns()]
-        left_out = [column.name for column in self.columns_ if column.kind == "identifier"]
-        if left_out:
+        self.columns_ = [learn_column(series, n, text_format, is_p) for series in frame.iter_columns()]
+        identifiers = [column.name for column in self.columns_ if column.kind is Kind.IDENTIFIER]
+        if identifiers:
             warnings.warn(
-                f"Left out, as most rows have a value of their own there, like identifiers and free text: "
-                f"{listed(left_out)}. To use such a column, turn it into numbers or a few categories.",
+                f"Left out {listed(identifiers)}, because most rows have their own value there, like identifiers and "
+                "free text. To use such a column, turn it into numbers or a few categories.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -105,88 +101,74 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.groups_ = np.repeat(np.arange(len(self.columns_)), [len(column.parts) for column in self.columns_])
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
-        """Encode a table, of n rows, as a matrix of shape (n, m). Columns are found by name, others are ignored."""
+    def transform(self, X: TableLike) -> Matrix:
+        """Encode n rows as a matrix of shape (n, m). Columns are matched by name. Other columns are ignored."""
         return self.encode(X)[0]
 
-    def unseen(self, X: Any) -> dict[str, int]:
-        """Count the rows, by column, with a level or a gap that was not there at fit; columns of none are left out.
+    def unseen(self, X: TableLike) -> dict[str, int]:
+        """Count the rows of each column with a category or missing value that the fitted table did not have.
 
-        Rows with a value far outside the range at fit are counted as those of "age outside the range at fit".
+        A new category counts as "(other)", or as the most frequent category if there is no such indicator. A new
+        missing value is filled. Rows more than ten ranges outside the range at fit have a key such as "age outside the
+        range at fit". In columns with more than 1000 categories, no category counts as new.
         """
         return self.encode(X)[1]
 
-    def encode(self, X: Any) -> tuple[np.ndarray, dict[str, int]]:
-        """Return what `transform` and `unseen` do, in one pass."""
+    def encode(self, X: TableLike) -> tuple[Matrix, dict[str, int]]:
+        """Return the results of `transform` and `unseen`."""
         frame = self._frame(X)
         matrix = np.zeros((frame.height, len(self.names_)))
         unseen: dict[str, int] = {}
         for k, column in enumerate(self.columns_):
             n_new, n_far = column.encode(cells_of(frame[column.name]), matrix[:, self._part(k)])
-            found = {column.name: n_new, f"{column.name} outside the range at fit": n_far}
-            unseen |= {name: n for name, n in found.items() if n}
+            counts = {column.name: n_new, f"{column.name} outside the range at fit": n_far}
+            unseen |= {name: n for name, n in counts.items() if n}
         return matrix, unseen
 
-    def _frame(self, X: Any) -> pl.DataFrame:
-        """Return a table as a frame of polars, once all columns are known to be there."""
+    def _frame(self, X: TableLike) -> pl.DataFrame:
         check_is_fitted(self)
         frame = to_frame(X)
-        missing = [column.name for column in self.columns_ if column.name not in frame.columns]
-        if missing:
+        absent = [column.name for column in self.columns_ if column.name not in frame.columns]
+        if absent:
             raise ValueError(
-                f"`X` has no column {', '.join(map(repr, missing[:8]))}{' and others' * (len(missing) > 8)}: all "
-                f"{len(self.columns_)} columns of the table that was fitted must be there."
+                f"`X` has no column {listed(absent)}. All {len(self.columns_)} columns of the fitted table are needed."
             )
         return frame
 
-    def inverse_transform(self, X: Any) -> pl.DataFrame:
-        """Decode a matrix of shape (n, m): the nearest table.
+    def inverse_transform(self, X: TableLike) -> pl.DataFrame:
+        """Decode a matrix of shape (n, m) as the nearest table, with typed columns.
 
-        A level is the one of the largest indicator that is above one half, and the most frequent one if none is; a gap
-        is where its indicator is above one half, and whole numbers and days are rounded. What was not told apart is
-        "(other)".
+        The category is that of the largest indicator above one half, or the most frequent one. A value is missing
+        where its indicator is above one half. Numbers are rounded to the decimals at fit.
         """
         check_is_fitted(self)
         matrix = np.asarray(X, np.float64)
         if matrix.ndim != 2 or matrix.shape[1] != len(self.names_) or not np.isfinite(matrix).all():
             raise ValueError(
-                f"`X` has shape {matrix.shape}, {np.count_nonzero(~np.isfinite(matrix))} values of it not finite: give "
-                f"a finite matrix of {len(self.names_)} columns, as `transform` returns it."
+                f"`X` has shape {matrix.shape} and {np.count_nonzero(~np.isfinite(matrix))} values that are not "
+                f"finite. Use a finite matrix with {len(self.names_)} columns, as `transform` returns it."
             )
         return pl.DataFrame([column.decode(matrix[:, self._part(k)]) for k, column in enumerate(self.columns_)])
 
-    def confined(self, X: np.ndarray) -> np.ndarray:
-        """Return a matrix, (n, m), with numbers and dates in their range at fit, or the nearest of few values there."""
+    def confined(self, X: Matrix) -> Matrix:
+        """Return a matrix, (n, m), with numbers and dates in their range at fit, or the nearest of few values."""
         parts = [column.confined(X[:, self._part(k)]) for k, column in enumerate(self.columns_)]
         return np.concatenate(parts, axis=1)
 
-    def restore(self, table: pl.DataFrame, random_state: int = 0) -> pl.DataFrame:
-        """Return a table that `inverse_transform` gave as the one that was fitted has its columns.
-
-        They get its types, or its way to write numbers and dates in text; in place of "(other)" come the levels that
-        share it, drawn as often as they were there, if there were no more than 1000 levels.
-        """
-        check_is_fitted(self)
-        rng = np.random.default_rng(random_state)
-        return pl.DataFrame([column.restore(table[column.name], rng) for column in self.columns_])
-
-    def parse(self, X: Any) -> pl.DataFrame:
-        """Return the columns of a table as what they are read as: numbers, truth values, dates, words and nulls.
-
-        It is encoded like the table itself, but in less time.
-        """
+    def parse(self, X: TableLike) -> pl.DataFrame:
+        """Return the columns of a table with their types. The result has the same encoding, and is encoded faster."""
         frame = self._frame(X)
         return pl.DataFrame([column.parse(frame[column.name]) for column in self.columns_])
 
-    def nearest(self, X: Any) -> np.ndarray:
-        """Return the nearest rows of a matrix that are those of a table, (n, m) to (n, m)."""
+    def nearest(self, X: TableLike) -> Matrix:
+        """Return the nearest matrix that encodes a table, (n, m) to (n, m)."""
         return self.transform(self.inverse_transform(X))
 
     def _part(self, k: int) -> slice:
         return slice(*np.searchsorted(self.groups_, [k, k + 1]).tolist())
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return `names_` as scikit-learn wants them; `input_features` is ignored."""
+    def get_feature_names_out(self, input_features: VectorLike | None = None) -> np.ndarray:
+        """Return `names_` as an array. `input_features` is ignored."""
         check_is_fitted(self)
         return np.array(self.names_, dtype=object)
 
@@ -196,14 +178,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
+def _first_sample(y: VectorLike | None, n: int) -> Vector | None:
+    """Return which rows have the larger of two labels, of shape (n,). None if there are not two labels."""
+    if y is None:
+        return None
+    labels = np.asarray(y)
+    if labels.shape != (n,):
+        raise ArgumentError("y", f"`y` has shape {labels.shape} for {n} rows. Use one label per row.")
+    classes = np.unique(labels)
+    return labels == classes[1] if len(classes) == 2 else None
+
+
 def _distinct_names(columns: list[Column]) -> list[str]:
-    """Return the names of all columns of the matrix; one that is taken gets a number, unless a column is called so."""
-    given = {column.name for column in columns}
+    """Return the names of all columns of the matrix. A name that is in use gets a number."""
+    sources = {column.name for column in columns}
     names: dict[str, None] = {}
     for column in columns:
         for part in column.parts:
             name, k = part, 1
-            while name in names or (name in given and name != column.name):
+            while name in names or (name in sources and name != column.name):
                 k += 1
                 name = f"{part} ({k})"
             names[name] = None

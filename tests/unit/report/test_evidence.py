@@ -16,6 +16,7 @@ from flowratio.ratios.table_ratio import TableRatio
 from flowratio.report import evidence as module
 from flowratio.report.evidence import FILE, Made, _described, gather, read_evidence, write_evidence
 from flowratio.tables.columns import Column
+from flowratio.tables.formats import CellFormat, Kind
 from flowratio.training.run import History
 
 MADE: Made = {
@@ -246,11 +247,13 @@ def test_moments_of_odd_values(values: list[float]) -> None:
 
 
 def test_words_in_a_constant_of_truth_values_and_identifiers() -> None:
-    constant = Column("on", "constant", "boolean", 1.0)
+    constant = Column("on", Kind.CONSTANT, CellFormat(Kind.BOOLEAN), 1.0)
     told = _described(constant, constant.parse(pl.Series("on", ["maybe", "true", ""])), pl.Series("on", ["true"]))
     assert told["gaps"]["p"] == pytest.approx(1 / 3, abs=1e-3)
     assert {one["level"]: one["p"] for one in told["levels"]} == {"true": 0.5, "maybe": 0.5}
-    told = _described(Column("id", "identifier", "category", "(other)"), *(pl.Series("id", ["a", "b"]),) * 2)
+    told = _described(
+        Column("id", Kind.IDENTIFIER, CellFormat(Kind.CATEGORY), "(other)"), *(pl.Series("id", ["a", "b"]),) * 2
+    )
     assert told["levels"] == [{"level": "a value of its own", "p": 1.0, "q": 1.0}]
 
 

@@ -164,14 +164,14 @@ class TestRows:
         monkeypatch.setattr(models, "_POOL", 5000)
         assert [len(model.sample(n, "q")[1].log_w) for n in (20, 200, 1000)] == [2000, 5000, 20_000]
 
-    def test_rows_are_written_as_those_that_were_fitted(self) -> None:
+    def test_rows_have_the_types_of_the_columns(self) -> None:
         rng = np.random.default_rng(0)
 
         def people(n: int, pay: float) -> pl.DataFrame:
             days = [date(2024, 1, 1) + timedelta(days=int(k)) for k in rng.integers(0, 300, n)]
             return pl.DataFrame(
                 {
-                    "pay": [f"{value:.2f}".replace(".", ",") + " €" for value in rng.normal(pay, 10, n)],
+                    "pay": [f"{value:.2f}".replace(".", ",") for value in rng.normal(pay, 10, n)],
                     "age": [str(value) for value in rng.integers(18, 90, n)],
                     "day": [f"{day:%d.%m.%Y}" for day in days],
                     "town": rng.choice([f"t{k}" for k in range(30)], n).tolist(),
@@ -181,10 +181,10 @@ class TestRows:
         P, Q = people(600, 100.0), people(600, 90.0)
         fitted = fit_tables(P, Q, quick_ratio())
         drawn, told = fitted.sample(200, "p")
-        assert drawn["pay"].str.contains(r"^-?[0-9]+,[0-9]{2} €$").all()
-        assert drawn["age"].dtype == pl.Int64
-        assert drawn["day"].str.contains(r"^[0-9]{2}\.[0-9]{2}\.20[0-9]{2}$").all()
-        assert {*drawn["town"]} <= {f"t{k}" for k in range(30)}
+        assert drawn.dtypes == [pl.Float64, pl.Int64, pl.Date, pl.String]
+        assert drawn["pay"].equals(drawn["pay"].round(2))
+        assert drawn["day"].dt.year().unique().to_list() == [2024]
+        assert {*drawn["town"]} <= {f"t{k}" for k in range(30)} | {"(other)"}
         assert np.array_equal(told.X, fitted.ratio.encoder_.transform(drawn))
 
 
@@ -195,7 +195,7 @@ class TestColumns:
         P, Q = (pl.DataFrame({"age": ["20", "30", "40", "50"] * n}) for n in (20, 30))
         P[0, "age"] = "young"
         seed = next(seed for seed in range(50) if is_set_aside(P, seed) == set_aside)
-        with pytest.warns(UserWarning, match=r"'age' is taken for categories, as 1 of .* such as 'young'"):
+        with pytest.warns(UserWarning, match=r"'age' is encoded as categories, because 1 of .* such as 'young'"):
             fitted = fit_tables(P, Q, quick_ratio(), seed=seed)
         assert fitted.ratio.encoder_.columns_[0].kind == "category"
 
@@ -203,12 +203,12 @@ class TestColumns:
         P, Q = table("p", 20, 2), table("q", 20, 3)
         Q[7, "age"] = "1e999"
         Q.write_csv(tmp_path / "q.csv")
-        with pytest.raises(ValueError, match=rf"'age' is infinite in line 9 of {tmp_path / 'q.csv'}: numbers must"):
+        with pytest.raises(ValueError, match=rf"'age' is infinite in line 9 of {tmp_path / 'q.csv'}. Numbers must"):
             fit_tables(P, Q, "logistic", files=("p.csv", str(tmp_path / "q.csv")))
 
     def test_errors_name_the_files(self) -> None:
         P, Q = table("p", 20, 2), table("q", 20, 3).rename({"age": "years"})
-        with pytest.raises(ValueError, match=r"'age' only in `new.csv`; 'years' only in `old.csv`"):
+        with pytest.raises(ValueError, match=r"'age' only in `new.csv`, 'years' only in `old.csv`"):
             fit_tables(P, Q, "logistic", files=("new.csv", "old.csv"))
         with pytest.raises(ValueError, match=r"'age' has '.*' in `new.csv` .*'31.1.2024' in `old.csv` .a date"):
             fit_tables(P, P.with_columns(age=pl.lit("31.1.2024")), "logistic", files=("new.csv", "old.csv"))

@@ -1,27 +1,18 @@
-"""Numbers and dates as people write them, against what Python writes and reads."""
+"""Numbers and dates in one format, compared with what Python writes."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
-from flowratio.tables.cells import READERS, recognised
-from flowratio.tables.formats import (
-    DATE_FORMATS,
-    NUMBER_FORMATS,
-    date_format,
-    days,
-    looks_like_thousands,
-    number_format,
-    numbers,
-    one_number_twice,
-    pattern_of_dates,
-    written_numbers,
-)
+from flowratio._support.errors import ArgumentError
+from flowratio.tables.formats import CellFormat, DecimalMark, Kind, TextFormat, days, numbers
+from flowratio.tables.recognition import recognize
 
 VALUES = np.array([0.25, -1.5, 12.75, 999.0, 1234.5, -56017.25, 1234567.75, 0.0])
 
@@ -32,107 +23,42 @@ def swapped(thousands: str, decimal: str) -> Callable[[float], str]:
 
 
 @pytest.mark.parametrize(
-    ("thousands", "decimal", "form"),
+    ("thousands", "decimal"),
     [
-        ("", ",", "1234,5"),
-        (",", ".", "1,234.5"),
-        (".", ",", "1.234,5"),
-        (" ", ",", "1 234,5"),
-        ("\u00a0", ",", "1 234,5"),
-        ("\u202f", ".", "1 234.5"),
-        ("\u2009", ",", "1 234,5"),
-        ("'", ".", "1'234.5"),
-        ("’", ",", "1'234,5"),
+        ("", "."),
+        ("", ","),
+        (",", "."),
+        (".", ","),
+        (" ", ","),
+        ("\u00a0", ","),
+        ("\u202f", "."),
+        ("\u2009", ","),
+        ("'", "."),
+        ("’", ","),
     ],
 )
-@pytest.mark.parametrize("sign", ["{}", "{}%", "{} %", "€{}", "{} €", "$ {}", "£{}"])
-def test_every_format_is_found_and_read(thousands: str, decimal: str, form: str, sign: str) -> None:
-    cells = pl.Series([sign.format(text) for text in map(swapped(thousands, decimal), VALUES)])
-    symbol = sign.replace("{}", "").strip()
-    assert number_format(cells) == f"{form} {symbol}".strip()
-    assert numbers(cells, f"{form} {symbol}".strip()).to_list() == VALUES.tolist()
+def test_every_number_is_read(thousands: str, decimal: DecimalMark) -> None:
+    cells = pl.Series([swapped(thousands, decimal)(value) for value in VALUES])
+    assert numbers(cells, decimal, thousands=True).to_list() == VALUES.tolist()
+    assert recognize(cells, TextFormat(decimal)) == CellFormat(Kind.NUMBER, decimal, thousands != "")
+    if not thousands:
+        assert recognize(cells) == CellFormat(Kind.NUMBER, decimal)
 
 
-def test_what_is_in_another_format_is_none() -> None:
-    cells = pl.Series(["1.234", "1,5", "12,34.5", "1,,234", "", "a", "1 234", "--5", "5%", "1,234"])
-    assert numbers(cells, "1234,5").to_list() == [None, 1.5, *[None] * 7, 1.234]
-    assert numbers(cells, "1,234.5").to_list() == [1.234, *[None] * 8, 1234.0]
-    assert numbers(pl.Series(["5", "5%", "%5%", "5%3", "% 5", "-5%", "%-5", "-%5"]), "1234.5 %").to_list() == [
-        *[None, 5.0, None, None, 5.0, -5.0, -5.0, -5.0]
+def test_numbers_in_another_format_are_null() -> None:
+    cells = pl.Series(["1.234", "1,5", "12,34.5", "1,,234", "", "a", "1 234", "--5", "5%", "1,234", "(5)", "−5"])
+    assert numbers(cells, ",").to_list() == [None, 1.5, *[None] * 7, 1.234, None, None]
+    assert numbers(cells, ".", thousands=True).to_list() == [
+        1.234,
+        *[None] * 5,
+        1234.0,
+        *[None] * 2,
+        1234.0,
+        None,
+        None,
     ]
-
-
-@pytest.mark.parametrize(
-    ("cells", "form"),
-    [
-        (["1,234", "2,500"], "1,234.5"),  # three digits throughout: thousands
-        (["1,234", "987"], "1,234.5"),
-        (["1,234", "2,5"], "1234,5"),
-        (["1,234", "0,987"], "1234,5"),  # no thousands begin with 0
-        (["12,34,567", "1,000"], "1,234.5"),  # of India
-        (["1.234.567", "1.234"], "1.234,5"),
-        (["−1.5", "2.5"], "1234.5"),  # a minus, not a hyphen
-        (["1,5e-3", "2"], "1234,5"),
-        ([",5", "-,25"], "1234,5"),
-        (["1.000 €", "5 €"], "1234.5 €"),  # a dot is a decimal point, with a warning
-        (["$3.459", "$3.599", "$4"], "1234.5 $"),  # fuel
-        (["1.234.567 €", "5 €"], "1.234,5 €"),
-        (["1,1", "1,10", "2"], None),  # answers 1 and 1, or 1 and 10
-        (["1,1", "1,10", "1 234,5"], "1 234,5"),  # a space between thousands tells numbers
-        (["2", "2,0", "3,5"], "1234,5"),
-        (["1,50 €", "1,5 €"], "1234,5 €"),
-        (["192.168.100.101", "172.168.100.102"], None),  # addresses
-        (["1.234.567.890", "1,5"], "1.234,5"),
-        (["(1,234.50)", "7"], "1,234.5"),
-        (["(5)", "7"], "1234.5"),
-        (["(-5)", "7"], None),
-        (["(5", "7"], None),
-        (["1.000 €", "5.25 €"], "1234.5 €"),
-        (["5 €", "7 €"], "1234.5 €"),
-        (["1,5", "2.5"], None),
-        (["5%", "0.05"], None),
-        (["5 €", "5 $"], None),
-        (["192.168.0.1", "10.0.0.1"], None),
-        (["089 123 456", "1 234"], None),
-        (["a", "b"], None),
-    ],
-)
-def test_rules_of_formats(cells: list[str], form: str | None) -> None:
-    assert number_format(pl.Series(cells)) == form
-
-
-def test_numbers_in_parentheses_are_negative() -> None:
-    assert numbers(pl.Series(["(1,234.50)", "1,234.50", "(7)"]), "1,234.5").to_list() == [-1234.5, 1234.5, -7.0]
-    assert numbers(pl.Series(["(1.234,5)", "(0,5)"]), "1.234,5").to_list() == [-1234.5, -0.5]
-    assert numbers(pl.Series(["($5)", "$(5)", "($ 5.5)", "$5"]), "1234.5 $").to_list() == [-5.0, -5.0, -5.5, 5.0]
-    assert numbers(pl.Series(["(5 %)", "(5) %", "(5%"]), "1234.5 %").to_list() == [-5.0, -5.0, None]
-
-
-def test_a_slip_after_many_cells_is_met() -> None:
-    assert number_format(pl.Series(["1,5"] * 500 + ["2,5"])) == "1234,5"
-    assert number_format(pl.Series(["1,5"] * 500 + ["2.5"])) is None
-    assert date_format(pl.Series(["31.12.2023"] * 500 + ["31.11.2023"])) is None
-
-
-def test_dots_that_may_stand_between_thousands() -> None:
-    dotted = [f"{k}.{100 + k}" for k in range(1, 30)]
-    assert looks_like_thousands(pl.Series([*dotted, "987"]))
-    for other in ("987.5", "0.125", "1234", "12.34"):
-        assert not looks_like_thousands(pl.Series([*dotted, other, "7"]))
-    assert not looks_like_thousands(pl.Series(dotted))
-    assert looks_like_thousands(pl.Series(["$3.459", "$3.599", "$4"]))  # of money, a few are enough
-    assert looks_like_thousands(pl.Series(["1.000 €", "-5 €"]))
-    for other in ("3.45 €", "1000 €"):
-        assert not looks_like_thousands(pl.Series(["1.000 €", "5 €", other]))
-
-
-@pytest.mark.parametrize("form", NUMBER_FORMATS)
-@pytest.mark.parametrize("decimals", [2, None])
-def test_written_numbers_are_read_again(form: str, decimals: int | None) -> None:
-    for example in (f"0 {form[-1]}", f"{form[-1]}0"):
-        text = written_numbers(VALUES, form, decimals, example)
-        assert numbers(pl.Series(text), form).to_list() == VALUES.tolist()
-    assert f"number {form}" in READERS
+    assert numbers(pl.Series(["1.234,5", "1.23", "1.234"]), ",", thousands=True).to_list() == [1234.5, None, 1234.0]
+    assert numbers(pl.Series([",5", "-,25", "1,5e-3", "+2"]), ",").to_list() == [0.5, -0.25, 0.0015, 2.0]
 
 
 MOMENTS = [
@@ -142,44 +68,61 @@ MOMENTS = [
     dt.datetime(2024, 1, 2, 0, 30),
     dt.datetime(2024, 3, 4, 13, 5),
 ]
+TIMES = ["", " %H:%M:%S", "T%H:%M:%S", ", %H:%M:%S", " %I:%M:%S %p", " %H:%M:%SZ"]
 
 
 def in_days(moment: dt.datetime) -> float:
     return (moment - dt.datetime(1970, 1, 1)) / dt.timedelta(days=1)
 
 
-@pytest.mark.parametrize("form", [None, *DATE_FORMATS])
-@pytest.mark.parametrize("time", ["", " %H:%M:%S", "T%H:%M:%S", ", %H:%M:%S", " %I:%M:%S %p", " %H:%M:%SZ"])
-def test_every_date_is_found_and_read(form: str | None, time: str) -> None:
+@pytest.mark.parametrize("form", [None, "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%d %b %Y"])
+@pytest.mark.parametrize("time", TIMES)
+def test_every_date_is_read(form: str | None, time: str) -> None:
     moments = MOMENTS if time else [moment.replace(hour=0, minute=0, second=0) for moment in MOMENTS]
     cells = pl.Series([moment.strftime((form or "%Y-%m-%d") + time) for moment in moments])
-    assert recognised(cells) == ("date" if form is None else f"date {form}")
-    assert days(cells, form).to_list() == [in_days(moment) for moment in moments]
-    pattern = pattern_of_dates(cells, form)
-    assert pl.Series(moments).dt.strftime(pattern).to_list() == cells.to_list()
+    expected = [in_days(moment) for moment in moments]
+    assert days(cells, form).to_list() == expected
+    assert recognize(cells, TextFormat(date_format=form)) == CellFormat(Kind.DATE, date_format=form)
+    if form in (None, "%d.%m.%Y"):
+        assert recognize(cells) == CellFormat(Kind.DATE, date_format=form)
 
 
-def test_rules_of_dates() -> None:
-    assert date_format(pl.Series(["01/02/2023", "05/03/2023"])) == "%d/%m/%Y"  # either way: the day first
-    assert date_format(pl.Series(["01/01/2023", "01/02/2023"])) == "%d/%m/%Y"
-    assert date_format(pl.Series(["01/01/2023", "02/01/2023", "03/1/2023"])) == "%m/%d/%Y"  # first days of months
-    assert date_format(pl.Series(["1.2.2023", "31.12.2023"])) == "%d.%m.%Y"
-    for bad in (["12.31.2023", "1.1.2023"], ["31.12.23"], ["1/2.2023"], ["31.12.2023 25:00"], ["1/2/2023 13:00 PM"]):
-        assert date_format(pl.Series(bad)) is None
+def test_a_format_with_a_time_is_read() -> None:
+    form = "%m/%d/%Y %I:%M %p"
+    cells = pl.Series(["1/2/1970 6:00 PM", "01/02/1970 12:00 AM", "12/31/23 5:30 PM", "1/2/1970", "x", None])
+    assert days(cells, form).to_list() == [1.75, 1.0, None, None, None, None]  # a year has four digits
+    assert days(pl.Series(["3.1.24", "3.1.2024"]), "%d.%m.%y").to_list() == [in_days(dt.datetime(2024, 1, 3)), None]
+    assert days(pl.Series(["1/2/1970 6:00+06:00"]), "%m/%d/%Y %H:%M%z").to_list() == [1.0]
 
 
-def test_how_dates_are_written_is_told_by_all_of_them() -> None:
-    assert pattern_of_dates(pl.Series(["31.12.2023"] * 3000 + ["1.1.2024"]), "%d.%m.%Y") == "%-d.%-m.%Y"
-    assert pattern_of_dates(pl.Series(["2023-12-31"] * 3000 + ["2024-01-01 12:30"]), None) == "%Y-%m-%d %H:%M"
+def test_what_is_no_date_is_null() -> None:
+    for cell in ("12.31.2023", "31.12.23", "1/2.2023", "31.12.2023 25:00", "31.02.2023", "1.2.2023 13:00 PM", "a"):
+        assert days(pl.Series([cell]), "%d.%m.%Y").to_list() == [None]
+    assert days(pl.Series([1.5]), "%d.%m.%Y").to_list() == days(pl.Series([True])).to_list() == [None]
+    assert numbers(pl.Series([dt.datetime(2024, 1, 1)])).to_list() == [None]
 
 
 def test_zones_and_parts_of_seconds() -> None:
     cells = pl.Series(["31.12.2023 23:30:00.25+01:00", "31.12.2023 22:30:00.25Z"])
     assert days(cells, "%d.%m.%Y").to_list() == [in_days(dt.datetime(2023, 12, 31, 22, 30, 0, 250_000))] * 2
-    assert pattern_of_dates(cells, "%d.%m.%Y") == "%d.%m.%Y %H:%M:%S%.3f+00:00"
 
 
-def test_minus_zero_is_no_other_number() -> None:
-    temperatures = pl.Series(["0,0", "-0,0", "1,5", "-2,0"])
-    assert one_number_twice(temperatures) is None
-    assert number_format(temperatures) == "1234,5"
+def test_settings_are_checked() -> None:
+    bad: Any
+    for bad in (";", "", 1):
+        with pytest.raises(ArgumentError, match=r"`decimal` is .*\. Use '\.' or ','\.") as error:
+            TextFormat(decimal=bad)
+        assert error.value.argument == "decimal"
+    for bad in ("", "%d.%m", "day", "%Q", 3):
+        with pytest.raises(ArgumentError, match=r"`date_format` is .* with day, month and year") as error:
+            TextFormat(date_format=bad)
+        assert error.value.argument == "date_format"
+
+
+def test_a_format_is_described_by_an_example() -> None:
+    number = CellFormat(Kind.NUMBER, ",", thousands=True)
+    assert str(number) == "number such as 1.234,5"
+    assert str(CellFormat(Kind.DATE, date_format="%m/%d/%Y")) == "date such as 01/31/2024"
+    kind: Any = "integer"  # as a saved model has it
+    assert CellFormat(kind).kind is Kind.INTEGER
+    assert f"{Kind.DATE}" == str(Kind.DATE) == "date"

@@ -1,0 +1,165 @@
+"""Ratios of two mixed tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.base import clone
+
+from flowratio.diagnostics.diagnosis import diagnose
+from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio.ratios.inverse import InverseRatio
+from flowratio.ratios.table_ratio import TableRatio
+from flowratio.storage.saving import load, save
+from flowratio.tables.cells import pooled
+from flowratio.tables.columns import Column
+from flowratio.tables.encoder import TableEncoder, UnseenWarning
+
+
+def logistic(random_state: int | None = None) -> TableRatio:
+    return TableRatio("logistic", random_state=random_state)
+
+
+def as_text(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a table as a file of text has it."""
+    return frame.select(pl.all().cast(pl.String).fill_null(""))
+
+
+JOBS = {"clerk": (60, 30), "baker": (20, 30), "judge": (20, 40)}  # rows of p and of q
+
+
+def samples(scale: int = 20) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return two tables whose ratio is known: the job alone tells them apart."""
+    made = []
+    for k in (0, 1):
+        jobs = [job for job, n in JOBS.items() for _ in range(scale * n[k])]
+        noise = np.random.default_rng(k).normal(size=len(jobs))
+        made.append(pl.DataFrame({"job": jobs, "noise": noise}))
+    return made[0], made[1]
+
+
+def test_a_planted_shift_is_found() -> None:
+    P, Q = samples()
+    ratio = logistic().fit_samples(P.select("job"), Q.select("job"))
+    truth = np.log([60 / 30, 20 / 30, 20 / 40])
+    # one parameter a level: at the optimum the ratio is that of the counts, but for a slight ridge
+    assert np.allclose(ratio.log_ratio(pl.DataFrame({"job": [*JOBS]})), truth, atol=0.02)
+    weights = ratio.weights(Q)
+    for job, (n, _) in JOBS.items():
+        assert weights[(Q["job"] == job).to_numpy()].sum() / len(Q) == pytest.approx(n / 100, abs=0.01)
+
+
+def test_labels_samples_and_frames_agree() -> None:
+    P, Q = samples(2)
+    X, y = pl.concat([P, Q]), np.repeat([1, 0], [len(P), len(Q)])
+    log_r = logistic().fit_samples(P, Q).log_ratio(X)
+    assert np.array_equal(logistic().fit(X, y).log_ratio(X), log_r)
+    other = logistic().fit_samples(P.to_pandas(), as_text(Q.select("noise", "job")))
+    assert np.array_equal(other.log_ratio(as_text(X)), log_r)
+    assert other.score(X, y) == pytest.approx(logistic().fit(X, y).score(X, y), abs=0)
+    assert np.array_equal(other.score_samples(X), log_r)
+
+
+def test_an_encoder_of_more_rows_is_used_as_it_is() -> None:
+    P, Q = samples(1)
+    more = pooled(P, pl.concat([Q, pl.DataFrame({"job": ["pilot"], "noise": [0.0]})]))
+    encoder = TableEncoder().fit(more)
+    ratio = logistic().fit_samples(P, Q, encoder=encoder)
+    assert ratio.encoder_ is encoder
+    assert ratio.log_ratio(more).shape == (201,)  # no level is new: warnings are errors
+
+
+def test_weights_count_rows() -> None:
+    P, Q = samples(2)
+    twice = pl.concat([P, P.head(50)])
+    w = np.r_[np.full(50, 2.0), np.ones(len(P) - 50)]
+    weighted = logistic().fit_samples(P, Q, sample_weight_p=w).log_ratio(Q)
+    assert np.allclose(weighted, logistic().fit_samples(twice, Q).log_ratio(Q), atol=1e-9)
+    with pytest.raises(ValueError, match="`sample_weight_q` has shape"):
+        logistic().fit_samples(P, Q, sample_weight_q=[1.0])
+
+
+def test_inverse_is_minus_log_r() -> None:
+    P, Q = samples(2)
+    ratio = logistic().fit_samples(P, Q)
+    inverse = ratio.inverse()
+    assert np.array_equal(inverse.log_ratio(Q), -ratio.log_ratio(Q))
+    assert "r = p/q" in repr(ratio)
+    assert "r = q/p" in repr(inverse)
+    again: Any = clone(inverse)
+    assert np.allclose(again.fit_samples(P, Q).log_ratio(Q), -ratio.log_ratio(Q), atol=1e-9)
+    assert np.array_equal(inverse.inverse().log_ratio(Q), ratio.log_ratio(Q))
+    assert "r = p/q" in repr(clone(inverse.inverse()))
+
+
+def test_settings_and_clones() -> None:
+    ratio = TableRatio(ClassifierRatio("logistic"), max_categories=5, random_state=3)
+    fresh: Any = clone(ratio)
+    assert fresh.get_params()["ratio__classifier"] == "logistic"
+    assert fresh.get_params(deep=False)["max_categories"] == 5
+    P, Q = samples(1)
+    with pytest.raises(ValueError, match=r"`ratio` is 'logistics': give a ratio, or one of"):
+        TableRatio("logistics").fit_samples(P, Q)
+    with pytest.raises(ValueError, match="Every column of `X` is constant"):
+        logistic().fit_samples(pl.DataFrame({"a": [1, 1]}), pl.DataFrame({"a": [1.0, 1.0]}))
+    assert TableRatio().get_params(deep=False)["ratio"] is None
+
+
+def test_unseen_categories_are_a_warning_that_counts() -> None:
+    P, Q = samples(1)
+    ratio = logistic().fit_samples(P, Q)
+    with pytest.warns(UnseenWarning, match=r"'job' \(2 rows\), 'noise' \(1 row\)"):
+        log_r = ratio.log_ratio(pl.DataFrame({"job": ["pilot", "poet", "clerk"], "noise": [0.0, None, 0.0]}))
+    assert np.isfinite(log_r).all()
+
+
+def test_saved_is_loaded(tmp_path: Path) -> None:
+    P, Q = samples(1)
+    for ratio in (logistic(random_state=0), TableRatio(InverseRatio(ClassifierRatio("logistic")))):
+        ratio.fit_samples(P, Q)
+        save(ratio, tmp_path / "model")
+        loaded = load(tmp_path / "model")
+        assert loaded.encoder_.columns_ == ratio.encoder_.columns_
+        assert all(isinstance(column, Column) for column in loaded.encoder_.columns_)
+        assert np.array_equal(loaded.log_ratio(Q), ratio.log_ratio(Q))
+        assert repr(loaded) == repr(ratio)
+
+
+def test_diagnosis_of_tables() -> None:
+    P, Q = samples(5)
+    ratio = logistic().fit_samples(P, Q)
+    held_p, held_q = samples(4)
+    found = diagnose(ratio, held_p, held_q.to_pandas(), random_state=0)
+    assert found.importance.names == ["job", "noise"]  # the two columns of the job are one
+    assert found.importance.columns.tolist() == [0, 1]
+    assert sorted(found.balance.names) == sorted(ratio.encoder_.names_)
+    assert found.importance.share[0] > 0.95
+    assert np.array_equal(found.log_p, ratio.log_ratio(held_p))
+    assert diagnose(ratio.inverse(), held_q, held_p, random_state=0).verdict == found.verdict
+
+
+def test_samples_in_two_formats_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    P = pl.DataFrame({"a": [f"{value:.1f}".replace(".", ",") for value in rng.normal(size=50)]})
+    Q = pl.DataFrame({"a": rng.normal(size=50).round(1)})
+    with pytest.raises(ValueError, match=r"'a' has '.*,.*' in `X_p` \(number such as 1234,5\) and '.*' in `X_q`"):
+        logistic().fit_samples(P, Q)
+
+
+def test_columns_that_differ_are_named() -> None:
+    P, Q = pl.DataFrame({"a": [1, 2], "b": [1, 2]}), pl.DataFrame({"a": [1, 2], "c": [1, 2]})
+    with pytest.raises(ValueError, match=r"'b' only in `X_p`, 'c' only in `X_q`.*`exclude`"):
+        logistic().fit_samples(P, Q)
+
+
+def test_a_table_of_identifiers_has_no_ratio() -> None:
+    frame = pl.DataFrame({"who": [f"u{k}" for k in range(400)]})
+    with (
+        pytest.warns(UserWarning, match="Left out"),
+        pytest.raises(ValueError, match=r"Every column .*is constant or an identifier"),
+    ):
+        logistic().fit_samples(frame[:200], frame[200:])

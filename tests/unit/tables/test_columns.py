@@ -1,0 +1,287 @@
+"""What a column holds, how it is encoded and decoded, and what warns of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import numpy as np
+import polars as pl
+import pytest
+
+from flowratio.tables.cells import pooled
+from flowratio.tables.columns import Column, learn_column
+from flowratio.tables.encoder import TableEncoder
+from flowratio.tables.formats import CellFormat, Kind, days
+
+
+def test_words_for_missing_values_depend_on_the_column() -> None:
+    words = ["-", "--", ".", "?", "missing", "Unknown", "n/a", "#N/A"]
+    frame = pl.DataFrame(
+        {
+            "n": [*words, "1.5", "2.5"],
+            "d": [*words, "2024-01-01", "2024-01-02"],
+            "b": [*words, "true", "false"],
+            "c": [*words, "a", "b"],
+        }
+    )
+    encoder = TableEncoder(max_categories=50).fit(frame)  # without a warning
+    assert [column.kind for column in encoder.columns_] == ["number", "date", "boolean", "category"]
+    assert all(column.has_missing for column in encoder.columns_)
+    empty = frame.with_columns(pl.col("n", "d", "b").replace(dict.fromkeys(words, "")))
+    assert np.array_equal(TableEncoder(max_categories=50).fit_transform(empty), encoder.transform(frame))
+    assert {"-", "--", ".", "missing", "Unknown", "a", "b"} == {*encoder.columns_[3].categories}
+    fresh = TableEncoder().fit(pl.DataFrame({"n": ["1", "2"], "k": ["5", "5"]}))
+    matrix, unseen = fresh.encode(pl.DataFrame({"n": ["-", "2"], "k": ["5", "unknown"]}))
+    assert matrix.tolist() == [[1.0], [2.0]]
+    assert unseen == {"n": 1, "k": 1}
+
+
+def test_dots_that_look_like_thousands_are_a_warning() -> None:
+    cells = [*(f"{k}.{100 + k}" for k in range(1, 40)), "987"]
+    with pytest.warns(
+        UserWarning, match=r"'a' has '1.101' and integers without a dot.* decimal point\. If it is a thousands sep"
+    ):
+        encoder = TableEncoder().fit(pl.DataFrame({"a": cells}))
+    assert encoder.transform(pl.DataFrame({"a": ["1.101"]})).tolist() == [[1.101]]
+
+
+def test_one_number_in_two_ways_is_a_warning() -> None:
+    with pytest.warns(
+        UserWarning, match=r"'a' is encoded as categories, because '1,1' and '1,10' would be the same number"
+    ):
+        encoder = TableEncoder().fit(pl.DataFrame({"a": ["2,3", "1,1", "1,10", "2,3"]}))
+    assert encoder.columns_[0].categories == ("2,3", "1,1", "1,10")
+
+
+def test_dates_stay_in_years_that_can_be_written() -> None:
+    cells = ["31.12.9999", "1.1.2024", "2.1.2024 12:30"]
+    for texts in (cells, cells[:2], ["9999-12-31", "2024-01-01"], ["9999-12-31 06:00", "2024-01-01 12:30"]):
+        encoder = TableEncoder().fit(pl.DataFrame({"d": texts}))
+        drawn = encoder.inverse_transform(np.array([[-1e12], [-8e5], [19723.0], [2932896.9], [3e6], [1e12]]))
+        assert drawn["d"].dt.year().to_list() == [1, 1, 2024, 9999, 9999, 9999]
+        days = encoder.transform(drawn)[:, 0]
+        assert days[[1, 2]].tolist() == [-719162.0, 19723.0]
+        assert np.all(days[3:] >= 2932896.0)
+
+
+def test_a_constant_that_changes_is_read_as_it_is_encoded() -> None:
+    fitted = pl.DataFrame(
+        {"year": ["2024"] * 3, "on": ["true"] * 3, "x": ["1", "2", "4"], "day": ["1.1.2024", "-", ""]}
+    )
+    encoder = TableEncoder().fit(fitted)
+    new = pl.DataFrame(
+        {"year": ["soon", "2024", "-"], "on": ["maybe", "TRUE", ""], "x": ["1", "2", "3"], "day": ["later", "-", ""]}
+    )
+    matrix, unseen = encoder.encode(new)
+    assert unseen == {"year": 2, "on": 2, "day": 1}
+    parsed = encoder.parse(new)
+    assert parsed["year"].to_list() == ["soon", "2024", None]
+    assert parsed["on"].to_list() == ["maybe", "TRUE", None]
+    again = encoder.encode(parsed)
+    assert np.array_equal(again[0], matrix)
+    assert again[1] == unseen
+
+
+def test_codes_with_leading_zeros_are_integers() -> None:
+    frame = pl.DataFrame({"zip": ["01234", "99501", "00501"], "n": ["10", "99", "50"], "c": ["007"] * 3})
+    encoder = TableEncoder().fit(frame)
+    assert encoder.transform(frame)[:, 0].tolist() == [1234.0, 99501.0, 501.0]
+    assert encoder.inverse_transform(encoder.transform(frame)).rows() == [(1234, 10, 7), (99501, 99, 7), (501, 50, 7)]
+
+
+def test_durations_and_times_are_seconds() -> None:
+    span, time = dt.timedelta(hours=1, milliseconds=500), dt.time(0, 1, 30)
+    frame = pl.DataFrame({"span": [span, None, 2 * span], "time": [time, dt.time(2), dt.time(3)]})
+    expected = [[3600.5, 0, 90], [3600.5, 1, 7200], [7201, 0, 10800]]
+    encoder = TableEncoder().fit(frame)
+    for other in (frame, frame.with_columns(pl.col("span").cast(pl.Duration("ns"))), frame.to_pandas()):
+        assert encoder.transform(other).tolist() == TableEncoder().fit_transform(other).tolist() == expected
+    assert encoder.inverse_transform(np.array(expected))["span"].to_list() == [3600.5, None, 7201.0]
+    for unit in ("s", "ms", "ns", "m"):
+        spans = np.array([[60, 120], [180, 240]], "timedelta64[s]").astype(f"timedelta64[{unit}]")
+        assert TableEncoder().fit_transform(spans).tolist() == [[60, 120], [180, 240]]
+
+
+def test_too_many_categories_stay_others() -> None:
+    frame = pl.DataFrame({"w": [f"u{k}" for k in range(1500)] * 3 + ["v"] * 50})
+    encoder = TableEncoder(max_categories=2).fit(frame)
+    back = encoder.inverse_transform(encoder.transform(frame))
+    assert back["w"].to_list().count("(other)") == 3 * 1499
+    assert "u7" not in str(encoder.columns_)  # no list of identifiers is kept
+
+
+def test_types_and_decimals_of_decoded_columns() -> None:
+    zone = pl.Series([dt.datetime(2024, 1, 1, 12), None, dt.datetime(2024, 7, 1)]).dt.replace_time_zone("Europe/Berlin")
+    frame = pl.DataFrame(
+        {
+            "byte": pl.Series([1, None, 200], dtype=pl.UInt8),
+            "single": pl.Series([0.5, 1.25, 7.0], dtype=pl.Float32),
+            "whole": [1.0, 2.0, 5.0],
+            "large": pl.Series([1, 2, 2**40], dtype=pl.UInt64),
+            "price": pl.Series([Decimal("0.25"), None, Decimal("7.50")], dtype=pl.Decimal(12, 2)),
+            "size": pl.Series(["low", "very high", None], dtype=pl.Enum(["low", "very high"])),
+            "moment": zone,
+            "day": pl.Series([dt.datetime(2024, 1, k) for k in (1, 2, 3)], dtype=pl.Datetime("ms")),
+        }
+    )
+    types = [pl.Int64, pl.Float64, pl.Int64, pl.Int64, pl.Float64, pl.String, pl.Datetime("us"), pl.Date]
+    for table in (frame, pooled(frame, frame)):
+        encoder = TableEncoder().fit(table)
+        back = encoder.inverse_transform(encoder.transform(frame) + 0.004)
+        assert back.dtypes == types
+        assert back["single"].to_list() == [0.5, 1.25, 7.0]  # two decimals
+        assert back["price"].to_list() == [0.25, None, 7.5]
+        assert back["large"].to_list() == [1, 2, 2**40]
+    moments = encoder.inverse_transform(encoder.transform(frame))["moment"].to_list()
+    assert moments == zone.dt.convert_time_zone("UTC").dt.replace_time_zone(None).to_list()
+
+
+def test_frequent_categories_have_an_indicator_and_others_share_one() -> None:
+    words = ["a"] * 5 + ["b"] * 4 + ["c"] * 3 + ["d"] * 2 + ["e"]
+    encoder = TableEncoder(max_categories=2).fit(pl.DataFrame({"w": words}))
+    assert encoder.names_ == ["w = b", "w = (other)"]
+    scored = pl.DataFrame({"w": ["a", "d", "e", "new", None]})
+    matrix, unseen = encoder.encode(scored)
+    assert matrix.tolist() == [[0, 0], [0, 1], [0, 1], [0, 1], [0, 0]]
+    assert unseen == encoder.unseen(scored) == {"w": 2}  # the category "new", and a missing value where there were none
+    assert encoder.inverse_transform(matrix)["w"].to_list() == ["a", "(other)", "(other)", "(other)", "a"]
+
+
+def test_a_new_category_without_others_counts_as_the_most_frequent() -> None:
+    encoder = TableEncoder().fit(pl.DataFrame({"two": ["a", "a", "b"], "three": ["u", "v", "v"], "k": [1, 1, 1]}))
+    matrix, unseen = encoder.encode(pl.DataFrame({"two": ["z", "b"], "three": ["v", "w"], "k": [1, 2]}))
+    assert matrix.tolist() == [[0.0, 0.0], [1.0, 0.0]]
+    assert unseen == {"two": 1, "three": 1, "k": 1}
+
+
+def test_new_missing_values_are_filled_and_counted() -> None:
+    encoder = TableEncoder().fit(pl.DataFrame({"a": [1.0, 2.0, 9.0], "b": [True, True, False]}))
+    assert encoder.names_ == ["a", "b"]
+    matrix, unseen = encoder.encode(
+        pl.DataFrame({"a": [None, 5.0], "b": [None, None]}, schema_overrides={"b": pl.Boolean})
+    )
+    assert matrix.tolist() == [[2.0, 1.0], [5.0, 1.0]]
+    assert unseen == {"a": 1, "b": 2}
+
+
+def test_one_value_and_missing_values_leave_the_indicator() -> None:
+    frame = pl.DataFrame({"a": [5, None, 5], "b": ["x", "x", None], "c": [None, None, None], "d": [1, 2, 3]})
+    encoder = TableEncoder().fit(frame)
+    assert encoder.names_ == ["a is missing", "b is missing", "d"]
+    assert [column.kind for column in encoder.columns_] == ["constant", "constant", "constant", "integer"]
+    back = encoder.inverse_transform(encoder.transform(frame))
+    assert back.rows() == frame.rows()
+
+
+def test_a_few_words_in_a_column_of_numbers_are_a_warning() -> None:
+    ages = [str(20 + k % 7) for k in range(58)]
+    with pytest.warns(
+        UserWarning, match=r"'age' is encoded as categories, because 2 of its 60 .* not numbers.* such as 'old'"
+    ):
+        TableEncoder().fit(pl.DataFrame({"age": [*ages, "old", "young"]}))
+    days = [f"2024-01-{1 + k % 28:02}" for k in range(59)]
+    with pytest.warns(
+        UserWarning, match=r"'day' is encoded as categories, because 1 of its 60 .* not dates.* such as 'soon'"
+    ):
+        TableEncoder().fit(pl.DataFrame({"day": [*days, "soon"]}))
+    TableEncoder().fit(pl.DataFrame({"code": [*"1234abcd"] * 5}))  # half of them: categories, without a word
+
+
+def test_values_far_outside_the_range_are_counted() -> None:
+    encoder = TableEncoder().fit(pl.DataFrame({"a": [1.0, 2.0, 3.0], "k": [0, 5, 10], "d": ["2024-01-01"] * 2 + [""]}))
+    scored = pl.DataFrame({"a": [23.0, 23.1, -19.1, 1e308], "k": [110, -100, 111, 0], "d": ["2024-01-01"] * 4})
+    matrix, unseen = encoder.encode(scored)  # ten times the range of 2, or of 10, on either side
+    assert unseen == {"a outside the range at fit": 3, "k outside the range at fit": 1}
+    assert matrix[:, 0].tolist() == scored["a"].to_list()
+
+
+def test_free_text_is_a_warning() -> None:
+    frame = pl.DataFrame({"id": [f"u{k}" for k in range(100)]})
+    frame = pl.concat([frame, pl.DataFrame({"id": ["nothing"] * 50})])
+    with pytest.warns(UserWarning, match="'id' has 101 categories in 150 rows"):
+        encoder = TableEncoder(max_categories=3).fit(frame)
+    assert len(encoder.names_) == 3
+
+
+def test_text_of_which_most_rows_have_their_own_is_left_out() -> None:
+    rng = np.random.default_rng(0)
+    people = [f"u{k}" for k in range(300)] + [f"v{k % 50}" for k in range(100)] + ["w"] * 19
+    frame = pl.DataFrame({"who": [*people, None], "x": rng.normal(size=420)})
+    with pytest.warns(UserWarning, match=r"^Left out 'who', because most rows have their own value.* To use"):
+        encoder = TableEncoder().fit(frame)
+    assert [column.kind for column in encoder.columns_] == ["identifier", "number"]
+    assert encoder.names_ == ["who is missing", "x"]
+    new = pl.DataFrame({"who": ["someone", None], "x": [1.0, 2.0]})
+    assert encoder.encode(new)[0].tolist() == [[0, 1], [1, 2]]
+    assert encoder.unseen(new) == {}
+    back = encoder.inverse_transform(encoder.transform(new))
+    assert back["who"].to_list() == ["(other)", None]
+    assert np.array_equal(encoder.transform(back), encoder.transform(new))
+    # a category of 5 % of the rows is informative
+    frequent = pl.DataFrame({"who": [*people, *["w"] * 5]})
+    with pytest.warns(UserWarning, match="'who' has 351 categories"):
+        assert TableEncoder().fit(frequent).columns_[0].kind == "category"
+
+
+def test_numbers_that_count_the_rows_are_a_warning() -> None:
+    rng = np.random.default_rng(0)
+    counts = {
+        "two runs": np.r_[10_000:10_040, 0:60],
+        "in disorder": rng.permutation(100) + 7,
+        "each sample from 0 on": np.r_[rng.permutation(50), rng.permutation(50)],
+        "falling": np.arange(0, -300, -3),
+    }
+    for values in counts.values():
+        with pytest.warns(UserWarning, match=r"'n' has a different value in every row.* with `exclude`"):
+            assert TableEncoder().fit(pl.DataFrame({"n": values})).columns_[0].kind == "integer"
+    others = {"age": rng.integers(18, 90, 100), "income": rng.integers(0, 10**6, 100), "size": np.arange(100.0)}
+    TableEncoder().fit(pl.DataFrame(others))  # warnings are errors here
+    TableEncoder().fit(pl.DataFrame({"few": np.arange(49)}))
+
+
+def test_numbers_are_confined_to_what_was_there() -> None:
+    n = 60
+    frame = pl.DataFrame(
+        {
+            "zip": pl.Series(["02139", "10001", "94105"] * (n // 3)),
+            "hours": [20, 40, None] * (n // 3),
+            "x": np.linspace(-1, 2, n),
+            "job": ["a", "b"] * (n // 2),
+        }
+    )
+    encoder = TableEncoder().fit(frame)
+    assert encoder.columns_[0].values == (2139.0, 10001.0, 94105.0)
+    assert encoder.columns_[2].values == ()
+    X = np.array([[6000.0, 29.0, 0.2, -7.0, 0.6], [6100.0, 31.0, 0.9, 0.5, 0.1], [1e9, -3.0, 0.0, 9.0, 0.9]])
+    back = encoder.inverse_transform(encoder.confined(X))
+    assert back.rows() == [(2139, 20, -1.0, "b"), (10001, None, 0.5, "a"), (94105, 20, 2.0, "b")]
+    assert np.array_equal(encoder.confined(encoder.transform(frame)), encoder.transform(frame))
+
+
+def test_reading_times_keeps_microseconds() -> None:
+    moment = dt.datetime(2049, 12, 31, 23, 59, 59, 999_999)
+    frame = pl.DataFrame({"t": [moment, dt.datetime(1901, 1, 1)]})
+    encoder = TableEncoder().fit(frame)
+    assert encoder.inverse_transform(encoder.transform(frame)).equals(frame)
+    assert days(pl.Series(["2050-01-01T01:59:59.999999+02:00"]))[0] == encoder.transform(frame)[0, 0]
+
+
+def test_each_sample_counts_one_half() -> None:
+    words = ["a"] * 60 + ["b"] * 50 + ["c"] * 6 + ["d"] * 5
+    is_p = np.r_[np.zeros(110, bool), np.ones(11, bool)]  # c and d are in the small sample only
+    assert learn_column(pl.Series("w", words), 2).categories == ("a", "b")
+    assert learn_column(pl.Series("w", words), 2, is_p=is_p).categories == ("a", "c")  # 60/110, 6/11
+    assert learn_column(pl.Series("w", words), 3, is_p=~is_p).categories == ("a", "c", "b")
+    order = np.random.default_rng(0).permutation(len(words))
+    mixed = pl.Series("w", [words[k] for k in order] + [None] * 7)
+    column = learn_column(mixed, 2, is_p=np.r_[is_p[order], np.zeros(7, bool)])
+    assert (column.categories, column.rare, column.fill) == (("c", "a"), ("d", "b"), "c")  # 6/11, 60/117
+
+
+def test_names_of_the_columns_of_the_matrix() -> None:
+    categories = ("clerk", "baker", "judge")
+    column = Column("job", Kind.CATEGORY, CellFormat(Kind.CATEGORY), "clerk", True, categories, n_categories=3)
+    assert column.parts == ["job = baker", "job = judge", "job is missing"]
+    column = learn_column(pl.Series("age", ["31", "", "54", "29"]), 20)
+    assert (column.kind, column.fill, column.parts) == (Kind.INTEGER, 31.0, ["age", "age is missing"])
