@@ -150,6 +150,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         X_q: TableLike,
         sample_weight_p: VectorLike | None = None,
         sample_weight_q: VectorLike | None = None,
+        *,
+        encoder: TableEncoder | None = None,
     ) -> Self:
         """Fit to two samples, r = p/q.
 
@@ -159,21 +161,27 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             Rows of p (the numerator) and of q, of shapes (n_p, d) and (n_q, d). Mixed tables are matched by name.
         sample_weight_p, sample_weight_q
             Weight of each row, of shapes (n_p,) and (n_q,). All weights are 1 if None.
+        encoder
+            A `TableEncoder` with other settings than the default ones, or a fitted one. None to encode mixed tables
+            with the default settings.
         """
-        X, y = pooled_tables(X_p, X_q) if is_mixed(X_p) or is_mixed(X_q) else stack(X_p, X_q)
+        mixed = encoder is not None or is_mixed(X_p) or is_mixed(X_q)
+        X, y = pooled_tables(X_p, X_q) if mixed else stack(X_p, X_q)
         w = None
         if sample_weight_p is not None or sample_weight_q is not None:
             n_p = int(y.sum())
             w_p = checked_weights(sample_weight_p, n_p, "sample_weight_p")
             w = np.concatenate([w_p, checked_weights(sample_weight_q, len(y) - n_p, "sample_weight_q")])
         with unchanged_on_failure(self):
-            self._fit_public(self._two_samples(X, y, w))
+            self._fit_public(self._two_samples(X, y, w, encoder))
         return self
 
-    def _two_samples(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None) -> TwoSamples:
+    def _two_samples(
+        self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None, encoder: TableEncoder | None = None
+    ) -> TwoSamples:
         """Check labeled rows, encode a mixed table, and remember the columns."""
-        if is_mixed(X):
-            matrix, labels = self._encoded(X, y)
+        if encoder is not None or is_mixed(X):
+            matrix, labels = self._encoded(X, y, encoder)
             names = self.encoder_.names_ if self.encoder_ else None
         else:
             matrix, labels = validate_data(self, X, y, dtype=_FLOATS, ensure_min_samples=2)
@@ -183,13 +191,13 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             matrix, labels == self.classes_[1], row_weights(sample_weight, matrix), names, self.encoder_
         )
 
-    def _encoded(self, X: TableLike, y: VectorLike) -> tuple[Matrix, Vector]:
+    def _encoded(self, X: TableLike, y: VectorLike, encoder: TableEncoder | None) -> tuple[Matrix, Vector]:
         from flowratio.tables.cells import to_frame
 
         frame, labels = to_frame(X), np.asarray(y)
         if labels.shape != (frame.height,):
             raise ValueError(f"`y` has shape {labels.shape} but `X` has {frame.height} rows. Give one label a row.")
-        self.encoder_ = fitted_encoder(frame, labels)
+        self.encoder_ = fitted_encoder(frame, labels, encoder)
         self.n_features_in_ = frame.width
         vars(self).pop("feature_names_in_", None)
         if hasattr(X, "columns") or hasattr(X, "column_names"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
@@ -11,6 +11,9 @@ from typing_extensions import Self
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio.ratios.base import Design, RatioEstimator
 from flowratio.samples.two_samples import TwoSamples
+
+if TYPE_CHECKING:
+    from flowratio.tables.encoder import TableEncoder
 
 
 class InverseRatio(RatioEstimator):
@@ -48,9 +51,11 @@ class InverseRatio(RatioEstimator):
         X_q: TableLike,
         sample_weight_p: VectorLike | None = None,
         sample_weight_q: VectorLike | None = None,
+        *,
+        encoder: TableEncoder | None = None,
     ) -> Self:
         """Fit the ratio p/q to two samples, as `RatioEstimator.fit_samples` does."""
-        self.estimator_ = self._new().fit_samples(X_p, X_q, sample_weight_p, sample_weight_q)
+        self.estimator_ = self._new().fit_samples(X_p, X_q, sample_weight_p, sample_weight_q, encoder=encoder)
         return self
 
     def fit_prepared(self, samples: TwoSamples) -> Self:

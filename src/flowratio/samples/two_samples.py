@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import clone
 
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio.samples.stacking import check_samples, column_names
@@ -225,6 +226,7 @@ def two_samples(
     sample_weight_p: VectorLike | None = None,
     sample_weight_q: VectorLike | None = None,
     *,
+    encoder: TableEncoder | None = None,
     arguments: tuple[str, str] = ("X_p", "X_q"),
 ) -> TwoSamples:
     """Check two samples, encode mixed tables, and return one `TwoSamples`.
@@ -235,16 +237,18 @@ def two_samples(
         Rows of p and of q, of shapes (n_p, d) and (n_q, d): arrays, or tables of pandas, polars or Arrow.
     sample_weight_p, sample_weight_q
         Weights of the rows, of shapes (n_p,) and (n_q,). All weights are 1 if None.
+    encoder
+        An encoder with other settings than the default ones, or a fitted one. None to encode only if it is necessary.
     arguments
         What errors call the two samples.
     """
-    if is_mixed(X_p) or is_mixed(X_q):
+    if encoder is not None or is_mixed(X_p) or is_mixed(X_q):
         frame, y = pooled_tables(X_p, X_q, arguments)
-        encoder = fitted_encoder(frame, y)
+        encoder = fitted_encoder(frame, y, encoder)
         X, names = encoder.transform(frame), encoder.names_
     else:
         A_p, A_q = check_samples(X_p, X_q, names=arguments)
-        X, y, encoder = np.concatenate([A_p, A_q]), np.repeat([1, 0], [len(A_p), len(A_q)]), None
+        X, y = np.concatenate([A_p, A_q]), np.repeat([1, 0], [len(A_p), len(A_q)])
         names = column_names(X_p, X.shape[1])
     n_p = int(y.sum())
     w = [
@@ -269,11 +273,22 @@ def pooled_tables(
     return frame, np.repeat([1, 0], [P.height, Q.height])
 
 
-def fitted_encoder(frame: pl.DataFrame, y: Vector) -> TableEncoder:
-    """Return an encoder of a mixed table; a table without a column that can differ is refused."""
+def fitted_encoder(frame: pl.DataFrame, y: Vector, encoder: TableEncoder | None = None) -> TableEncoder:
+    """Return an encoder of a mixed table. A table without a column that can differ is refused.
+
+    Parameters
+    ----------
+    frame, y
+        Rows of both samples, and their labels.
+    encoder
+        An encoder with other settings than the default ones. A fitted one is used unchanged.
+    """
     from flowratio.tables.encoder import TableEncoder
 
-    encoder = TableEncoder().fit(frame, y)
+    encoder = TableEncoder() if encoder is None else encoder
+    if not hasattr(encoder, "columns_"):
+        unfitted: Any = clone(encoder)
+        encoder = unfitted.fit(frame, y)
     if not encoder.names_:
         raise ValueError(
             "Every column is constant or an identifier, so there is no ratio. Give at least one column that varies."
