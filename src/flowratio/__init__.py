@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # each public name is written once: here, or in the registry 
     from flowratio.latent.featurizer import FlowFeaturizer as FlowFeaturizer
     from flowratio.ratios.base import OverlapWarning as OverlapWarning, RatioEstimator as RatioEstimator
     from flowratio.ratios.base import kl_score as kl_score
-    from flowratio.ratios.registry import *
+    from flowratio.ratios.registry import *  # noqa: F403
     from flowratio.weights import effective_sample_size as effective_sample_size, flatten as flatten
     from flowratio.weights import pareto_smooth as pareto_smooth, rebalance as rebalance
     from flowratio.weights import self_normalize as self_normalize, trim as trim, truncate as truncate
