@@ -18,7 +18,7 @@ from flowratio.diagnostics.diagnosis import diagnose
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.inverse import InverseRatio
 from flowratio.ratios.table_ratio import TableRatio, UnseenWarning
-from flowratio.scaling.discrete import Lattice
+from flowratio.scaling.discrete import DiscreteColumns
 from flowratio.storage.saving import load, save
 from flowratio.tables.cells import cells_of, pooled, read, to_frame
 from flowratio.tables.columns import Column
@@ -373,7 +373,7 @@ def test_decoding_takes_the_nearest() -> None:
 def test_noise_within_the_cells_is_undone() -> None:
     frame = pl.DataFrame({"w": [*"aaabbbcccddd", None, None] * 5})
     X = TableEncoder().fit_transform(frame)
-    noisy = Lattice.learn(X).jitter(X, np.random.default_rng(0))
+    noisy = DiscreteColumns.learn(X).jitter(X, np.random.default_rng(0))
     assert TableEncoder().fit(frame).inverse_transform(noisy)["w"].to_list() == frame["w"].to_list()
 
 

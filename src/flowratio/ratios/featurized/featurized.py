@@ -23,7 +23,7 @@ from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.registry import fitted, new_ratio, seeded_like, with_those_inside
 from flowratio.samples.rows import ArrayRows, WeightedRows
-from flowratio.scaling.base import Scaler, silent_scaling
+from flowratio.scaling.base import Scaler
 
 _MOST_DRAWS, _NOISY_ROWS = 5, 50_000  # of the noise for each row, and how many rows they may come to
 
@@ -159,13 +159,12 @@ class FeaturizedRatio(RatioEstimator):
             )
         made: Any = seeded_like(FlowFeaturizer() if given is None else clone(given), seed, self.verbose)
         rows = weighted(X, w, names)
-        with silent_scaling():
-            if isinstance(made, FlowFeaturizer):
-                return in_float64(made.fit(rows))
-            made.fit_array(next(rows.blocks(rows.n_rows)), names)
-            if names is not None:
-                made.feature_names_in_ = names
-            return made
+        if isinstance(made, FlowFeaturizer):
+            return in_float64(made.fit(rows))
+        made.fit_array(next(rows.blocks(rows.n_rows)), names)
+        if names is not None:
+            made.feature_names_in_ = names
+        return made
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
         log_r = np.asarray(self.ratio_.log_ratio(encoded(self.featurizer_, X)), np.float64)
@@ -220,8 +219,7 @@ def encoded(featurizer: FlowFeaturizer | Scaler, X: np.ndarray, rng: np.random.G
         Of the noise of a scaling that has some. A ratio of z that is fitted without it knows the middles of cells
         alone, where draws of the flow never are.
     """
-    with silent_scaling():
-        return featurizer.encode(X, rng) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X, rng)[0]
+    return featurizer.encode(X, rng) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X, rng)[0]
 
 
 def in_float64(featurizer: Any) -> Any:

@@ -28,7 +28,7 @@ from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.featurized.featurized import check_mixture, encoded, in_float64, is_fitted, mixed, weighted
 from flowratio.ratios.neural.networks import MLP, SETTLE, PairedRows, choose_hidden, evaluate
 from flowratio.ratios.registry import seeded_like
-from flowratio.scaling.base import Scaler, silent_scaling
+from flowratio.scaling.base import Scaler
 from flowratio.training.loop import train
 from flowratio.training.run import History
 
@@ -128,7 +128,7 @@ class JointFeaturizedRatio(RatioEstimator):
         pairs = PairedRows(X[y == 1], w[y == 1], X[y == 0], w[y == 0])
         n_held_out = min(round(featurizer.validation_fraction * pairs.n_rows), _MAX_HELD_OUT)
         rest, held_out = pairs.split(n_held_out, np.random.default_rng([seed, 0, 2]))
-        recipe = featurizer.recipe(2 * rest.n_rows, flow.n_features)
+        recipe = featurizer.recipe_for(2 * rest.n_rows, flow.n_features)
         self.history_ = train(
             nn.ModuleList([flow, network]),
             loss,
@@ -139,6 +139,7 @@ class JointFeaturizedRatio(RatioEstimator):
             prepare=prepare,
             verbose=featurizer.verbose,
             checkpoint=featurizer.checkpoint,
+            callback=featurizer.callback,
         )
         featurizer.history_ = self.history_
         self.featurizer_, self.network_ = in_float64(featurizer), network
@@ -146,8 +147,7 @@ class JointFeaturizedRatio(RatioEstimator):
     def _initialized(self, X: np.ndarray, w: np.ndarray, seed: int) -> FlowFeaturizer:
         made: Any = FlowFeaturizer() if self.featurizer is None else clone(self.featurizer)
         rows = weighted(X, w, getattr(self, "feature_names_in_", None))
-        with silent_scaling():
-            return seeded_like(made, seed, self.verbose).initialize(rows)
+        return seeded_like(made, seed, self.verbose).initialize(rows)
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
         return evaluate(self.network_, encoded(self.featurizer_, X))[:, 0]

@@ -16,8 +16,7 @@ from flowratio._support.validation import RandomState, seed_from
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator
 from flowratio.samples.weighting import systematic
-from flowratio.scaling.base import silent_scaling
-from flowratio.scaling.discrete import Lattice
+from flowratio.scaling.discrete import DiscreteColumns
 from flowratio.scaling.standardizer import Standardizer
 
 _NOISE = 1e-4  # standard deviations of the pooled columns
@@ -100,13 +99,13 @@ class FlowDifferenceRatio(RatioEstimator):
     def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
         self._check_featurizer()
         seed = seed_from(self.random_state)
-        with silent_scaling():
-            self.kept_ = Standardizer().fit_array(X).kept_
+        self.kept_ = Standardizer().fit_array(X).columns_
         X = X[:, self.kept_]
         self.low_, self.high_ = X.min(axis=0) - _MARGIN, X.max(axis=0) + _MARGIN
-        lattice = Lattice.learn(X)  # of both: the cells of a value have one width, which cancels
+        discrete = DiscreteColumns.learn(X)  # of both: the cells of a value have one width, which cancels
         self.featurizer_p_, self.featurizer_q_ = (
-            self._fit_density(X[y == label], w[y == label], lattice, seed, name) for label, name in ((1, "p"), (0, "q"))
+            self._fit_density(X[y == label], w[y == label], discrete, seed, name)
+            for label, name in ((1, "p"), (0, "q"))
         )
 
     def _check_featurizer(self) -> None:
@@ -126,9 +125,11 @@ class FlowDifferenceRatio(RatioEstimator):
                 "rows: leave `scaling` at 'auto'."
             )
 
-    def _fit_density(self, X: np.ndarray, w: np.ndarray, lattice: Lattice, seed: int, name: str) -> FlowFeaturizer:
+    def _fit_density(
+        self, X: np.ndarray, w: np.ndarray, discrete: DiscreteColumns, seed: int, name: str
+    ) -> FlowFeaturizer:
         X, rng = _repeated(X, w), np.random.default_rng([seed, 0, 5])
-        X = lattice.jitter(X + _NOISE * rng.standard_normal(X.shape), rng)
+        X = discrete.jitter(X + _NOISE * rng.standard_normal(X.shape), rng)
         featurizer: Any = _default(*X.shape) if self.featurizer is None else clone(self.featurizer)
         featurizer.set_params(random_state=seed, verbose=self.verbose or featurizer.verbose)
         if featurizer.checkpoint is not None:
