@@ -108,4 +108,4 @@ def choose_device(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"`device` is {name!r}, which torch cannot use here: give 'auto' or 'cpu'.") from error
+        raise ValueError(f"`device` is {name!r}, which torch cannot use here. Use 'auto' or 'cpu'.") from error

@@ -24,6 +24,7 @@ class ScalerChain(Scaler):
 
     Examples
     --------
+    >>> from flowratio.scaling import Dequantizer, Logit, Standardizer
     >>> images = ScalerChain([Dequantizer(), Logit(), Standardizer()]).fit([[0, 255], [128, 7], [255, 0]])
     >>> images.inverse_transform(images.transform([[3, 200]])).tolist()
     [[3.0, 200.0]]
