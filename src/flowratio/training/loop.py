@@ -47,24 +47,19 @@ def train(
 
     Parameters
     ----------
-    model
-        The module whose parameters are fitted, on its device.
-    loss
-        Mean loss of a batch, of shape (b, d).
+    model, loss
+        The module whose parameters are fitted, and the mean loss of a batch of shape (b, d).
     rows, held_out
         Rows to fit, and rows of shape (m, d) that decide when to stop and which weights are best.
-    recipe
-        Settings of the loop.
-    seed
-        Decides the order of the rows and all noise.
+    recipe, seed
+        Settings of the loop, and the seed of the order of the rows and of all noise.
     prepare
         Applied to each block of rows, with a generator for noise.
     verbose
         Whether to show a progress bar.
-    checkpoint
-        Folder that stores the state of the run, so that it survives a kill.
-    checkpoint_seconds
-        Seconds between two writes. A large state is written less often: writing takes at most 2 % of the time.
+    checkpoint, checkpoint_seconds
+        Folder that stores the state of the run, so that it survives a kill, and seconds between two writes. Writing
+        takes at most 2 % of the time.
     callback
         Called after each evaluation on held-out rows with the model and the number of epochs. The model is in
         evaluation mode with the weights that were scored. The callback must not change it.
@@ -151,14 +146,8 @@ def _progress_bar(max_epochs: int, verbose: bool) -> Iterator[Callable[..., None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("training"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("epochs, held-out loss {task.fields[loss]}, maximum"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-    )
+    text = TextColumn("epochs, held-out loss {task.fields[loss]}, maximum")
+    columns = TextColumn("training"), BarColumn(), MofNCompleteColumn(), text, TimeRemainingColumn(), TextColumn("left")
     with bar(*columns) as progress:
         task = progress.add_task("training", total=max_epochs, loss="–")
 

@@ -24,6 +24,8 @@ Callback: TypeAlias = Callable[[nn.Module, int], None]
 
 _CHECK_STEPS = 50  # steps between two checks that the loss is finite
 _EVALUATION_ROWS = 4096
+_NUMBERS = ("n_losses", "epoch", "step_in_epoch", "n_steps", "rate_factor", "rate")
+_NUMBERS += ("best_loss", "progress_loss", "progress_epoch")
 _MAX_RESTARTS, _RESTART_FACTOR = 3, 0.2
 _FUSED = {name: getattr(torch.ops.aten, f"_fused_{name}_", None) for name in ("adamw", "adam")}  # private to torch
 
@@ -40,35 +42,24 @@ class Recipe:
     ----------
     max_epochs, batch_size
         Maximum number of passes over the rows, and rows of one step.
-    learning_rate
-        Highest step size of Adam.
-    weight_decay
-        Decay of the weights: decoupled for `"adamw"`, added to the gradient for `"adam"`.
-    optimizer
-        `"adamw"` or `"adam"`.
-    schedule
-        `"cosine"` lowers the learning rate to zero over `max_epochs`. `"constant"` does not change it.
-    patience
-        Epochs without progress before training stops. The best weights are restored at the end.
-    min_gain
-        How much the held-out loss must fall to count as progress.
+    learning_rate, weight_decay
+        Highest step size of Adam, and decay of the weights: decoupled for `"adamw"`, added to the gradient for `"adam"`.
+    optimizer, schedule
+        `"adamw"` or `"adam"`, and `"constant"` or `"cosine"`, which lowers the rate to zero over `max_epochs`.
+    patience, min_gain
+        Training stops after `patience` epochs in which the held-out loss did not fall by `min_gain`. The model gets the
+        best weights.
     warm_up
         Steps over which the learning rate rises to its value.
     settle
-        Steps before the first weights may count as the best, with a maximum of a sixth of all steps. On a small
-        validation set a barely trained network can look best.
+        Steps before weights may count as the best, with a maximum of a sixth of all steps. On a small validation set a
+        barely trained network can look best.
     clip_norm
         Maximum length of the gradient. A longer gradient is shortened to it.
     average
         Whether to average the weights over about the last tenth of the steps.
     tolerance
-        `ConvergenceWarning` is issued if the held-out loss still falls by more than this over the last tenth of
-        `max_epochs`.
-
-    Examples
-    --------
-    >>> Recipe(100, 64, 1e-3, optimizer="adam").schedule
-    'cosine'
+        A `ConvergenceWarning` is issued if the loss still fell by more than this in the last tenth of `max_epochs`.
     """
 
     max_epochs: int
@@ -118,15 +109,13 @@ def adam_step(
 ) -> None:
     """Take one step of Adam on one vector, in place, with the gradient clipped to `recipe.clip_norm`.
 
-    torch's fused kernel is private. It is used because its optimizers spend more time on bookkeeping than on a vector
-    of this size. `torch.optim` takes its place in a version of torch without the kernel.
+    torch's fused kernel is private, but its optimizers spend more time on bookkeeping than on a vector of this size. In
+    a version of torch without the kernel, `torch.optim` takes its place.
 
     Parameters
     ----------
-    weights, gradient
-        Parameters and their gradient, of shape (m,).
-    moments
-        Running means of the gradient and of its square, of shape (m,) each.
+    weights, gradient, moments
+        Parameters, their gradient, and running means of the gradient and of its square, of shape (m,) each.
     n_steps
         Number of steps since the moments were zero, of shape (). It is increased by 1.
     rate, recipe
@@ -159,13 +148,13 @@ class Run:
         self.gradient = torch.zeros_like(self.weights)
         self.slopes = self._parts(self.gradient)
         self._point()
-        trained = {name for name, _ in model.named_parameters()}
+        names = {name for name, _ in model.named_parameters()}
         state = model.state_dict(keep_vars=True)
-        self.buffers = [b for name, b in state.items() if name not in trained and b.is_floating_point()]
-        self.average, self.best = self.weights.clone(), self.weights.clone()
-        self.average_buffers, self.best_buffers = ([b.clone() for b in self.buffers] for _ in range(2))
-        self.moments = [torch.zeros_like(self.average), torch.zeros_like(self.average)]
-        self.n_adam_steps = self.average.new_zeros(())  # since the moments were zero
+        buffers = [b for name, b in state.items() if name not in names and b.is_floating_point()]
+        self.live = [self.weights, *buffers]
+        self.average, self.best = _clones(self.live), _clones(self.live)
+        self.moments = [torch.zeros_like(self.weights), torch.zeros_like(self.weights)]
+        self.n_adam_steps = self.weights.new_zeros(())  # since the moments were zero
         self.loss_sum = self.weights.new_zeros(())
         self.n_losses = self.epoch = self.step_in_epoch = self.n_steps = 0
         self.best_loss, self.rate_factor, self.rate = math.inf, 1.0, 0.0
@@ -214,8 +203,8 @@ class Run:
         self.rate = self._learning_rate(total)
         adam_step(self.weights, self.gradient, self.moments, self.n_adam_steps, self.rate, self.recipe)
         if self.recipe.average:
-            for average, now in zip((self.average, *self.average_buffers), (self.weights, *self.buffers), strict=True):
-                average.lerp_(now, 10 / (self.n_steps + 10))
+            for average, value in zip(self.average, self.live, strict=True):
+                average.lerp_(value.detach(), 10 / (self.n_steps + 10))
         self.loss_sum += loss.detach()
         self.n_losses += 1
         self.n_steps += 1
@@ -231,26 +220,19 @@ class Run:
                 "data."
             )
         self.rate_factor *= _RESTART_FACTOR
-        self._set(self.best, self.best_buffers)
-        self.average.copy_(self.best)
-        self.average_buffers = [b.clone() for b in self.best_buffers]
+        _copy(self.best, self.live)
+        _copy(self.best, self.average)
         for moment in (*self.moments, self.n_adam_steps, self.loss_sum):
             moment.zero_()
         self.n_losses = 0
 
     @torch.no_grad()
-    def _set(self, weights: Tensor, buffers: list[Tensor]) -> None:
-        self.weights.copy_(weights)
-        for buffer, value in zip(self.buffers, buffers, strict=True):
-            buffer.copy_(value)
-
-    @torch.no_grad()
     def close_round(self, held_out: Tensor) -> None:
         """Score the weights on held-out rows, store them if they are the best, and decide whether to stop."""
         if self.n_losses:  # none after a restart
-            current = self.weights.clone(), [b.clone() for b in self.buffers]
+            current = _clones(self.live)
             if self.recipe.average:
-                self._set(self.average, self.average_buffers)
+                _copy(self.average, self.live)
             self.model.eval()
             parts = held_out.split(_EVALUATION_ROWS)
             loss = sum(self.loss(part).item() * len(part) for part in parts) / len(held_out)
@@ -258,7 +240,7 @@ class Run:
                 self._record(loss)
                 if self.callback is not None:
                     self.callback(self.model, self.epoch)
-                self._set(*current)
+                _copy(current, self.live)
             else:
                 self._restart()
         if self.epoch >= self.recipe.max_epochs:
@@ -275,25 +257,21 @@ class Run:
         history.seconds.append(time.perf_counter() - self.started)
         self.loss_sum.zero_()
         self.n_losses = 0
-        if not self._is_settled():
+        total = self.n_steps * self.recipe.max_epochs / self.epoch
+        if self.n_steps < min(self.recipe.settle, total / 6):
             self.progress_epoch = self.epoch
             return
         if loss < self.progress_loss - self.recipe.min_gain:
             self.progress_loss, self.progress_epoch = loss, self.epoch
         if loss < self.best_loss:
             self.best_loss, history.best_epoch = loss, self.epoch
-            self.best.copy_(self.weights)
-            self.best_buffers = [b.clone() for b in self.buffers]
-
-    def _is_settled(self) -> bool:
-        total = self.n_steps * self.recipe.max_epochs / self.epoch
-        return self.n_steps >= min(self.recipe.settle, total / 6)
+            _copy(self.live, self.best)
 
     def finish(self) -> None:
         """Leave the model with the best weights, each parameter in its own memory, and warn if it did not converge."""
         if not self.history.epoch:
             raise TrainingDiverged("No held-out loss was finite. Use a lower `learning_rate`.")
-        self._set(self.best, self.best_buffers)
+        _copy(self.best, self.live)
         self._point()
         for p in self.parameters:
             p.data, p.grad = p.data.clone(), None
@@ -310,30 +288,31 @@ class Run:
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the state of the run: numbers for JSON, and arrays."""
-        names = ("n_losses", "epoch", "step_in_epoch", "n_steps", "rate_factor", "rate")
-        names += ("best_loss", "progress_loss", "progress_epoch")
-        state = {name: getattr(self, name) for name in names}
-        numbers = state | {"seconds": time.perf_counter() - self.started, "history": asdict(self.history)}
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        numbers |= {"seconds": time.perf_counter() - self.started, "history": asdict(self.history)}
         return numbers, {name: tensor.detach().cpu().numpy() for name, tensor in self._tensors().items()}
 
     def _tensors(self) -> dict[str, Tensor]:
-        tensors = {"weights": self.weights, "average": self.average, "best": self.best}
-        tensors |= {
-            "first_moment": self.moments[0],
-            "second_moment": self.moments[1],
-            "n_adam_steps": self.n_adam_steps,
-        }
-        tensors |= {"loss_sum": self.loss_sum}
-        for i, buffers in enumerate(zip(self.buffers, self.average_buffers, self.best_buffers, strict=True)):
-            tensors |= {f"{name}.{i}": b for name, b in zip(("buffer", "average", "best"), buffers, strict=True)}
-        return tensors
+        lists = {"live": self.live, "average": self.average, "best": self.best, "moment": self.moments}
+        tensors = {f"{name}.{i}": tensor for name, tensors in lists.items() for i, tensor in enumerate(tensors)}
+        return {**tensors, "n_adam_steps": self.n_adam_steps, "loss_sum": self.loss_sum}
 
     @torch.no_grad()
     def resume(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Continue from what `state` returned."""
         self.history = History(**numbers["history"])
         self.started = time.perf_counter() - numbers["seconds"]
-        for name in numbers.keys() - {"history", "seconds"}:
+        for name in _NUMBERS:
             setattr(self, name, numbers[name])
         for name, tensor in self._tensors().items():
             tensor.copy_(torch.tensor(arrays[name]))
+
+
+def _clones(tensors: list[Tensor]) -> list[Tensor]:
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+@torch.no_grad()
+def _copy(source: list[Tensor], target: list[Tensor]) -> None:
+    for a, b in zip(source, target, strict=True):
+        b.copy_(a)
