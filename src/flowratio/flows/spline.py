@@ -6,8 +6,8 @@ knots :math:`(x_k, y_k)`. Outside it is the identity, and the outermost derivati
 
 .. math:: z = y_k + h_k \frac{s u^2 + \delta_k u(1 - u)}{s + (\delta_k + \delta_{k+1} - 2s)\, u(1 - u)}
 
-and the inverse is the root of a quadratic equation. Learned constants shift and scale each coordinate before its spline,
-so that a long tail fits inside the bound (a gain of 0.4 nats on five columns of Student's t with 3 degrees of freedom).
+and the inverse is the root of a quadratic equation. Learned constants first shift and scale each coordinate, so that a
+long tail fits inside the bound (a gain of 0.4 nats on five columns of Student's t with 3 degrees of freedom).
 
 References
 ----------

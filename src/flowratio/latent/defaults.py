@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flowratio.training.run import Recipe
@@ -21,26 +22,6 @@ def hidden_widths(n: int, d: int) -> tuple[int, int]:
     return width, width
 
 
-def default_batch_size(n: int) -> int:
-    """Return 64 to 1024 rows, so that an epoch has about 150 batches."""
-    return int(min(max(2 ** round(math.log2(n / 150)), 64), 1024))
-
-
-def default_max_epochs(n: int, batch_size: int) -> int:
-    """Return 3 to 400 epochs, about 3000 steps."""
-    return int(min(max(math.ceil(_STEPS * batch_size / n), 3), 400))
-
-
-def default_learning_rate(batch_size: int, hidden: Sequence[int]) -> float:
-    """Return a rate that grows with the root of the batch size and falls for layers wider than 256."""
-    return 5e-3 * min(math.sqrt(batch_size / 256), 2.0) * min(1.0, math.sqrt(256 / max(hidden)))
-
-
-def default_weight_decay(n: int) -> float:
-    """Return a decay that falls with the number of rows: on small tables early stopping alone overfits."""
-    return min(1.0, 5_000 / n)
-
-
 def default_recipe(n: int, d: int, hidden: Sequence[int] | None, settings: Mapping[str, Any]) -> Recipe:
     """Return the settings of the training loop.
 
@@ -51,23 +32,25 @@ def default_recipe(n: int, d: int, hidden: Sequence[int] | None, settings: Mappi
     hidden
         Widths of the hidden layers, or None for `hidden_widths`.
     settings
-        Values of the user for `max_epochs`, `batch_size`, `learning_rate`, `weight_decay` and `patience`. What is
-        missing is chosen.
+        Values of the user for `max_epochs`, `batch_size`, `learning_rate`, `weight_decay` and `patience`.
 
     Examples
     --------
     >>> default_recipe(2_000, 3, None, {"batch_size": 100}).max_epochs
     150
     """
-    batch_size = settings.get("batch_size") or default_batch_size(n)
-    max_epochs = settings.get("max_epochs") or default_max_epochs(n, batch_size)
-    learning_rate = default_learning_rate(batch_size, hidden or hidden_widths(n, d))
-    return Recipe(
+    batch_size = settings.get("batch_size", int(min(max(2 ** round(math.log2(n / 150)), 64), 1024)))
+    max_epochs = settings.get("max_epochs", int(min(max(math.ceil(_STEPS * batch_size / n), 3), 400)))
+    # the noise of Adam allows a rate that grows with the root of the batch size, and wide layers need a lower rate
+    width = max(hidden or hidden_widths(n, d))
+    learning_rate = 5e-3 * min(math.sqrt(batch_size / 256), 2.0) * min(1.0, math.sqrt(256 / width))
+    recipe = Recipe(
         max_epochs=max_epochs,
         batch_size=batch_size,
-        learning_rate=settings.get("learning_rate", learning_rate),
-        weight_decay=settings.get("weight_decay", default_weight_decay(n)),
-        patience=settings.get("patience", min(max_epochs, max(5, max_epochs // 10))),
+        learning_rate=learning_rate,
+        weight_decay=min(1.0, 5_000 / n),  # on small tables early stopping alone overfits
+        patience=min(max_epochs, max(5, max_epochs // 10)),
         min_gain=0.001,
         tolerance=0.01 * max(1.0, d / 4),
     )
+    return replace(recipe, **settings)

@@ -38,7 +38,7 @@ from flowratio.flows.base import choose_device, like
 from flowratio.latent.defaults import default_recipe, hidden_widths
 from flowratio.samples.rows import ArrayRows, Rows, open_rows
 from flowratio.scaling import SCALINGS
-from flowratio.scaling.base import Scaler, ScalingWarning, off_plane_message
+from flowratio.scaling.base import Scaler, ScalingWarning
 from flowratio.scaling.discrete import DiscreteColumns, takes_noise
 from flowratio.training.loop import Prepare, train
 from flowratio.training.run import Callback, History, Recipe
@@ -59,26 +59,23 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ----------
     flow
         A name (`"maf"`, `"coupling"`, `"spline"`, `"spline-coupling"`), a function from the number of columns to a
-        flow, or a pretrained flow of flowratio, zuko, nflows or normflows. A pretrained flow is not trained. A function
-        with an argument `generator`, such as `MAF`, gets a seeded `torch.Generator`.
+        flow, or a pretrained flow of flowratio, zuko, nflows or normflows, which is not trained. A function with an
+        argument `generator`, such as `MAF`, gets a seeded `torch.Generator`.
     n_blocks, hidden
-        Number of blocks of a named flow, and widths of the hidden layers of each block. Chosen from the data if None.
+        Number of blocks of a named flow, and widths of the hidden layers of each block. None chooses from the data.
     scaling
-        The map before the flow: `"standard"`, `"gaussian"` (each column to a Gaussian shape), `"white"` (each clearly
-        non-Gaussian column to a Gaussian shape, then correlations removed), `"image"` (integers 0…255 dequantized,
-        logit, standardized), `"none"`, or a scaler. `"auto"` is `"none"` before a pretrained flow and `"white"`
-        otherwise.
+        The map before the flow: `"standard"`, `"gaussian"` (each column to a Gaussian shape), `"white"` (only clearly
+        non-Gaussian columns to a Gaussian shape, then correlations removed), `"image"` (integers 0…255), `"none"`, or
+        a scaler. `"auto"` is `"none"` before a pretrained flow and `"white"` otherwise.
     dequantize
         Whether `fit` adds uniform noise to discrete columns (2 to 100 values, on average 5 rows or more for each),
-        from midpoint to midpoint between values. Without noise the likelihood of a discrete column has no maximum.
-        `transform` never adds noise. The density at a value times the width of its cell is the probability of the
-        value, and `sample` returns values of the data. Pretrained flows and scalers with a `Dequantizer` or a `Logit`
-        get no noise.
+        because their likelihood has no maximum. `transform` adds no noise. The density at a value times the width of
+        its cell, from midpoint to midpoint, is its probability, and `sample` returns values of the data. Pretrained
+        flows and scalers with a `Dequantizer` or a `Logit` get no noise.
     max_epochs, batch_size, learning_rate, weight_decay, patience
-        Settings of the training. Chosen from the data if None.
+        Settings of the training. None chooses from the data: see `flowratio.latent.defaults`.
     recipe
-        All settings of the training, in place of those chosen from the data. The five settings above replace its
-        values if they are not None.
+        All settings of the training. The five settings above replace its values if they are not None.
     validation_fraction
         Share of the rows held out to decide when to stop.
     random_state
@@ -98,17 +95,9 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     flow_, scaler_
         The fitted flow and the fitted scaler.
     discrete_
-        The discrete columns, or None if there are none. In a file they are detected in a sample of 200 000 rows.
+        The discrete columns, or None. In a file they are detected in a sample of 200 000 rows.
     history_
         Losses by epoch, with `plot`. None for a pretrained flow.
-
-    Notes
-    -----
-    Values chosen for n rows and d columns: two hidden layers, 32 wide below 1000 rows (more for large d), otherwise at
-    least 64 and 2d, rounded up to a power of two. About 150 batches of 64 to 1024 rows an epoch, 3000 steps, with a
-    maximum of 400 epochs. A learning rate of 0.005 for batches of 256 rows, after 50 steps of warm-up, which grows with
-    the root of the batch size and falls for layers wider than 256. A weight decay of 5000/n, with a maximum of 1. A
-    patience of a tenth of the epochs, at least 5, with a minimum gain of 0.001 nats.
 
     References
     ----------
@@ -171,8 +160,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Parameters
         ----------
         X
-            Rows of p and q together, of shape (n, d), or the path of a `.npy` or `.parquet` file, which is read in
-            blocks and never loaded as a whole, or `Rows`. For `Rows` no warning about the scaling is issued.
+            Rows of p and q together, of shape (n, d), the path of a `.npy` or `.parquet` file, which is read in blocks,
+            or `Rows`, which are fitted without a warning about the scaling.
         y
             Ignored.
         """
@@ -188,13 +177,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.flow_.eval()
 
     def initialize(self, X: TableLike | str | Path | Rows) -> Self:
-        """Fit the scaling and draw the first weights of the flow, without training and without noise.
-
-        Parameters
-        ----------
-        X
-            Rows, as in `fit`.
-        """
+        """Fit the scaling to rows as in `fit`, and draw the first weights of the flow, without training or noise."""
         with unchanged_on_failure(self):
             self._begin(X, dequantize=False)
             self.history_ = None
@@ -206,10 +189,9 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._check_settings()
         rows = self._open(X)
         seed = seed_from(self.random_state)
-        if type(rows) is ArrayRows:
-            sample = next(rows.blocks(rows.n_rows))
-        else:
-            sample = rows.sample(_SCALING_ROWS, np.random.default_rng([seed, 0, 1]))
+        is_plain = type(rows) is ArrayRows
+        rng = np.random.default_rng([seed, 0, 1])
+        sample = next(rows.blocks(rows.n_rows)) if is_plain else rows.sample(_SCALING_ROWS, rng)
         scaler = self._new_scaler()
         self.discrete_ = None
         if dequantize and not isinstance(self.flow, nn.Module) and takes_noise(scaler):
@@ -221,10 +203,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.flow_ = self._new_flow(d, rows.n_rows, seed).to(choose_device(self.device))
         if self.flow_.n_features != d:
             after = "" if d == rows.n_features else " after scaling"
-            raise ArgumentError(
-                "flow",
-                f"`flow` maps {self.flow_.n_features} columns, but the data have {d}{after}. Use a flow of {d}.",
-            )
+            message = f"`flow` maps {self.flow_.n_features} columns, but the data have {d}{after}. Use a flow of {d}."
+            raise ArgumentError("flow", message)
         return rows, seed
 
     def _check_settings(self) -> None:
@@ -267,12 +247,10 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _warn_of_scaling(self, rows: Rows) -> None:
         """Warn about columns that the scaler left out, and about rows of a large file that contradict this."""
-        message = self.scaler_.fit_message(rows.feature_names)
+        messages = [self.scaler_.fit_message(rows.feature_names)]
         if rows.n_rows > _SCALING_ROWS and not isinstance(rows, ArrayRows) and self.discrete_ is None:
-            blocks = rows.blocks(_SCALING_ROWS) if self.scaler_.n_features_out_ < rows.n_features else ()
-            n_off = sum(int(self.scaler_.off_plane(block).sum()) for block in blocks)
-            message += f" {off_plane_message(n_off, rows.n_rows)}" if n_off else ""
-        if message:
+            messages.append(self.scaler_.off_plane_message(rows.blocks(_SCALING_ROWS)))
+        for message in filter(None, messages):
             warnings.warn(message, ScalingWarning, stacklevel=5)  # the caller of `fit`
 
     def _new_flow(self, d: int, n: int, seed: int) -> Flow:
@@ -341,13 +319,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def encode(self, X: Matrix, rng: np.random.Generator | None = None) -> Matrix:
         """Map a checked matrix of x to z, (n, d) to (n, d_z).
 
-        Parameters
-        ----------
-        X
-            Rows of finite numbers, of shape (n, d).
-        rng
-            Draws the noise of a scaling that has noise, such as `"image"`. Without it a value is mapped by the
-            center of its cell.
+        `rng` draws the noise of a scaling such as `"image"`. Without it a value is mapped by the center of its cell.
         """
         Z = np.empty((len(X), self._n_features_out), np.float32 if X.dtype == np.float32 else np.float64)
         for part, z, _ in self._mapped(X, rng):
@@ -376,10 +348,9 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if isinstance(X, str | Path):
             raise ArgumentError("X", f"`X` is the path {X}. Only `fit` reads files. Use rows of the file.")
         rows = np.asarray(validate_data(self, X, dtype=_FLOATS, reset=False))
-        if self._n_features_out < self.n_features_in_:
-            parts = chunks(len(rows), rows.shape[1], _CHUNK_VALUES)
-            if n_off := sum(int(self.scaler_.off_plane(rows[part]).sum()) for part in parts):
-                warnings.warn(off_plane_message(n_off, len(rows)), ScalingWarning, stacklevel=3)
+        parts = (rows[part] for part in chunks(len(rows), rows.shape[1], _CHUNK_VALUES))
+        if message := self.scaler_.off_plane_message(parts):
+            warnings.warn(message, ScalingWarning, stacklevel=3)
         return rows
 
     @torch.no_grad()
@@ -413,15 +384,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return X if self.discrete_ is None else self.discrete_.snap(X)
 
     def sample(self, n: int = 1, random_state: int | np.random.Generator | None = None) -> Matrix:
-        """Draw rows of x from the fitted density, of shape (n, d).
-
-        Parameters
-        ----------
-        n
-            Number of rows.
-        random_state
-            Seed of the draw. If None, every call gives other rows.
-        """
+        """Draw rows of x from the fitted density, of shape (n, d). Without a seed, every call gives other rows."""
         check_is_fitted(self)
         if not is_count(n):
             raise ArgumentError("n", f"`n` is {n!r}. Use an integer of 1 or more.")

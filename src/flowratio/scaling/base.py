@@ -1,15 +1,10 @@
-r"""Invertible scalers: x to z, the log-determinant of x → z, and back.
-
-.. math:: \log p(x) = \log p_Z(z(x)) + \log\left|\det \partial z / \partial x\right|
-
-A scaler does not change a ratio of densities.
-"""
+"""Invertible scalers: x to z with the log-determinant of x → z, and back. They do not change a ratio of densities."""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,6 +62,18 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         """Return which rows contradict the fitted relations between columns, (n, d) to booleans (n,)."""
         return np.zeros(len(X), bool)
 
+    def off_plane_message(self, blocks: Iterable[Matrix]) -> str:
+        """Return a warning about rows that contradict the fitted relations between columns, or an empty text."""
+        if self.n_features_out_ == self.n_features_in_:
+            return ""
+        masks = [self.off_plane(block) for block in blocks]
+        n_off, n_rows = sum(int(mask.sum()) for mask in masks), sum(map(len, masks))
+        message = (
+            f"In {n_off} of {n_rows} rows, columns that were constant or linear combinations at fit have other values. "
+            "These columns are ignored. Fit on rows of both samples, or drop these columns."
+        )
+        return message if n_off else ""
+
     def forward(self, X: Matrix, rng: np.random.Generator | None = None) -> Pair:
         """Map x to z: (n, d) to (n, d_z), and the log-determinant of x → z, of shape (n,)."""
         check_is_fitted(self)
@@ -82,8 +89,8 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         table: Any = X
         rows = np.asarray(validate_data(self, table, dtype=np.float64, reset=False))
-        if n_off := int(self.off_plane(rows).sum()):
-            warnings.warn(off_plane_message(n_off, len(rows)), ScalingWarning, stacklevel=2)
+        if message := self.off_plane_message([rows]):
+            warnings.warn(message, ScalingWarning, stacklevel=2)
         return self.forward(rows)[0]
 
     def inverse_transform(self, Z: TableLike) -> Matrix:
@@ -105,14 +112,6 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _inverse(self, Z: Matrix) -> Pair: ...
-
-
-def off_plane_message(n_off: int, n_rows: int) -> str:
-    """Return the warning about rows that contradict the fitted relations between columns."""
-    return (
-        f"In {n_off} of {n_rows} rows, columns that were constant or linear combinations at fit have other values. "
-        "These columns are ignored. Fit on rows of both samples, or drop these columns."
-    )
 
 
 def _checked(X: Matrix, name: str, n_features: int) -> Matrix:

@@ -55,7 +55,6 @@ class ScalerChain(Scaler):
             self.n_features_out_ = scaler.n_features_out_
 
     def fit_message(self, names: Sequence[str] | None = None) -> str:
-        """Return the messages of all steps."""
         messages = []
         for step in self.steps_:
             messages.append(step.fit_message(names))
@@ -63,12 +62,10 @@ class ScalerChain(Scaler):
         return " ".join(filter(None, messages))
 
     def off_plane(self, X: np.ndarray) -> np.ndarray:
-        """Return which rows contradict the fitted relations of a step, (n, d) to booleans (n,)."""
         off = np.zeros(len(X), bool)
-        if self.n_features_out_ < self.n_features_in_:
-            for step in self.steps_:
-                off |= step.off_plane(X)
-                X = step.forward(X)[0]
+        for step in self.steps_:
+            off |= step.off_plane(X)
+            X = step.forward(X)[0]
         return off
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:

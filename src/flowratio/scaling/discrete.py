@@ -24,14 +24,7 @@ _FIRST_ROWS = 1000  # enough to recognize most continuous columns
 
 @dataclass(frozen=True, eq=False)
 class DiscreteColumns:
-    """The discrete columns of a matrix, and their values.
-
-    Parameters
-    ----------
-    columns
-        Positions of the columns, of shape (k,).
-    values
-        Sorted values of each column, at least 2.
+    """The positions of the discrete columns of a matrix, of shape (k,), and the sorted values of each.
 
     Examples
     --------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -51,14 +50,13 @@ class Gaussianizer(Scaler):
         standardizer = Standardizer().fit_array(X, names)
         n = min(len(X), _MAX_ROWS)
         n_knots = self.n_knots or int(np.clip(n**0.4, 5, 64))
-        rows: Any = slice(None)
-        if n < len(X):
-            rows = np.sort(np.random.default_rng(0).choice(len(X), n, replace=False))
+        rows = np.sort(np.random.default_rng(0).choice(len(X), n, replace=False)) if n < len(X) else np.arange(n)
         curves = []
         for j in standardizer.columns_:
             column = X[:, j]
-            x = np.concatenate([column[rows], [column.min(), column.max()]]) if n < len(X) else column
-            x = x.astype(np.float64)
+            x = np.concatenate(
+                [column[rows], [column.min(), column.max()]] if n < len(X) else [column], dtype=np.float64
+            )
             curve, line = fit_curve(x, n_knots), straight_curve(standardizer.mean_[j], standardizer.scale_[j])
             gain = curve.log_likelihood(x) - line.log_likelihood(x) if self.sparing else np.inf
             curves.append(curve if gain > 0.5 * len(curve.x) * np.log(len(x)) else line)
@@ -69,11 +67,9 @@ class Gaussianizer(Scaler):
         self.ends_ = np.cumsum([len(curve.x) for curve in curves])
 
     def fit_message(self, names: Sequence[str] | None = None) -> str:
-        """Return which columns are left out, or an empty text."""
         return self.steps_[0].fit_message(names)
 
     def off_plane(self, X: np.ndarray) -> np.ndarray:
-        """Return which rows contradict the fitted relations between columns, (n, d) to booleans (n,)."""
         return self.steps_[0].off_plane(X)
 
     def _names_out(self, names: np.ndarray) -> np.ndarray:

@@ -44,7 +44,6 @@ class Dequantizer(Scaler):
         self.largest_ = int(X.max(initial=0))
 
     def fit_message(self, names: Sequence[str] | None = None) -> str:
-        """Return a warning if the values use less than a quarter of the levels, or an empty text."""
         if not 0 < self.largest_ < self.levels // 4:
             return ""
         return (

@@ -62,7 +62,6 @@ class Standardizer(Scaler):
             self.coef_[np.searchsorted(self.redundant_, j), np.searchsorted(self.columns_, basis[: len(b)])] = b
 
     def fit_message(self, names: Sequence[str] | None = None) -> str:
-        """Return which columns are left out and why, or an empty text."""
         if not len(self.redundant_):
             return ""
         label = [f"column {j}" if names is None else repr(str(names[j])) for j in range(self.n_features_in_)]
@@ -79,7 +78,6 @@ class Standardizer(Scaler):
         )
 
     def off_plane(self, X: np.ndarray) -> np.ndarray:
-        """Return which rows contradict the fitted relations between columns, (n, d) to booleans (n,)."""
         if not len(self.redundant_):
             return np.zeros(len(X), bool)
         distance = np.abs(X[:, self.redundant_] - self._combined(X[:, self.columns_]))

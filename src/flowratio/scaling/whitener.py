@@ -62,21 +62,14 @@ def shrunk_correlation(R: np.ndarray, n: float, min_share: float = 1e-9) -> tupl
     .. math:: (1 - \lambda) R + \lambda I, \qquad
               \lambda = \sum_{i \ne j} \frac{(1 - R_{ij}^2)^2}{n} \Big/ \sum_{i \ne j} R_{ij}^2
 
+    Return them, of shape (d, d), and 1 − λ.
+
     Parameters
     ----------
     R
         Correlations, of shape (d, d), with ones on the diagonal.
-    n
-        Number of rows.
-    min_share
-        Smallest λ, so that the result is never singular.
-
-    Returns
-    -------
-    R
-        Shrunk correlations, of shape (d, d).
-    share
-        1 − λ.
+    n, min_share
+        Number of rows, and the smallest λ, so that the result is never singular.
 
     References
     ----------

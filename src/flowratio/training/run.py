@@ -43,7 +43,7 @@ class Recipe:
     max_epochs, batch_size
         Maximum number of passes over the rows, and rows of one step.
     learning_rate, weight_decay
-        Highest step size of Adam, and decay of the weights: decoupled for `"adamw"`, added to the gradient for `"adam"`.
+        Highest step size of Adam, and decay of the weights: decoupled in `"adamw"`, added to the gradient in `"adam"`.
     optimizer, schedule
         `"adamw"` or `"adam"`, and `"constant"` or `"cosine"`, which lowers the rate to zero over `max_epochs`.
     patience, min_gain

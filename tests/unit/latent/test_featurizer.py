@@ -244,7 +244,7 @@ class TestPretrained:
         assert torch.equal(weights[2][name], expected[name])
 
     def test_module_that_is_no_flow_is_refused(self) -> None:
-        with pytest.raises(TypeError, match=r"Write a subclass of `flowratio\.Flow`"):
+        with pytest.raises(TypeError, match=r"write a subclass of `flowratio\.Flow`"):
             FlowFeaturizer(nn.Linear(2, 2)).fit(normal())
 
     def test_function_that_makes_a_flow_is_trained(self) -> None:
