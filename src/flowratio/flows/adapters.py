@@ -9,13 +9,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Independent, Normal
 
 from flowratio.flows.base import Flow, like, new_generator
+
+Gaussian: TypeAlias = tuple[Tensor | float, Tensor | float]  # location and scale
 
 # attributes of layers and bases of nflows and normflows that need a context or a class
 _CONTEXT = ("context_layer", "context_features", "context_encoder", "_context_encoder", "num_classes")
@@ -55,15 +57,7 @@ def _comes_from(module: nn.Module, package: str, name: str) -> bool:
 
 
 class AdaptedFlow(Flow):
-    """A flow of another package.
-
-    Parameters
-    ----------
-    flow
-        The flow, a submodule: its parameters train, and move with `.to`.
-    shape
-        Shape of one row, which must be (d,).
-    """
+    """A flow of another package, which is a submodule, and the shape of one row, which must be (d,)."""
 
     package: ClassVar[str]
 
@@ -88,8 +82,9 @@ class AdaptedFlow(Flow):
     def _base(self) -> Any:
         """Return the distribution of z, with `log_prob` and `sample`."""
 
+    @staticmethod
     @abstractmethod
-    def _gaussian(self, base: Any) -> tuple[Tensor | float, Tensor | float] | None:
+    def _gaussian(base: Any) -> Gaussian | None:
         """Return location and scale of a diagonal Gaussian base, or None for another base."""
 
     def _draw(self, n: int) -> Tensor:
@@ -165,7 +160,8 @@ class ZukoFlow(AdaptedFlow):
     def _base(self) -> Any:
         return self.flow().base
 
-    def _gaussian(self, base: Any) -> tuple[Tensor | float, Tensor | float] | None:
+    @staticmethod
+    def _gaussian(base: Any) -> Gaussian | None:
         while isinstance(base, Independent):
             base = base.base_dist
         return (base.loc, base.scale) if type(base) is Normal else None
@@ -194,7 +190,8 @@ class NFlowsFlow(AdaptedFlow):
     def _base(self) -> Any:
         return self.flow._distribution
 
-    def _gaussian(self, base: Any) -> tuple[Tensor | float, Tensor | float] | None:
+    @staticmethod
+    def _gaussian(base: Any) -> Gaussian | None:
         kind = type(base).__name__
         if kind == "StandardNormal":
             return 0.0, 1.0
@@ -228,7 +225,8 @@ class NormflowsFlow(AdaptedFlow):
     def _base(self) -> Any:
         return self.flow.q0
 
-    def _gaussian(self, base: Any) -> tuple[Tensor | float, Tensor | float] | None:
+    @staticmethod
+    def _gaussian(base: Any) -> Gaussian | None:
         if type(base).__name__ != "DiagGaussian":
             return None
         return base.loc, base.log_scale.exp() * (1.0 if base.temperature is None else base.temperature)

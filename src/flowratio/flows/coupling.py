@@ -90,11 +90,11 @@ class CouplingFlow(Flow):
 
     @abstractmethod
     def _map(self, block: int, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Map x to z by a block's parameters (n, k, m): (n, m) to (n, m), and log-derivatives of x → z, (n, m)."""
+        """Map x to z by a block's parameters (n, k, m): z and log-derivatives of x → z, (n, m) each."""
 
     @abstractmethod
     def _unmap(self, block: int, params: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Map z to x by a block's parameters (n, k, m): (n, m) to (n, m), and log-derivatives of x → z, (n, m)."""
+        """Map z to x by a block's parameters (n, k, m): x and log-derivatives of x → z, (n, m) each."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self._walk(x, range(self.n_blocks), inverse=False)

@@ -197,9 +197,9 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if dequantize and not isinstance(self.flow, nn.Module) and takes_noise(scaler):
             self.discrete_, sample = DiscreteColumns.spread(sample, np.random.default_rng([seed, 0, 4]))
         self.scaler_ = scaler.fit_array(sample, rows.feature_names)
-        if not isinstance(X, Rows):
-            self._warn_of_scaling(rows)
         d = self._n_features_out = self.scaler_.n_features_out_
+        if d == rows.n_features or not isinstance(X, Rows):  # a ratio does not need the columns that are left out
+            self._warn_of_scaling(rows)
         self.flow_ = self._new_flow(d, rows.n_rows, seed).to(choose_device(self.device))
         if self.flow_.n_features != d:
             after = "" if d == rows.n_features else " after scaling"

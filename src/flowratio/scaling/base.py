@@ -31,6 +31,7 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
 
     n_features_in_: int
     n_features_out_: int
+    steps_: Any = ()  # fitted scalers that a scaler consists of
 
     @property
     def stochastic(self) -> bool:
@@ -55,12 +56,19 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
 
     def fit_message(self, names: Sequence[str] | None = None) -> str:
         """Return what a user should know about the fit, such as columns that are left out, or an empty text."""
-        del names
-        return ""
+        messages = []
+        for step in self.steps_:
+            messages.append(step.fit_message(names))
+            names = None if names is None else step.get_feature_names_out(names).tolist()
+        return " ".join(filter(None, messages))
 
     def off_plane(self, X: Matrix) -> np.ndarray:
         """Return which rows contradict the fitted relations between columns, (n, d) to booleans (n,)."""
-        return np.zeros(len(X), bool)
+        off = np.zeros(len(X), bool)
+        for step in self.steps_:
+            off |= step.off_plane(X)
+            X = step.forward(X)[0]
+        return off
 
     def off_plane_message(self, blocks: Iterable[Matrix]) -> str:
         """Return a warning about rows that contradict the fitted relations between columns, or an empty text."""

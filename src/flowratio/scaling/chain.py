@@ -45,28 +45,15 @@ class ScalerChain(Scaler):
     def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
         if not all(isinstance(step, Scaler) for step in self.steps):
             raise ValueError(f"`steps` is {self.steps!r}. Use a list of scalers, such as [Logit(), Standardizer()].")
-        self.steps_: list[Scaler] = []
+        steps: list[Scaler] = []
         rng = np.random.default_rng(0)
         for step in self.steps:
-            X = self.steps_[-1].forward(X, rng)[0] if self.steps_ else X
+            X = steps[-1].forward(X, rng)[0] if steps else X
             scaler: Any = clone(step)
-            self.steps_.append(scaler.fit_array(X, names))
+            steps.append(scaler.fit_array(X, names))
             names = None if names is None else scaler.get_feature_names_out(names).tolist()
             self.n_features_out_ = scaler.n_features_out_
-
-    def fit_message(self, names: Sequence[str] | None = None) -> str:
-        messages = []
-        for step in self.steps_:
-            messages.append(step.fit_message(names))
-            names = None if names is None else step.get_feature_names_out(names).tolist()
-        return " ".join(filter(None, messages))
-
-    def off_plane(self, X: np.ndarray) -> np.ndarray:
-        off = np.zeros(len(X), bool)
-        for step in self.steps_:
-            off |= step.off_plane(X)
-            X = step.forward(X)[0]
-        return off
+        self.steps_ = steps
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
         log_det = np.zeros(len(X))

@@ -143,10 +143,7 @@ def _levels(n: int, n_knots: int) -> np.ndarray:
 
 
 def _fit_tail(x: np.ndarray, t: np.ndarray, tail_x: np.ndarray, tail_t: np.ndarray, n: int) -> tuple[float, float]:
-    """Return the slope at the last of the knots (x, t), and the rate of its fall beyond.
-
-    `tail_x` and `tail_t` are the values and scores from that knot on; n is the number of rows.
-    """
+    """Return the slope at the last of the knots (x, t), and the rate of its fall beyond, from the tail of n rows."""
     near = min(int(np.argmin(np.abs(t - t[-1] + 0.7))), len(t) - 2)
     far = min(int(np.argmin(np.abs(t - t[near] + 0.7))), near - 1)
     log_slope = np.log(t[-1] - t[near]) - np.log(x[-1] - x[near])

@@ -55,7 +55,7 @@ class DiscreteColumns:
     def spread(cls, X: np.ndarray, rng: np.random.Generator) -> tuple[Self | None, np.ndarray]:
         """Find the discrete columns of rows (n, d), and return them and the rows with noise.
 
-        Noise does not hide linear combinations: columns that depend on others are rebuilt after the noise.
+        Columns that are linear combinations of others stay linear combinations.
         """
         discrete = cls.learn(X)
         if not len(discrete.columns):
@@ -69,8 +69,7 @@ class DiscreteColumns:
     def jitter(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return rows, (n, d), with each discrete value spread uniformly over its cell.
 
-        A cell reaches to the midpoints between a value and its neighbors. The outermost cells are symmetric. An unknown
-        value is moved like the nearest known value.
+        The outermost cells are symmetric. A value that was not in the data is moved like the nearest one that was.
         """
         X = X.copy()
         for j, values in zip(self.columns, self.values, strict=True):

@@ -54,9 +54,8 @@ class Gaussianizer(Scaler):
         curves = []
         for j in standardizer.columns_:
             column = X[:, j]
-            x = np.concatenate(
-                [column[rows], [column.min(), column.max()]] if n < len(X) else [column], dtype=np.float64
-            )
+            values = [column[rows], [column.min(), column.max()]] if n < len(X) else [column]
+            x = np.concatenate(values, dtype=np.float64)
             curve, line = fit_curve(x, n_knots), straight_curve(standardizer.mean_[j], standardizer.scale_[j])
             gain = curve.log_likelihood(x) - line.log_likelihood(x) if self.sparing else np.inf
             curves.append(curve if gain > 0.5 * len(curve.x) * np.log(len(x)) else line)
@@ -65,12 +64,6 @@ class Gaussianizer(Scaler):
         self.knots_x_, self.knots_t_, self.slopes_ = (np.concatenate([curve[k] for curve in curves]) for k in range(3))
         self.rates_ = np.stack([curve.rates for curve in curves])
         self.ends_ = np.cumsum([len(curve.x) for curve in curves])
-
-    def fit_message(self, names: Sequence[str] | None = None) -> str:
-        return self.steps_[0].fit_message(names)
-
-    def off_plane(self, X: np.ndarray) -> np.ndarray:
-        return self.steps_[0].off_plane(X)
 
     def _names_out(self, names: np.ndarray) -> np.ndarray:
         return names[self.steps_[0].columns_]

@@ -17,12 +17,7 @@ class Dequantizer(Scaler):
     Parameters
     ----------
     levels
-        Number of values: x is 0, 1, …, levels - 1.
-
-    Attributes
-    ----------
-    largest_
-        Largest value at fit. `fit` warns if it is below a quarter of `levels`.
+        Number of values: x is 0, 1, …, levels - 1. `fit` warns if the largest value is below a quarter of it.
 
     Examples
     --------

@@ -20,10 +20,8 @@ class Whitener(Scaler):
 
     Attributes
     ----------
-    mean_
-        Means, of shape (d,).
-    mixing_, unmixing_
-        L and its inverse, of shape (d, d).
+    mean_, mixing_, unmixing_
+        m, of shape (d,), and L and its inverse, of shape (d, d).
 
     Examples
     --------
@@ -62,14 +60,8 @@ def shrunk_correlation(R: np.ndarray, n: float, min_share: float = 1e-9) -> tupl
     .. math:: (1 - \lambda) R + \lambda I, \qquad
               \lambda = \sum_{i \ne j} \frac{(1 - R_{ij}^2)^2}{n} \Big/ \sum_{i \ne j} R_{ij}^2
 
-    Return them, of shape (d, d), and 1 − λ.
-
-    Parameters
-    ----------
-    R
-        Correlations, of shape (d, d), with ones on the diagonal.
-    n, min_share
-        Number of rows, and the smallest λ, so that the result is never singular.
+    for n rows. R, of shape (d, d), has ones on the diagonal, and λ is at least `min_share`, so that the result is never
+    singular. Return the shrunk correlations and 1 − λ.
 
     References
     ----------

@@ -280,7 +280,7 @@ class Run:
         fall = losses[-1 - math.ceil(len(losses) / 10)] - losses[-1] if len(losses) > 1 else math.inf
         if self.history.stop_reason == "max_epochs" and fall > self.recipe.tolerance:
             warnings.warn(
-                f"Training stopped at `max_epochs` = {self.recipe.max_epochs}, but the held-out loss "
+                f"Training ended at `max_epochs` = {self.recipe.max_epochs}, but the held-out loss "
                 f"({losses[-1]:.4g}) was still falling. Use a larger `max_epochs`.",
                 ConvergenceWarning,
                 stacklevel=6,  # the caller of an estimator's `fit`
