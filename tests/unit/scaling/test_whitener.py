@@ -48,7 +48,8 @@ class TestWhitener:
 
 class TestShrinkage:
     def test_follows_the_formula(self):
-        R = np.corrcoef(np.random.default_rng(0).normal(size=(40, 5)) @ np.triu(np.ones((5, 5))), rowvar=False)
+        X = np.random.default_rng(0).normal(size=(40, 5)) @ np.triu(np.ones((5, 5)))
+        R = np.atleast_2d(np.corrcoef(X, rowvar=False))
         n, off = 37.0, ~np.eye(5, dtype=bool)
         share = ((1 - R[off] ** 2) ** 2).sum() / n / (R[off] ** 2).sum()
         shrunk, signal = shrunk_correlation(R, n)
