@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from _accuracy_problems import PROBLEMS, Problem, paired
@@ -27,12 +28,14 @@ from _tables import print_table, run_sections, short, verdict
 from _timing import one_thread, timed, versions
 
 from flowratio import (
+    MAF,
     AutoRatio,
     ClassifierRatio,
     FeaturizedRatio,
     FlowDifferenceRatio,
     FlowFeaturizer,
     NetworkRatio,
+    Recipe,
     TelescopingRatio,
 )
 
@@ -50,7 +53,10 @@ def from_paper(seed: int) -> FeaturizedRatio:
         weight_decay=5e-4,
         patience=100,
     )
-    return FeaturizedRatio(classifier, featurizer=FlowFeaturizer.from_paper("toy"), random_state=seed)
+    recipe = Recipe(100, 100, 1e-4, 1e-6, "adam", "constant", 100, warm_up=0, clip_norm=math.inf, average=False)
+    flow = partial(MAF, hidden=(100, 100), batch_norm=True, max_log_scale=None)
+    featurizer = FlowFeaturizer(flow, recipe=recipe, scaling="standard", dequantize=False)
+    return FeaturizedRatio(classifier, featurizer=featurizer, random_state=seed)
 
 
 def fitted(make: Callable[[int], FeaturizedRatio], problem: Problem, seed: int) -> tuple[float, float, float]:

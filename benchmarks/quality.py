@@ -55,7 +55,7 @@ def ours(X: np.ndarray, held_out: np.ndarray, target: float, seed: int) -> list[
     scaler = featurizer._new_scaler().fit(X)
     rows, scored = scaler.forward(X)[0].astype(np.float32), scaler.forward(held_out)
     flow = featurizer._new_flow(X.shape[1], len(X), seed)
-    recipe = featurizer.recipe(len(X), X.shape[1])
+    recipe = featurizer.recipe_for(len(X), X.shape[1])
     offset = time.perf_counter() - start
     history = train(flow, lambda x: -flow.log_prob(x).mean(), ArrayRows(rows), scored[0], recipe, seed=seed)
     log_det = float(scored[1].mean())

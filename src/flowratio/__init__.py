@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # each public name is written once: here, or in the registry 
     from flowratio.flows.maf import MAF as MAF
     from flowratio.flows.coupling import RealNVP as RealNVP
     from flowratio.flows.spline import SplineCoupling as SplineCoupling, SplineMAF as SplineMAF
-    from flowratio.training.run import TrainingDiverged as TrainingDiverged
+    from flowratio.training.run import History as History, Recipe as Recipe, TrainingDiverged as TrainingDiverged
     from flowratio.latent.featurizer import FlowFeaturizer as FlowFeaturizer
     from flowratio.ratios.base import OverlapWarning as OverlapWarning, RatioEstimator as RatioEstimator
     from flowratio.ratios.base import kl_score as kl_score

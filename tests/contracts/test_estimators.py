@@ -99,8 +99,8 @@ def test_of_scikit_learn(estimator: BaseEstimator, check: Callable[[BaseEstimato
     except (ValueError, AssertionError) as error:
         # The rows of the checks are normal numbers. A scaler of numbers from 0 to 1 alone, or of whole ones, refuses
         # them in its own words, and what the check asks about them does not arise.
-        told = f"{error} {error.__cause__} {error.__context__}"
-        if takes_any_rows(estimator) or not isinstance(estimator, Scaler) or "values must be" not in told:
+        text = f"{error} {error.__cause__} {error.__context__}"
+        if takes_any_rows(estimator) or not isinstance(estimator, Scaler) or "counted from 0). Use" not in text:
             raise
 
 

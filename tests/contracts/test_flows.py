@@ -405,7 +405,7 @@ def test_maf_batch_norm_normalizes_the_batch_in_training() -> None:
 
 def test_maf_batch_norm_is_not_inverted_in_training() -> None:
     flow = maf(2, (8,), 5.0, True).train()
-    with pytest.raises(RuntimeError, match=r"call `.eval\(\)` first"):
+    with pytest.raises(RuntimeError, match=r"Call `.eval\(\)` first"):
         flow.inverse(rows(3, 2))
 
 

@@ -1,4 +1,4 @@
-"""What every scaler promises: those of `flowratio.scaling.base`, and those that a featurizer knows by name."""
+"""What every scaler promises: the classes of `flowratio.scaling`, and the names of its registry."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from flowratio.latent.featurizer import _SCALINGS
-from flowratio.scaling import base as scaling
+from flowratio import scaling
+from flowratio.scaling import SCALINGS
 from flowratio.scaling.base import Scaler
 
 Build = Callable[[], Scaler]
@@ -28,13 +28,13 @@ ROWS = {
 
 def builders() -> dict[str, Build]:
     """Find every scaler that builds without arguments, and those with names."""
-    found: dict[str, Build] = dict(_SCALINGS)
+    builds: dict[str, Build] = dict(SCALINGS)
     for name, value in vars(scaling).items():
         if isinstance(value, type) and issubclass(value, Scaler) and not inspect.isabstract(value):
             parameters = inspect.signature(value).parameters.values()
             if all(p.default is not inspect.Parameter.empty for p in parameters):
-                found[name] = value
-    return found
+                builds[name] = value
+    return builds
 
 
 BUILDERS = builders()
@@ -173,7 +173,7 @@ def test_names_of_columns_are_kept(build: Build) -> None:
 def test_wrong_number_of_columns_is_refused(build: Build) -> None:
     X = rows_for(build)
     scaler = build().fit(X)
-    with pytest.raises(ValueError, match=r"`X` has shape \(400, 2\): this scaler takes rows of 3 columns"):
+    with pytest.raises(ValueError, match=r"`X` has shape \(400, 2\). Use rows of 3 columns"):
         scaler.forward(X[:, :2])
     with pytest.raises(ValueError, match=r"`Z` has shape \(400, 2\)"):
         scaler.inverse(X[:, :2])

@@ -1,17 +1,7 @@
-r"""Flows of other packages behind our interface: zuko, nflows and normflows.
+r"""Flows of zuko, nflows and normflows behind our interface.
 
-The packages agree on the density and differ in the direction. With f the map from x to z,
-
-=========  ===========================  ==========================
-package    its `transform` or `flows`   its log-determinant
-=========  ===========================  ==========================
-zuko       x → z                        of the direction it is run
-nflows     x → z                        of the direction it is run
-normflows  z → x                        of the direction it is run
-=========  ===========================  ==========================
-
-and here `log_det` is always that of x → z. None of the packages is imported: a flow is known by the module its class
-comes from.
+zuko and nflows map x → z, normflows maps z → x, and each returns the log-determinant of the direction that it runs.
+Here `log_det` is always that of x → z. No package is imported: a flow is recognized by the module of its class.
 """
 
 from __future__ import annotations
@@ -19,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -27,18 +17,20 @@ from torch.distributions import Independent, Normal
 
 from flowratio.flows.base import Flow, like, new_generator
 
-# what the layers and bases of nflows and normflows hold if they need a context or a class
+Gaussian: TypeAlias = tuple[Tensor | float, Tensor | float]  # location and scale
+
+# attributes of layers and bases of nflows and normflows that need a context or a class
 _CONTEXT = ("context_layer", "context_features", "context_encoder", "_context_encoder", "num_classes")
 
 
 def adapt(flow: nn.Module) -> Flow:
-    """Return a flow with our interface; one of zuko, nflows or normflows is wrapped and shares its parameters.
+    """Return a flow with our interface. It shares its parameters with the flow.
 
     Parameters
     ----------
     flow
-        A `flowratio.Flow`, returned as it is; a `zuko.flows.Flow`, an `nflows.flows.Flow` or a
-        `normflows.NormalizingFlow`, each without a context and over rows (n, d).
+        A `flowratio.Flow`, which is returned unchanged, or an unconditional flow over rows (n, d): a
+        `zuko.flows.Flow`, an `nflows.flows.Flow` or a `normflows.NormalizingFlow`.
 
     Examples
     --------
@@ -49,40 +41,34 @@ def adapt(flow: nn.Module) -> Flow:
     """
     if isinstance(flow, Flow):
         return flow
-    if _comes_from(flow, "zuko", "Flow"):
-        return ZukoFlow(flow)
-    if _comes_from(flow, "nflows", "Flow"):
-        return NFlowsFlow(flow)
-    if _comes_from(flow, "normflows", "NormalizingFlow"):
-        return NormflowsFlow(flow)
+    for adapter, name in ((ZukoFlow, "Flow"), (NFlowsFlow, "Flow"), (NormflowsFlow, "NormalizingFlow")):
+        if _comes_from(flow, adapter.package, name):
+            return adapter(flow)
     kind = f"{type(flow).__module__}.{type(flow).__qualname__}"
     raise TypeError(
-        f"`flow` is a {kind}: flows of flowratio, `zuko.flows.Flow`, `nflows.flows.Flow` and "
-        "`normflows.NormalizingFlow` are known. Write a subclass of `flowratio.Flow` with `forward` and `inverse`."
+        f"`flow` is a {kind}. Use a flow of flowratio, a `zuko.flows.Flow`, an `nflows.flows.Flow` or a "
+        "`normflows.NormalizingFlow`, or write a subclass of `flowratio.Flow` with `forward` and `inverse`."
     )
 
 
 def _comes_from(module: nn.Module, package: str, name: str) -> bool:
-    """Tell whether a class or one of its parents is the named one of the package."""
+    """Return whether a class or one of its parents is the named one of the package."""
     return any(c.__name__ == name and c.__module__.partition(".")[0] == package for c in type(module).__mro__)
 
 
 class AdaptedFlow(Flow):
-    """A flow of another package; a subclass knows its package.
+    """A flow of another package, which is a submodule, and the shape of one row, which must be (d,)."""
 
-    Parameters
-    ----------
-    flow
-        The flow, kept as a submodule: its parameters train, and move with `.to`.
-    n_features
-        Number of columns d.
-    """
+    package: ClassVar[str]
 
-    package: str
-
-    def __init__(self, flow: nn.Module, n_features: int) -> None:
-        super().__init__(n_features)
-        self.flow: Any = flow  # of a package that need not be installed: no type to name
+    def __init__(self, flow: nn.Module, shape: tuple[int, ...]) -> None:
+        if len(shape) != 1:
+            raise ValueError(
+                f"`flow` is a flow of {self.package} over arrays of shape {shape}. Use a flow over rows of d numbers: "
+                "flatten the data, and build the flow with a base of shape (d,)."
+            )
+        super().__init__(shape[0])
+        self.flow: Any = flow  # the package need not be installed, so there is no type to name
 
     @abstractmethod
     def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,42 +79,43 @@ class AdaptedFlow(Flow):
         """Map z to x, and the log-determinant of z → x."""
 
     @abstractmethod
-    def _normal(self) -> tuple[Tensor | float, Tensor | float] | None:
-        """Return location and scale, each a number or of shape (d,) or (1, d), if the base is a diagonal normal."""
+    def _base(self) -> Any:
+        """Return the distribution of z, with `log_prob` and `sample`."""
 
+    @staticmethod
     @abstractmethod
+    def _gaussian(base: Any) -> Gaussian | None:
+        """Return location and scale of a diagonal Gaussian base, or None for another base."""
+
     def _draw(self, n: int) -> Tensor:
-        """Draw n rows from a base that is no diagonal normal, with torch's global generator."""
+        """Draw n rows from the base with torch's global generator."""
+        return self._base().sample(n)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Map x to z: (n, d) to (n, d), and the log-determinant of x → z, of shape (n,)."""
         with self._explained("x to z"):
             z, log_det = self._encode(x)
         return z, log_det.expand(len(x))
 
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Map z to x: (n, d) to (n, d), and the log-determinant of x → z, of shape (n,)."""
         with self._explained("z to x"):
             x, log_det = self._decode(z)
         return x, -log_det.expand(len(z))
 
+    def base_log_prob(self, z: Tensor) -> Tensor:
+        return self._base().log_prob(z)
+
     def base_sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw n latent rows, of shape (n, d); from a new generator with a random seed if none is given."""
         generator = generator or new_generator()
-        kind = like(self)
-        normal = self._normal()
-        if normal is not None:
-            # drawn on the CPU, so that a seed gives the same rows on every device
-            noise = torch.randn(n, self.n_features, generator=generator, dtype=kind.dtype).to(kind.device)
-            return normal[0] + normal[1] * noise
+        gaussian = self._gaussian(self._base())
+        if gaussian is not None:
+            return gaussian[0] + gaussian[1] * super().base_sample(n, generator)
         seed = int(torch.randint(2**62, (), generator=generator))
-        with seeded(seed, kind.device):
-            return self._draw(n).to(kind)
+        with seeded(seed, like(self).device):
+            return self._draw(n).to(like(self))
 
     def config(self) -> dict[str, Any]:
-        """Refuse: what built the flow is known to its package alone."""
         raise TypeError(
-            f"A flow of {self.package} cannot be rebuilt from its arguments: build it there, load its weights "
+            f"A flow of {self.package} cannot be rebuilt from its arguments. Build it there, load its weights "
             "(`load_state_dict`), and adapt it again."
         )
 
@@ -137,24 +124,18 @@ class AdaptedFlow(Flow):
         try:
             yield
         except Exception as error:
-            # nflows has a class of its own for a missing inverse
+            # nflows has its own class for a missing inverse
             if not isinstance(error, NotImplementedError) and type(error).__name__ != "InverseNotAvailable":
                 raise
             raise NotImplementedError(
                 f"{self.package} cannot map {direction} with this {type(self.flow).__name__} "
-                f"({type(error).__name__}: {error}). A flow here runs in both directions: take layers that "
-                "have an inverse, and call `.eval()` where batch statistics are in the way."
+                f"({type(error).__name__}: {error}). A flow must run in both directions. Use layers that have an "
+                "inverse, and call `.eval()` on a flow with batch statistics."
             ) from error
 
 
 class ZukoFlow(AdaptedFlow):
-    """An unconditional flow of zuko.
-
-    Parameters
-    ----------
-    flow
-        A `zuko.flows.Flow` over rows of shape (n, d).
-    """
+    """An unconditional `zuko.flows.Flow`."""
 
     package = "zuko"
 
@@ -163,10 +144,10 @@ class ZukoFlow(AdaptedFlow):
             shape = _run_row_zuko(flow)
         except Exception as error:
             raise ValueError(
-                f"`flow` is a {type(flow).__name__} of zuko that does not run without a context ({error}): only "
-                "unconditional flows are taken. Build it with `context=0`."
+                f"`flow` is a {type(flow).__name__} of zuko that does not run without a context ({error}). Use an "
+                "unconditional flow, built with `context=0`."
             ) from error
-        super().__init__(flow, _n_features(shape, self.package))
+        super().__init__(flow, shape)
 
     def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z, log_det = self.flow().transform.call_and_ladj(x)
@@ -176,37 +157,29 @@ class ZukoFlow(AdaptedFlow):
         x, log_det = self.flow().transform.inv.call_and_ladj(z)
         return x, _sum_columns(log_det)
 
-    def base_log_prob(self, z: Tensor) -> Tensor:
-        """Log-density of the latent variable, (n, d) to (n,)."""
-        return self.flow().base.log_prob(z)
+    def _base(self) -> Any:
+        return self.flow().base
 
-    def _normal(self) -> tuple[Tensor | float, Tensor | float] | None:
-        base = self.flow().base
+    @staticmethod
+    def _gaussian(base: Any) -> Gaussian | None:
         while isinstance(base, Independent):
             base = base.base_dist
         return (base.loc, base.scale) if type(base) is Normal else None
 
     def _draw(self, n: int) -> Tensor:
-        return self.flow().base.sample((n,))
+        return self._base().sample((n,))
 
 
 class NFlowsFlow(AdaptedFlow):
-    """An unconditional flow of nflows.
-
-    Parameters
-    ----------
-    flow
-        An `nflows.flows.Flow` over rows of shape (n, d).
-    """
+    """An unconditional `nflows.flows.Flow`."""
 
     package = "nflows"
 
     def __init__(self, flow: nn.Module) -> None:
         _refuse_context(flow, self.package)
         base: Any = flow._distribution
-        # the normals of nflows know their shape, and one of them cannot be sampled
-        shape = getattr(base, "_shape", None) or _drawn_shape(base.sample, flow)
-        super().__init__(flow, _n_features(tuple(shape), self.package))
+        # the Gaussians of nflows have a shape, and one of them cannot be sampled
+        super().__init__(flow, tuple(getattr(base, "_shape", None) or _sample_shape(base.sample, flow)))
 
     def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self.flow._transform(x)
@@ -214,36 +187,26 @@ class NFlowsFlow(AdaptedFlow):
     def _decode(self, z: Tensor) -> tuple[Tensor, Tensor]:
         return self.flow._transform.inverse(z)
 
-    def base_log_prob(self, z: Tensor) -> Tensor:
-        """Log-density of the latent variable, (n, d) to (n,)."""
-        return self.flow._distribution.log_prob(z)
+    def _base(self) -> Any:
+        return self.flow._distribution
 
-    def _normal(self) -> tuple[Tensor | float, Tensor | float] | None:
-        base = self.flow._distribution
+    @staticmethod
+    def _gaussian(base: Any) -> Gaussian | None:
         kind = type(base).__name__
         if kind == "StandardNormal":
             return 0.0, 1.0
         return (base.mean_, base.log_std_.exp()) if kind == "DiagonalNormal" else None
 
-    def _draw(self, n: int) -> Tensor:
-        return self.flow._distribution.sample(n)
-
 
 class NormflowsFlow(AdaptedFlow):
-    """An unconditional flow of normflows.
-
-    Parameters
-    ----------
-    flow
-        A `normflows.NormalizingFlow` over rows of shape (n, d).
-    """
+    """An unconditional `normflows.NormalizingFlow`."""
 
     package = "normflows"
 
     def __init__(self, flow: nn.Module) -> None:
         _refuse_context(flow, self.package)
         base: Any = flow.q0
-        super().__init__(flow, _n_features(_drawn_shape(base.sample, flow), self.package))
+        super().__init__(flow, _sample_shape(base.sample, flow))
 
     def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self._walk(x, [layer.inverse for layer in reversed(self.flow.flows)])
@@ -253,69 +216,59 @@ class NormflowsFlow(AdaptedFlow):
 
     @staticmethod
     def _walk(x: Tensor, layers: list[Callable[[Tensor], tuple[Tensor, Tensor]]]) -> tuple[Tensor, Tensor]:
-        log_det = x.new_zeros(len(x))  # the package's own walk adds in float32
+        log_det = x.new_zeros(len(x))  # the package itself adds in float32
         for layer in layers:
             x, term = layer(x)
             log_det = log_det + term
         return x, log_det
 
-    def base_log_prob(self, z: Tensor) -> Tensor:
-        """Log-density of the latent variable, (n, d) to (n,)."""
-        return self.flow.q0.log_prob(z)
+    def _base(self) -> Any:
+        return self.flow.q0
 
-    def _normal(self) -> tuple[Tensor | float, Tensor | float] | None:
-        base = self.flow.q0
+    @staticmethod
+    def _gaussian(base: Any) -> Gaussian | None:
         if type(base).__name__ != "DiagGaussian":
             return None
-        temperature = 1.0 if base.temperature is None else base.temperature
-        return base.loc, base.log_scale.exp() * temperature
-
-    def _draw(self, n: int) -> Tensor:
-        return self.flow.q0.sample(n)
+        return base.loc, base.log_scale.exp() * (1.0 if base.temperature is None else base.temperature)
 
 
 def _sum_columns(log_det: Tensor) -> Tensor:
-    """Sum the terms of a coordinatewise map; other maps give (n,) already."""
+    """Sum the terms of a coordinatewise map. Other maps give (n,) already."""
     return log_det.sum(1) if log_det.dim() == 2 else log_det
 
 
-def _n_features(shape: tuple[int, ...], package: str) -> int:
-    if len(shape) != 1:
-        raise ValueError(
-            f"`flow` is a flow of {package} over arrays of shape {shape}: only flows over rows of d numbers are taken. "
-            "Flatten the data, and build the flow with a base of shape (d,)."
-        )
-    return shape[0]
-
-
 def _refuse_context(flow: nn.Module, package: str) -> None:
-    """Refuse a conditional flow: some layers run without their context too, and give another density."""
+    """Refuse a conditional flow: some layers also run without their context, and give another density."""
     embedding = getattr(flow, "_embedding_net", None)
     conditional = [] if embedding is None or isinstance(embedding, nn.Identity) else [embedding]
-    for module in flow.modules():
-        if any(getattr(module, name, None) is not None for name in _CONTEXT):
-            conditional.append(module)
+    conditional += [m for m in flow.modules() if any(getattr(m, name, None) is not None for name in _CONTEXT)]
     if conditional or _comes_from(flow, package, "ConditionalNormalizingFlow"):
         names = sorted({type(module).__name__ for module in conditional or [flow]})
         raise ValueError(
-            f"`flow` is a flow of {package} that waits for a context or a class ({', '.join(names)}): only "
-            "unconditional flows are taken. Build it without."
+            f"`flow` is a flow of {package} that needs a context or a class ({', '.join(names)}). Use an unconditional "
+            "flow."
         )
 
 
-def _drawn_shape(draw: Callable[[int], Tensor], flow: nn.Module) -> tuple[int, ...]:
-    """Draw two rows to see their shape, and leave torch's global state as it was."""
+def _sample_shape(draw: Callable[[int], Tensor], flow: nn.Module) -> tuple[int, ...]:
+    """Return the shape of a row of the base, without a change of torch's global state."""
     with torch.no_grad(), seeded(0, like(flow).device):
         return tuple(draw(2).shape[1:])
 
 
 def _run_row_zuko(flow: nn.Module) -> tuple[int, ...]:
-    """Return the shape of the base of a zuko flow, once a row of that shape has passed through: it builds lazily."""
+    """Map one row, since zuko builds lazily, and return its shape. Every module stays in its mode."""
+    modes = [(module, module.training) for module in flow.modules()]
     kind = like(flow)
-    with torch.no_grad(), seeded(0, kind.device), _eval(flow):
-        density = flow()
-        shape = tuple(density.base.event_shape)
-        density.transform(kind.new_zeros(1, *shape))
+    flow.eval()
+    try:
+        with torch.no_grad(), seeded(0, kind.device):
+            density = flow()
+            shape = tuple(density.base.event_shape)
+            density.transform(kind.new_zeros(1, *shape))
+    finally:
+        for module, mode in modes:
+            module.training = mode
     return shape
 
 
@@ -329,15 +282,3 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
         yield
-
-
-@contextmanager
-def _eval(flow: nn.Module) -> Iterator[None]:
-    """Run the block in evaluation mode, and leave every module as it was."""
-    modes = [(module, module.training) for module in flow.modules()]
-    flow.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode

@@ -1,10 +1,8 @@
-r"""The one interface of every flow: x to z and back, with the log-determinant.
-
-For an invertible map z = f(x) with a known density of z,
+r"""The interface of every flow: x to z and back, with the log-determinant.
 
 .. math:: \log p(x) = \log p_Z(f(x)) + \log\left|\det \partial f / \partial x\right|
 
-A flow writes `forward` and `inverse`; the density and the sampler follow from them.
+A flow writes `forward` and `inverse`. The density and the sampler follow from them.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -21,21 +20,21 @@ from torch.autograd.function import once_differentiable
 
 
 class Flow(nn.Module, ABC):
-    """An invertible map between data x and a standard normal z of the same size.
+    """An invertible map between data x and a standard Gaussian z of the same size.
 
-    A subclass stores each argument of its `__init__`, untouched, in an attribute of the same name (all but
-    `generator`), so that `config` can rebuild it.
+    A subclass stores each argument of its `__init__` except `generator`, unchanged, in an attribute of the same name,
+    so that `config` can rebuild it.
 
     Parameters
     ----------
     n_features
-        Number of columns d of x and of z, at least 1.
+        Number of columns d of x and of z.
     """
 
     def __init__(self, n_features: int) -> None:
         super().__init__()
         if n_features < 1:
-            raise ValueError(f"`n_features` is {n_features}: a flow needs at least 1 column.")
+            raise ValueError(f"`n_features` is {n_features}. Use at least 1 column.")
         self.n_features = n_features
 
     @abstractmethod
@@ -47,11 +46,11 @@ class Flow(nn.Module, ABC):
         """Map z to x: (n, d) to (n, d), and the log-determinant of x → z (not of z → x), of shape (n,)."""
 
     def base_log_prob(self, z: Tensor) -> Tensor:
-        """Log-density of the latent variable, (n, d) to (n,): a standard normal unless a flow says otherwise."""
+        """Log-density of the latent variable, (n, d) to (n,): a standard Gaussian by default."""
         return _NormalLogProb.apply(z)
 
     def base_sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw n latent rows, of shape (n, d); from a new generator with a random seed if none is given."""
+        """Draw n latent rows, of shape (n, d). Without a generator, every call gives other rows."""
         generator = generator or new_generator()
         kind = like(self)
         # drawn on the CPU, so that a seed gives the same rows on every device
@@ -68,7 +67,7 @@ class Flow(nn.Module, ABC):
         return self.inverse(self.base_sample(n, generator))[0]
 
     def config(self) -> dict[str, Any]:
-        """Return the arguments that build this flow anew, before its weights are loaded."""
+        """Return the arguments that build this flow again, without its weights."""
         names = inspect.signature(type(self).__init__).parameters
         return {name: getattr(self, name) for name in names if name not in ("self", "generator")}
 
@@ -79,15 +78,23 @@ def like(module: nn.Module) -> Tensor:
     return next(tensors, torch.empty(0))
 
 
+def check_shape(n_blocks: int, hidden: Sequence[int]) -> None:
+    """Refuse a flow without blocks, or networks without hidden layers."""
+    if n_blocks < 1:
+        raise ValueError(f"`n_blocks` is {n_blocks}. Use an integer of 1 or more.")
+    if not hidden or min(hidden) < 1:
+        raise ValueError(f"`hidden` is {tuple(hidden)}. Use one or more hidden layers, each of 1 unit or more.")
+
+
 def new_generator() -> torch.Generator:
-    """Return a generator with a random seed: the global one is never used."""
+    """Return a generator with a random seed, so that the global generator is never used."""
     generator = torch.Generator()
     generator.seed()
     return generator
 
 
 class _NormalLogProb(torch.autograd.Function):
-    """Log-density of the standard normal as one node of the graph: it is part of every training step."""
+    """Log-density of the standard Gaussian as one node of the graph, which saves time in every training step."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor) -> Tensor:
@@ -102,10 +109,10 @@ class _NormalLogProb(torch.autograd.Function):
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device of a name; `"auto"` is a GPU if there is one."""
+    """Return the device of a name. `"auto"` is a GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"`device` is {name!r}, which torch cannot use here: give 'auto' or 'cpu'.") from error
+        raise ValueError(f"`device` is {name!r}, which torch cannot use here. Use 'auto' or 'cpu'.") from error

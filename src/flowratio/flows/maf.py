@@ -1,12 +1,12 @@
 r"""The masked autoregressive flow (MAF): masked affine maps, the order of the coordinates reversed after each.
 
-A block shifts and scales each coordinate by what a masked network makes of the coordinates before it,
+A masked network shifts and scales each coordinate by functions of the coordinates before it,
 
 .. math:: z_i = (x_i + m_i(x_{<i}))\, e^{a_i(x_{<i})},
           \qquad \log\left|\det\right| = \sum_i a_i
 
-and batch normalization may follow it [1]_ (there with μ = −m and α = −a). The backward pass of the whole flow is
-written by hand: at the sizes of tables, a training step costs the number of its operations, not their arithmetic.
+and batch normalization may follow [1]_ (there with μ = −m and α = −a). The backward pass of the whole flow is written
+by hand: on tables the number of operations decides the time of a training step, not their arithmetic.
 
 References
 ----------
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from flowratio.flows.base import Flow
+from flowratio.flows.base import Flow, check_shape
 from flowratio.flows.masked import MaskedNet
 
 _EPS = 1e-5  # added to the variance, as in torch
@@ -34,27 +34,23 @@ class MAF(Flow):
 
     Parameters
     ----------
-    n_features
-        Number of columns d.
-    n_blocks
-        Number of masked blocks; the order of the coordinates is reversed after each.
+    n_features, n_blocks
+        Number of columns d, and of masked blocks. The order of the coordinates is reversed after each block.
     hidden
         Widths of the hidden layers of each block's network.
     batch_norm
-        Whether batch normalization follows each block: by the statistics of the batch in training, by their
-        running averages in evaluation and in the inverse.
+        Whether batch normalization follows each block. Training uses the statistics of the batch, evaluation and the
+        inverse use their running averages.
     max_log_scale
-        Soft bound c on the log-scales, which pass through c·tanh(·/c), so that the map stays finite far from the
-        data; `None` for no bound.
+        Soft bound c on the log-scales, c·tanh(·/c), so that the map is finite far from the data, or None.
     generator
-        Source of the initial weights; a new one with torch's default seed if None, never the global one.
+        Source of the initial weights, by default with torch's default seed.
 
     Examples
     --------
     >>> flow = MAF(3, generator=torch.Generator().manual_seed(0)).eval()
     >>> x = torch.tensor([[0.5, -1.0, 2.0]])
-    >>> z, log_det = flow(x)
-    >>> bool((flow.inverse(z)[0] - x).abs().max() < 1e-5)
+    >>> torch.allclose(flow.inverse(flow(x)[0])[0], x, atol=1e-5)
     True
     """
 
@@ -72,10 +68,9 @@ class MAF(Flow):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(n_features)
-        if n_blocks < 1:
-            raise ValueError(f"`n_blocks` is {n_blocks}: a flow needs at least 1 block.")
+        check_shape(n_blocks, hidden)
         if max_log_scale is not None and max_log_scale <= 0:
-            raise ValueError(f"`max_log_scale` is {max_log_scale}: give a positive bound, or None for no bound.")
+            raise ValueError(f"`max_log_scale` is {max_log_scale}. Use a number above 0, or None.")
         self.n_blocks, self.hidden = n_blocks, hidden
         self.batch_norm, self.max_log_scale = batch_norm, max_log_scale
         generator = generator or torch.Generator()
@@ -88,9 +83,8 @@ class MAF(Flow):
             self.register_buffer("running_var", torch.ones(n_blocks, n_features))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Map x to z: (n, d) to (n, d), and the log-determinant of x → z, of shape (n,)."""
         if self.batch_norm and self.training and len(x) < 2:
-            raise ValueError("Batch normalization met a batch of 1 row: give more rows, or a larger `batch_size`.")
+            raise ValueError("Batch normalization cannot train on a batch of 1 row. Use a larger `batch_size`.")
         norm = (self.norm_log_scale, self.norm_shift) if self.batch_norm else (None, None)
         if not torch.is_grad_enabled():  # no tape: memory is that of one block
             return _run(self, x, self._norms(*norm), norm[0], None)
@@ -98,9 +92,8 @@ class MAF(Flow):
 
     @torch.no_grad()
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Map z to x: (n, d) to (n, d), and the log-determinant of x → z, of shape (n,); without gradients."""
         if self.batch_norm and self.training:
-            raise RuntimeError("Batch normalization is inverted by its running statistics: call `.eval()` first.")
+            raise RuntimeError("The inverse of batch normalization needs running statistics. Call `.eval()` first.")
         log_det = z.new_zeros(len(z))
         for block in range(self.n_blocks - 1, -1, -1):
             z = z.flip(1)
@@ -127,7 +120,7 @@ class MAF(Flow):
 
 
 class _Tape(NamedTuple):
-    """What one block leaves for the backward pass, (n, d) each."""
+    """What the backward pass needs of one block, (n, d) each."""
 
     inputs: list[Tensor]
     bounded: Tensor | None  # tanh(a/c), where the log-scale is bounded
@@ -136,7 +129,7 @@ class _Tape(NamedTuple):
 
 
 class _Norm:
-    """Batch normalization of one block, by the statistics of the batch or, in evaluation, by the running ones."""
+    """Batch normalization of one block, by the statistics of the batch in training and by running ones otherwise."""
 
     def __init__(self, gamma: Tensor, shift: Tensor, mean: Tensor, var: Tensor, training: bool) -> None:
         self.gamma, self.shift, self.running, self.training = gamma, shift, (mean, var), training
@@ -152,10 +145,9 @@ class _Norm:
         return y
 
     def backward(self, z: Tensor, grad: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Pull a gradient back to z, to log γ and to the shift.
+        """Return the gradients of z, of log γ and of the shift. `total` sums the gradients of the log-determinants.
 
-        In training the log-determinant has −½ Σ log(v + ε) in it, whose gradient is −(z − mean)/(n (v + ε)); `total` is
-        the sum of the gradients of the log-determinants.
+        In training the log-determinant contains −½ Σ log(v + ε), whose gradient is −(z − mean)/(n (v + ε)).
         """
         grad_z, grad_gamma, grad_shift = torch.ops.aten.native_batch_norm_backward(
             grad, z, self.gamma, *self.running, self.mean, self.inverse_std, self.training, _EPS, [True, True, True]
@@ -168,8 +160,8 @@ class _Norm:
 def _run(
     flow: MAF, x: Tensor, norms: list[_Norm], norm_log_scale: Tensor | None, tapes: list[_Tape] | None
 ) -> tuple[Tensor, Tensor]:
-    """Take x through all blocks outside autograd; `tapes`, if given, gets what the backward pass needs."""
-    log_scales = torch.zeros_like(x)  # their sum over blocks; the order of the coordinates does not matter to it
+    """Map x through all blocks outside autograd, and append to `tapes` what the backward pass needs."""
+    log_scales = torch.zeros_like(x)  # their sum over blocks, in any order of the coordinates
     for block, net in enumerate(flow._nets):
         inputs, out = net.run(x)
         shift, log_scale = out.split(flow.n_features, 1)

@@ -1,12 +1,12 @@
-r"""The masked network: one pass gives every coordinate parameters that depend on the coordinates before it alone.
+r"""The masked network: one pass gives every coordinate parameters that depend only on the coordinates before it.
 
-Units are sorted by degree, the number of coordinates a unit may see [1]_. Every weight matrix is then a
-staircase: row r sees the first `reach[r]` columns and no others. Three things follow.
+Units are sorted by degree, the number of coordinates a unit may see [1]_. Every weight matrix is then a staircase: row
+r sees only the first `reach[r]` columns.
 
-- Masked weights are zero and get no gradient: they stay zero, and the forward pass applies no mask.
-- Large layers multiply panel by panel and skip what lies above the stairs, close to half of the arithmetic.
-- The inverse completes a few units of each layer per coordinate and computes nothing twice: all d coordinates
-  together cost about one forward pass, not d of them.
+- Masked weights are zero and get no gradient, so the forward pass needs no mask.
+- Large layers multiply panel by panel and skip what lies above the stairs, nearly half of the arithmetic.
+- The inverse completes a few units of each layer per coordinate and computes nothing twice. All d coordinates together
+  cost about one forward pass.
 
 References
 ----------
@@ -23,7 +23,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-# a network with fewer weights multiplies whole layers: its panels' overhead would outweigh the half they save
+from flowratio.flows.base import check_shape
+
+# smaller networks multiply whole layers, since panels have an overhead
 _PANEL_WEIGHTS = 1 << 18
 _PANEL_ROWS = 128
 # coordinates solved between two large products of the inverse, and rows solved together, so that they fit the cache
@@ -58,18 +60,14 @@ def hidden_degrees(n_features: int, n_units: int) -> Tensor:
 class MaskedNet(nn.Module):
     r"""A ReLU network from x to parameters, those of coordinate i a function of :math:`x_1 … x_{i-1}` alone.
 
-    All weights and biases are views of one parameter, `theta`: one vector to step, to clip, to save.
+    All weights and biases are views of one parameter, `theta`.
 
     Parameters
     ----------
-    n_features
-        Number of coordinates d.
-    n_params
-        Number of parameters k of each coordinate.
-    hidden
-        Widths of the hidden layers.
-    generator
-        Source of the initial weights; a new one with torch's default seed if None, never the global one.
+    n_features, n_params
+        Number of coordinates d, and of parameters k of each coordinate.
+    hidden, generator
+        Widths of the hidden layers, and source of the initial weights, by default with torch's default seed.
 
     Examples
     --------
@@ -84,8 +82,7 @@ class MaskedNet(nn.Module):
         self, n_features: int, n_params: int, hidden: Sequence[int], generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
-        if not hidden or min(hidden) < 1:
-            raise ValueError(f"`hidden` is {tuple(hidden)}: give at least one hidden layer, each of 1 unit or more.")
+        check_shape(1, hidden)
         self.n_features, self.n_params = n_features, n_params
         coordinates = torch.arange(1, n_features + 1)
         self._degrees = [hidden_degrees(n_features, width) for width in hidden]
@@ -111,7 +108,7 @@ class MaskedNet(nn.Module):
 
     @torch.no_grad()
     def _initialize(self, generator: torch.Generator) -> None:
-        """Draw weights whose spread fits the inputs that a row really sees; the output starts small."""
+        """Draw weights, scaled by the number of inputs that a row sees. The output starts small."""
         last = len(self._shapes) - 1
         for layer, (weight, bias) in enumerate(zip(*self.layers(), strict=True)):
             gain = 0.1 if layer == last else math.sqrt(2)
@@ -123,7 +120,7 @@ class MaskedNet(nn.Module):
     def _cut_panels(self) -> list[list[Panel]]:
         panels: list[list[Panel]] = []
         for (n_out, _), reach in zip(self._shapes, self._reach, strict=True):
-            # the reach climbs from 0 anew for each of the k parameters, and no panel crosses from one to the next
+            # the reach starts at 0 for each of the k parameters, and no panel crosses from one to the next
             group = self.n_features if reach is self._reach[-1] else n_out
             size = math.ceil(group / math.ceil(group / _PANEL_ROWS))
             starts = [g + s for g in range(0, n_out, group) for s in range(0, group, size)]
@@ -146,7 +143,7 @@ class MaskedNet(nn.Module):
         return weights, list(parts[1::2])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the views out: a copy makes its own, and a file would hold the weights once for each."""
+        """Leave out the views, which a copy builds itself and a file would store as copies of the weights."""
         return {**vars(self), "_cached": ([], []), "_transposed": []}
 
     def forward(self, x: Tensor) -> Tensor:
@@ -164,7 +161,7 @@ class MaskedNet(nn.Module):
         return inputs, self._multiply(last, biases[-1], inputs[-1])
 
     def pull(self, inputs: list[Tensor], grad: Tensor, needs_x: bool) -> tuple[Tensor | None, Tensor]:
-        """Pull a gradient of the output, (n, k·d), back to x (if it is needed) and to `theta`."""
+        """Return the gradients of x, if it is needed, and of `theta` from that of the output, (n, k·d)."""
         weights, _ = self.layers()
         grad_theta = grad.new_empty(len(self.theta))
         grad_weights, grad_biases = self._views(grad_theta)
@@ -207,13 +204,8 @@ class MaskedNet(nn.Module):
     def invert(self, z: Tensor, solve: Solve) -> tuple[Tensor, Tensor]:
         """Find x coordinate by coordinate: (n, d) to (n, d), and the log-determinant, of shape (n,).
 
-        Parameters
-        ----------
-        z
-            The other side of the map, of shape (n, d).
-        solve
-            Takes the parameters of one coordinate, (k, m), and its z, (m,), for m of the rows; returns its x and
-            its share of the log-determinant, (m,) each.
+        `solve` maps the parameters of one coordinate, (k, m), and its z, (m,), to its x and its term of the
+        log-determinant, (m,) each.
         """
         x, log_det = zip(*(self._invert_rows(part, solve) for part in z.split(_INVERSE_ROWS)), strict=True)
         return torch.cat(x), torch.cat(log_det)
@@ -230,14 +222,14 @@ class MaskedNet(nn.Module):
     def _invert_panel(
         self, first: int, last: int, values: list[Tensor], log_det: Tensor, z: Tensor, solve: Solve
     ) -> None:
-        """Solve coordinates first…last−1, given every unit that sees only coordinates before them."""
+        """Solve coordinates first…last−1 from the units that see only coordinates before them."""
         weights, biases = self.layers()
         w_out, b_out = (t.view(self.n_params, self.n_features, -1) for t in (weights[-1], biases[-1]))
         # units of degree first + j, complete once that many coordinates are, lie at edges[j-1] : edges[j]
         steps = torch.arange(first, last + 1)
         edges = [torch.searchsorted(degrees, steps, right=True).tolist() for degrees in self._degrees]
         done = [first, *(edge[0] for edge in edges)]
-        for layer, edge in enumerate(edges):  # what complete units give to this panel: one product a layer
+        for layer, edge in enumerate(edges):  # the part of complete units in this panel: one product a layer
             a, b, c = edge[0], edge[-1], done[layer]
             out = values[layer + 1][a:b]
             torch.addmm(biases[layer][a:b, None], weights[layer][a:b, :c], values[layer][:c], out=out)
@@ -260,7 +252,7 @@ class MaskedNet(nn.Module):
 
 
 def _hide(net: MaskedNet, _: Any) -> None:
-    """Set every weight that the mask hides to zero, whatever was loaded."""
+    """Set every masked weight to zero after loading."""
     with torch.no_grad():
         net.theta.mul_(net.mask)
 

@@ -330,7 +330,7 @@ def _training(featurizer: Any) -> dict[str, Any] | None:
         "train_loss": _rounded(history.train_loss, 6),
         "held_out_loss": _rounded(history.held_out_loss, 6),
         "best_epoch": history.best_epoch,
-        "stopped": history.stopped,
+        "stopped": history.stop_reason,
     }
 
 

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from flowratio.scaling.curves import Pair
-
-if TYPE_CHECKING:
-    pass
 from flowratio.scaling.base import Scaler
+from flowratio.scaling.curves import Pair
 
 
 class ScalerChain(Scaler):
-    """One scaler after the other; log-determinants add up. No scaler at all is the identity.
+    """One scaler after the other. Log-determinants add up. An empty chain is the identity.
 
-    `fit` gives the steps after a `Dequantizer` noised rows, so that a pixel which is always black still varies.
+    `fit` passes the noisy rows of a `Dequantizer` to the next step, so that a pixel that is always black still varies.
 
     Parameters
     ----------
     steps
-        Scalers, the first to act first. They are cloned.
+        Scalers in the order in which they act. They are cloned.
 
     Examples
     --------
+    >>> from flowratio.scaling import Dequantizer, Logit, Standardizer
     >>> images = ScalerChain([Dequantizer(), Logit(), Standardizer()]).fit([[0, 255], [128, 7], [255, 0]])
     >>> images.inverse_transform(images.transform([[3, 200]])).tolist()
     [[3.0, 200.0]]
@@ -46,26 +44,27 @@ class ScalerChain(Scaler):
 
     def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
         if not all(isinstance(step, Scaler) for step in self.steps):
-            raise ValueError(f"`steps` is {self.steps!r}: it must be a list of scalers of `flowratio.scaling.base`.")
-        self.steps_: list[Scaler] = []
+            raise ValueError(f"`steps` is {self.steps!r}. Use a list of scalers, such as [Logit(), Standardizer()].")
+        steps: list[Scaler] = []
         rng = np.random.default_rng(0)
         for step in self.steps:
-            X = self.steps_[-1].forward(X, rng)[0] if self.steps_ else X
-            fitted: Any = clone(step)
-            self.steps_.append(fitted.fit_array(X, names))
-            names = None if names is None else fitted.get_feature_names_out(names).tolist()
-            self.n_features_out_ = fitted.n_features_out_
+            X = steps[-1].forward(X, rng)[0] if steps else X
+            scaler: Any = clone(step)
+            steps.append(scaler.fit_array(X, names))
+            names = None if names is None else scaler.get_feature_names_out(names).tolist()
+            self.n_features_out_ = scaler.n_features_out_
+        self.steps_ = steps
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
         log_det = np.zeros(len(X))
         for step in self.steps_:
-            X, part = step.forward(X, rng)
-            log_det += part
+            X, term = step.forward(X, rng)
+            log_det += term
         return X, log_det
 
     def _inverse(self, Z: np.ndarray) -> Pair:
         log_det = np.zeros(len(Z))
         for step in reversed(self.steps_):
-            Z, part = step.inverse(Z)
-            log_det += part
+            Z, term = step.inverse(Z)
+            log_det += term
         return Z, log_det

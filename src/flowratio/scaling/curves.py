@@ -1,14 +1,13 @@
-r"""The curve that brings one column to a normal shape: smooth, strictly increasing, inverted in closed form.
+r"""The curve that maps one column to a Gaussian shape: smooth, strictly increasing, inverted in closed form.
 
 Between knots, with :math:`\xi = (x - x_k) / (x_{k+1} - x_k)`, the secant slope s, and the slopes a s and b s at the
 two knots, it is the rational quadratic spline of [1]_,
 
 .. math:: t = t_k + (t_{k+1} - t_k) \frac{\xi^2 + a\,\xi(1 - \xi)}{1 + (a + b - 2)\,\xi(1 - \xi)}
 
-The knots are rows at levels evenly spaced in normal scores; rows with one value share their mean rank. Beyond the
-outermost knot, with slope s there, :math:`t = t_e + \log(1 + \rho s\,(x - x_e)) / \rho`: a straight line for
-:math:`\rho = 0`, and the curve of a log-normal column for :math:`\rho > 0`, where the slope falls off towards the
-edge. At last the scores are brought to mean 0 and variance 1, which ties take from them.
+The knots are rows at levels evenly spaced in normal scores. Equal values share their mean rank. Beyond the outermost
+knot, with slope s there, :math:`t = t_e + \log(1 + \rho s\,(x - x_e)) / \rho`: a straight line for :math:`\rho = 0`,
+and the curve of a log-normal column for :math:`\rho > 0`. Finally the scores are standardized.
 
 References
 ----------
@@ -26,9 +25,9 @@ from scipy.special import ndtr, ndtri
 
 Pair: TypeAlias = tuple[np.ndarray, np.ndarray]
 _Tail: TypeAlias = Callable[[np.ndarray, float, float], Pair]
-SMALLEST = 1e-290  # differences of values below it are nothing
+SMALLEST = 1e-290  # smaller differences of values count as zero
 _MAX_RATE = 20.0  # heaviest tail: the slope falls by e^20 over one unit of z
-_FAR = 100.0  # from e^100 of its units on a heavy tail is a straight line, so that `inverse` stays finite
+_FAR = 100.0  # beyond e^100 of its units a heavy tail is a straight line, so that `inverse` stays finite
 
 
 class Curve(NamedTuple):
@@ -60,7 +59,7 @@ class Curve(NamedTuple):
         return self._with_tails(t, self.t, x, self.x, log_secant + _log_slope(xi, a, b), _tail_inverse)
 
     def log_likelihood(self, x: np.ndarray) -> float:
-        """Return the log-likelihood of x, (n,), where t is standard normal, but for a constant."""
+        """Return the log-likelihood of x, (n,), where t is standard Gaussian, up to a constant."""
         t, log_slope = self.forward(x)
         return float(np.sum(log_slope - t * t / 2))
 
@@ -116,7 +115,7 @@ def fit_curve(x: np.ndarray, n_knots: int) -> Curve:
     knots_x, knots_t = values[knots], score[knots]
     log_secant = np.log(np.diff(knots_t)) - np.log(np.diff(knots_x))
     height = np.diff(knots_t)
-    # geometric means of neighbours, the nearer knot counts more: positive, and exact to second order
+    # geometric means of neighbors, the nearer knot counts more: positive, and exact to second order
     inner = (log_secant[:-1] * height[1:] + log_secant[1:] * height[:-1]) / (height[:-1] + height[1:])
     low, high = slice(0, knots[0] + 1), slice(knots[-1], None)
     first, rate_0 = _fit_tail(-knots_x[::-1], -knots_t[::-1], -values[low][::-1], -score[low][::-1], len(x))
@@ -128,7 +127,7 @@ def fit_curve(x: np.ndarray, n_knots: int) -> Curve:
 
 
 def straight_curve(mean: np.ndarray, scale: np.ndarray) -> Curve:
-    """Return the line that standardizes a column of this mean and scale (of no dimension), as a curve."""
+    """Return the line that standardizes a column of this mean and scale, as a curve."""
     t = np.array([-1.0, 1.0])
     return Curve(mean + scale * t, t, np.full(2, 1 / scale), np.zeros(2))
 
@@ -144,17 +143,14 @@ def _levels(n: int, n_knots: int) -> np.ndarray:
 
 
 def _fit_tail(x: np.ndarray, t: np.ndarray, tail_x: np.ndarray, tail_t: np.ndarray, n: int) -> tuple[float, float]:
-    """Return the slope at the last of the knots (x, t), and the rate of its fall beyond.
-
-    `tail_x` and `tail_t` are the values and scores from that knot on; n is the number of rows.
-    """
+    """Return the slope at the last of the knots (x, t), and the rate of its fall beyond, from the tail of n rows."""
     near = min(int(np.argmin(np.abs(t - t[-1] + 0.7))), len(t) - 2)
     far = min(int(np.argmin(np.abs(t - t[near] + 0.7))), near - 1)
     log_slope = np.log(t[-1] - t[near]) - np.log(x[-1] - x[near])
     rate = 0.0
     if far >= 0:
         fall = np.log(t[near] - t[far]) - np.log(x[near] - x[far]) - log_slope
-        # shrunk to zero within two standard errors: so much may be the chance of the few rows out there
+        # shrunk to zero within two standard errors: there are few rows in the tail
         fall *= max(0.0, 1 - 4 / max(fall**2 * n * (ndtr(t[-1]) - ndtr(t[near])), 4))
         rate = 2 * fall / (t[-1] - t[far])
         log_slope -= np.clip(rate * (t[-1] - t[near]) / 2, -1, 2)
@@ -164,7 +160,7 @@ def _fit_tail(x: np.ndarray, t: np.ndarray, tail_x: np.ndarray, tail_t: np.ndarr
     def excess(rate: float) -> float:
         return float(np.max(_tail(run, slope, rate)[0] - most))
 
-    if len(run) and excess(rate) > 0:  # rows so far out that they would stay there in z
+    if len(run) and excess(rate) > 0:  # rows that would be outliers in z too
         bracket = (max(rate, 1e-9), _MAX_RATE)
         rate = _MAX_RATE if excess(_MAX_RATE) > 0 else float(root_scalar(excess, bracket=bracket).root)
     return slope, rate

@@ -1,8 +1,8 @@
-r"""Columns that take few values: the cell of each value, noise within it, and the way back.
+r"""Discrete columns: the cell of each value, uniform noise within it, and the way back.
 
-A flow is a continuous density. On a column of few values its likelihood has no bound: it grows for ever as the density
-gathers in spikes. Uniform noise within the cells of the values, from midpoint to midpoint, takes that away, and the
-best density :math:`\rho` is known: :math:`\rho(k)\,\Delta_k = P(k)`, where :math:`\Delta_k` is the width of the cell.
+On a discrete column the likelihood of a flow has no maximum: the density can gather in ever narrower spikes. With
+uniform noise within the cells, from midpoint to midpoint, the best density :math:`\rho` satisfies
+:math:`\rho(k)\,\Delta_k = P(k)`, where :math:`\Delta_k` is the width of the cell of value k.
 """
 
 from __future__ import annotations
@@ -12,29 +12,27 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import Self
 
-_MOST_VALUES = 100
+from flowratio.scaling.base import Scaler
+from flowratio.scaling.chain import ScalerChain
+from flowratio.scaling.images import Dequantizer, Logit
+from flowratio.scaling.standardizer import Standardizer
+
+_MAX_VALUES = 100
 _ROWS_PER_VALUE = 5
-_FIRST_ROWS = 1000  # enough to tell most columns that are continuous
+_FIRST_ROWS = 1000  # enough to recognize most continuous columns
 
 
 @dataclass(frozen=True, eq=False)
-class Lattice:
-    """The columns of a matrix that take few values, and these values.
-
-    Parameters
-    ----------
-    columns
-        Positions of the columns, of shape (k,).
-    values
-        The values of each, at least 2, sorted.
+class DiscreteColumns:
+    """The positions of the discrete columns of a matrix, of shape (k,), and the sorted values of each.
 
     Examples
     --------
     >>> X = np.column_stack([np.arange(40) % 4, np.linspace(0.0, 1.0, 40)])
-    >>> lattice = Lattice.learn(X)
-    >>> lattice.columns.tolist(), lattice.values[0].tolist()
+    >>> discrete = DiscreteColumns.learn(X)
+    >>> discrete.columns.tolist(), discrete.values[0].tolist()
     ([0], [0.0, 1.0, 2.0, 3.0])
-    >>> bool(np.array_equal(lattice.snap(lattice.jitter(X, np.random.default_rng(0))), X))
+    >>> bool(np.array_equal(discrete.snap(discrete.jitter(X, np.random.default_rng(0))), X))
     True
     """
 
@@ -43,39 +41,35 @@ class Lattice:
 
     @classmethod
     def learn(cls, X: np.ndarray) -> Self:
-        """Find the columns that take 2 to 100 values, each on 5 rows on average or more.
-
-        Parameters
-        ----------
-        X
-            Rows, of shape (n, d).
-        """
-        found: dict[int, np.ndarray] = {}
+        """Find the columns of rows (n, d) with 2 to 100 values, on average 5 rows or more for each value."""
+        values_of: dict[int, np.ndarray] = {}
         for j in range(X.shape[1]):
-            if len(np.unique(X[:_FIRST_ROWS, j])) > _MOST_VALUES:
+            if len(np.unique(X[:_FIRST_ROWS, j])) > _MAX_VALUES:
                 continue
             values = np.unique(X[:, j])
-            if 2 <= len(values) <= min(_MOST_VALUES, len(X) // _ROWS_PER_VALUE):
-                found[j] = values.astype(np.float64)
-        return cls(np.array([*found], dtype=np.int64), tuple(found.values()))
+            if 2 <= len(values) <= min(_MAX_VALUES, len(X) // _ROWS_PER_VALUE):
+                values_of[j] = values.astype(np.float64)
+        return cls(np.array([*values_of], dtype=np.int64), tuple(values_of.values()))
 
-    def ordered(self, first: np.ndarray) -> Self:
-        """Return the same, with some columns (k,) before the others: their noise does not depend on these."""
-        order = np.argsort(~np.isin(self.columns, first), kind="stable")
-        return type(self)(self.columns[order], tuple(self.values[k] for k in order))
+    @classmethod
+    def spread(cls, X: np.ndarray, rng: np.random.Generator) -> tuple[Self | None, np.ndarray]:
+        """Find the discrete columns of rows (n, d), and return them and the rows with noise.
+
+        Columns that are linear combinations of others stay linear combinations.
+        """
+        discrete = cls.learn(X)
+        if not len(discrete.columns):
+            return None, X
+        plane = Standardizer().fit_array(X)
+        order = np.argsort(~np.isin(discrete.columns, plane.columns_), kind="stable")  # noise of independent ones first
+        discrete = cls(discrete.columns[order], tuple(discrete.values[k] for k in order))
+        X = discrete.jitter(X, rng)
+        return discrete, plane.rebuild(X[:, plane.columns_]) if len(plane.redundant_) else X
 
     def jitter(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return rows, (n, d), with uniform noise in these columns: a value is anywhere in its cell.
+        """Return rows, (n, d), with each discrete value spread uniformly over its cell.
 
-        A cell reaches from the midpoint to the value below to the midpoint to the value above; the first and the last
-        cell reach as far on one side of their value as on the other.
-
-        Parameters
-        ----------
-        X
-            Rows, of shape (n, d). A value that is not known is moved as the nearest one is.
-        rng
-            Draws the noise.
+        The outermost cells are symmetric. A value that was not in the data is moved like the nearest one that was.
         """
         X = X.copy()
         for j, values in zip(self.columns, self.values, strict=True):
@@ -86,11 +80,17 @@ class Lattice:
         return X
 
     def snap(self, X: np.ndarray) -> np.ndarray:
-        """Return rows, (n, d), in which these columns have the nearest of their values."""
+        """Return rows, (n, d), with the discrete columns rounded to the nearest of their values."""
         X = X.copy()
         for j, values in zip(self.columns, self.values, strict=True):
             X[:, j] = values[_nearest(X[:, j], values)]
         return X
+
+
+def takes_noise(scaler: Scaler) -> bool:
+    """Return whether a scaler maps values between those of the data, and adds no noise itself."""
+    steps = scaler.steps if isinstance(scaler, ScalerChain) else [scaler]
+    return not any(isinstance(step, Dequantizer | Logit) for step in steps)
 
 
 def _nearest(x: np.ndarray, values: np.ndarray) -> np.ndarray:

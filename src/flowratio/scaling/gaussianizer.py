@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowratio.scaling.curves import Curve, Pair, fit_curve, straight_curve
-
-if TYPE_CHECKING:
-    pass
+from flowratio._support.chunks import chunks
 from flowratio.scaling.base import Scaler
+from flowratio.scaling.curves import Curve, Pair, fit_curve, straight_curve
 from flowratio.scaling.standardizer import Standardizer
 
-_MAX_ROWS = 200_000  # rows that the curves of a Gaussianizer are fitted to
+_MAX_ROWS = 200_000  # rows that the curves are fitted to
 
 
 class Gaussianizer(Scaler):
-    r"""Bring each column to a normal shape by a smooth, strictly increasing curve.
+    """Bring each column to a Gaussian shape by a smooth, strictly increasing curve.
 
-    The `Standardizer` says which columns are kept. Each of them goes through a curve of its own, a monotone spline
-    between quantiles with tails that extrapolate: `flowratio.scaling.curves` has the formulas.
+    Columns are left out as in `Standardizer`. Each other column has its own curve, a monotone spline between quantiles
+    with extrapolating tails. `flowratio.scaling.curves` has the formulas.
 
     Parameters
     ----------
     n_knots
-        Largest number of knots of a curve, at least 2; by default n^0.4, within 5 and 64.
+        Maximum number of knots of a curve, at least 2. The default is n^0.4, from 5 to 64.
     sparing
-        Whether a column is only standardized where a curve would tell no more than chance: where the log-likelihood of
-        its rows gains less than ½ log n for each knot on a normal density [1]_.
+        Whether to only standardize a column if its curve gains less than ½ log n per knot in log-likelihood over a
+        Gaussian density [1]_.
 
     References
     ----------
@@ -49,18 +46,16 @@ class Gaussianizer(Scaler):
 
     def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
         if self.n_knots is not None and self.n_knots < 2:
-            raise ValueError(f"`n_knots` is {self.n_knots}: a curve needs at least 2 knots.")
+            raise ValueError(f"`n_knots` is {self.n_knots}. Use an integer of 2 or more, or None.")
         standardizer = Standardizer().fit_array(X, names)
         n = min(len(X), _MAX_ROWS)
         n_knots = self.n_knots or int(np.clip(n**0.4, 5, 64))
-        rows: Any = slice(None)
-        if n < len(X):
-            rows = np.sort(np.random.default_rng(0).choice(len(X), n, replace=False))
+        rows = np.sort(np.random.default_rng(0).choice(len(X), n, replace=False)) if n < len(X) else np.arange(n)
         curves = []
-        for j in standardizer.kept_:
+        for j in standardizer.columns_:
             column = X[:, j]
-            x = np.concatenate([column[rows], [column.min(), column.max()]]) if n < len(X) else column
-            x = x.astype(np.float64)
+            values = [column[rows], [column.min(), column.max()]] if n < len(X) else [column]
+            x = np.concatenate(values, dtype=np.float64)
             curve, line = fit_curve(x, n_knots), straight_curve(standardizer.mean_[j], standardizer.scale_[j])
             gain = curve.log_likelihood(x) - line.log_likelihood(x) if self.sparing else np.inf
             curves.append(curve if gain > 0.5 * len(curve.x) * np.log(len(x)) else line)
@@ -71,23 +66,22 @@ class Gaussianizer(Scaler):
         self.ends_ = np.cumsum([len(curve.x) for curve in curves])
 
     def _names_out(self, names: np.ndarray) -> np.ndarray:
-        return names[self.steps_[0].kept_]
+        return names[self.steps_[0].columns_]
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
         return self._map(self.steps_[0].select(X), Curve.forward)
 
     def _inverse(self, Z: np.ndarray) -> Pair:
-        kept, log_det = self._map(Z, Curve.inverse)
-        return self.steps_[0].rebuild(kept), log_det
+        X, log_det = self._map(Z, Curve.inverse)
+        return self.steps_[0].rebuild(X), log_det
 
     def _map(self, A: np.ndarray, through: Callable[[Curve, np.ndarray], Pair]) -> Pair:
-        """Send each column through its curve, in spans of rows that stay in the cache."""
+        """Map each column by its curve, in chunks of rows that stay in the cache."""
         parts = [np.split(knots, self.ends_[:-1]) for knots in (self.knots_x_, self.knots_t_, self.slopes_)]
         curves = [Curve(*parts) for parts in zip(*parts, self.rates_, strict=True)]
         B, log_det = np.empty_like(A), np.zeros(len(A))
-        for start in range(0, len(A), 2**14):
-            span = slice(start, start + 2**14)
+        for part in chunks(len(A), 1):
             for j, curve in enumerate(curves):
-                B[span, j], log_slope = through(curve, A[span, j])
-                log_det[span] += log_slope
+                B[part, j], log_slope = through(curve, A[part, j])
+                log_det[part] += log_slope
         return B, log_det

@@ -1,30 +1,23 @@
-"""Scalers for images: whole numbers to intervals, intervals to the real line."""
+"""Scalers for images: integers to intervals, and intervals to the real line."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import expit
 
+from flowratio.scaling.base import Scaler
 from flowratio.scaling.curves import Pair
-
-if TYPE_CHECKING:
-    pass
-from flowratio.scaling.base import Scaler, ScalingWarning
 
 
 class Dequantizer(Scaler):
-    r"""Spread whole numbers over unit intervals: z = (x + u) / levels, with u uniform on [0, 1).
-
-    Without an `rng`, u is ½, and each row is mapped by itself.
+    """Spread integers over unit intervals: z = (x + u) / levels, with u uniform on [0, 1), or ½ without an `rng`.
 
     Parameters
     ----------
     levels
-        Number of values: x is 0, 1, …, levels - 1. A warning is given where the largest is below a quarter of this.
+        Number of values: x is 0, 1, …, levels - 1. `fit` warns if the largest value is below a quarter of it.
 
     Examples
     --------
@@ -41,23 +34,22 @@ class Dequantizer(Scaler):
 
     def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
         if self.levels < 2:
-            raise ValueError(f"`levels` is {self.levels}: there must be at least 2.")
+            raise ValueError(f"`levels` is {self.levels}. Use an integer of 2 or more.")
         self._check(X)
-        top = int(X.max(initial=0))
-        if 0 < top < self.levels // 4:
-            warnings.warn(
-                f"No value is above {top}, where {self.levels - 1} could be: if {top} is the largest that there is, "
-                "rows that are made may be above it. In the place of 'image', give "
-                f"scaling=ScalerChain([Dequantizer(levels={top + 1}), Logit(), Standardizer()]).",
-                ScalingWarning,
-                stacklevel=2,
-            )
+        self.largest_ = int(X.max(initial=0))
+
+    def fit_message(self, names: Sequence[str] | None = None) -> str:
+        if not 0 < self.largest_ < self.levels // 4:
+            return ""
+        return (
+            f"The largest value is {self.largest_}, but {self.levels - 1} is possible. If {self.largest_} is the "
+            "maximum, sampled rows may exceed it. Instead of 'image', use "
+            f"scaling=ScalerChain([Dequantizer(levels={self.largest_ + 1}), Logit(), Standardizer()])."
+        )
 
     def _check(self, X: np.ndarray) -> None:
         top = self.levels - 1
-        rule = (
-            f"must be whole numbers from 0 to {top}. Multiply images in [0, 1] by {top} and round, or change `levels`."
-        )
+        rule = f"integers from 0 to {top}. Multiply images in [0, 1] by {top} and round, or change `levels`."
         _check_values(X, (X >= 0) & (top >= X) & (np.floor(X) == X), rule)
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
@@ -75,12 +67,12 @@ class Logit(Scaler):
 
     .. math:: z = \log \frac{y}{1 - y}, \qquad y = \lambda + (1 - 2\lambda) x
 
-    Values of z that no x reaches are brought back to 0 or 1.
+    `inverse` maps values of z outside the range to 0 or 1.
 
     Parameters
     ----------
     lam
-        λ, above 0 and below ½: keeps z finite at 0 and 1.
+        λ, above 0 and below ½, which makes z finite at 0 and 1.
 
     Examples
     --------
@@ -93,11 +85,11 @@ class Logit(Scaler):
 
     def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
         if not 0 < self.lam < 0.5:
-            raise ValueError(f"`lam` is {self.lam}: it must be above 0 and below 0.5.")
+            raise ValueError(f"`lam` is {self.lam}. Use a number above 0 and below 0.5.")
         self._check(X)
 
     def _check(self, X: np.ndarray) -> None:
-        rule = "must be from 0 to 1. Divide by the largest possible value, or put a `Dequantizer` before."
+        rule = "numbers from 0 to 1. Divide by the largest possible value, or use a `Dequantizer` first."
         _check_values(X, (X >= 0) & (X <= 1), rule)
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
@@ -115,4 +107,4 @@ class Logit(Scaler):
 def _check_values(X: np.ndarray, good: np.ndarray, rule: str) -> None:
     if not good.all():
         i, j = np.unravel_index(np.argmin(good), X.shape)
-        raise ValueError(f"`X` holds {X[i, j]} (row {i}, column {j}, counted from 0): values {rule}")
+        raise ValueError(f"`X` holds {X[i, j]} (row {i}, column {j}, counted from 0). Use {rule}")

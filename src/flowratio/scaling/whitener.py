@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from flowratio.scaling.curves import Pair
-
-if TYPE_CHECKING:
-    pass
 from flowratio.scaling.base import Scaler
+from flowratio.scaling.curves import Pair
 
 
 class Whitener(Scaler):
@@ -20,19 +16,12 @@ class Whitener(Scaler):
 
     .. math:: L L^\top = D\,((1 - \lambda) R + \lambda I)\,D, \qquad \log|\det| = -\sum_j \log L_{jj}
 
-    R holds the correlations and D the standard deviations. λ is the share of the off-diagonal sum of squares of R that
-    is owed to chance, :math:`\sum_{i \ne j} (1 - R_{ij}^2)^2 / n` of it [1]_: a few rows do not make correlations.
+    R is the matrix of correlations, D the standard deviations, and λ the share from `shrunk_correlation`.
 
     Attributes
     ----------
-    mean_
-        Means, of shape (d,).
-    mixing_, unmixing_
-        L and its inverse, of shape (d, d).
-
-    References
-    ----------
-    .. [1] Schäfer, Strimmer (2005). *A shrinkage approach to large-scale covariance matrix estimation.*
+    mean_, mixing_, unmixing_
+        m, of shape (d,), and L and its inverse, of shape (d, d).
 
     Examples
     --------
@@ -47,15 +36,12 @@ class Whitener(Scaler):
         del names
         n, d = X.shape
         self.mean_ = X.mean(axis=0, dtype=np.float64)
-        centred = X - self.mean_
-        scale = np.sqrt(np.mean(centred**2, axis=0))
+        centered = X - self.mean_
+        scale = np.sqrt(np.mean(centered**2, axis=0))
         if not scale.all():
-            raise ValueError("`X` has a constant column: standardize first, which leaves it out.")
-        R = centred.T @ centred / n / np.outer(scale, scale)
-        off = ~np.eye(d, dtype=bool)
-        chance = np.sum((1 - R[off] ** 2) ** 2) / n
-        share = min(1.0, max(chance / max(np.sum(R[off] ** 2), 1e-300), 1e-9))  # never singular
-        self.mixing_ = np.linalg.cholesky((1 - share) * R + share * np.eye(d)) * scale[:, None]
+            raise ValueError("`X` has a constant column. Use a `Standardizer` first, which leaves it out.")
+        R, _ = shrunk_correlation(centered.T @ centered / n / np.outer(scale, scale), n)
+        self.mixing_ = np.linalg.cholesky(R) * scale[:, None]
         self.unmixing_ = solve_triangular(self.mixing_, np.eye(d), lower=True)
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
@@ -66,3 +52,32 @@ class Whitener(Scaler):
 
     def _log_det(self, n: int) -> np.ndarray:
         return np.full(n, -np.log(np.diag(self.mixing_)).sum())
+
+
+def shrunk_correlation(R: np.ndarray, n: float, min_share: float = 1e-9) -> tuple[np.ndarray, float]:
+    r"""Shrink correlations toward zero by the share of their squares that is sampling noise.
+
+    .. math:: (1 - \lambda) R + \lambda I, \qquad
+              \lambda = \sum_{i \ne j} \frac{(1 - R_{ij}^2)^2}{n} \Big/ \sum_{i \ne j} R_{ij}^2
+
+    for n rows. R, of shape (d, d), has ones on the diagonal, and λ is at least `min_share`, so that the result is never
+    singular. Return the shrunk correlations and 1 − λ.
+
+    References
+    ----------
+    .. [1] Schäfer, Strimmer (2005). *A shrinkage approach to large-scale covariance matrix estimation.*
+
+    Examples
+    --------
+    >>> R, share = shrunk_correlation(np.array([[1.0, 0.5], [0.5, 1.0]]), 9.0)
+    >>> round(share, 6), float(R[0, 1]) == 0.5 * share
+    (0.75, True)
+    """
+    off = R[~np.eye(len(R), dtype=bool)]
+    share = noise_share(float(np.sum((1 - off**2) ** 2) / n), float(np.sum(off**2)), min_share)
+    return (1 - share) * R + share * np.eye(len(R)), 1 - share
+
+
+def noise_share(noise: float, total: float, min_share: float = 0.0) -> float:
+    """Return the share of a sum of squares that is expected from sampling noise alone, from `min_share` to 1."""
+    return min(1.0, max(noise / max(total, 1e-300), min_share))

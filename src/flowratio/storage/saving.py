@@ -30,7 +30,7 @@ import flowratio
 from flowratio import ratios
 from flowratio._support.atomic import replacing
 from flowratio.flows import FLOWS, Flow
-from flowratio.scaling.discrete import Lattice
+from flowratio.scaling.discrete import DiscreteColumns
 from flowratio.storage.serialization import Classes, Node, Reader, Writer, damaged, kind_of
 from flowratio.storage.sklearn_models import LEARNERS
 from flowratio.tables.columns import Column
@@ -113,7 +113,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
 def _classes() -> Classes:
     """Return what may be saved and loaded: classes beside the public names, columns, flows, ratios, and learners."""
     modules = {getattr(flowratio, name).__module__ for name in flowratio.__all__}
-    modules |= {cls.__module__ for cls in (*FLOWS.values(), Lattice, Column)}
+    modules |= {cls.__module__ for cls in (*FLOWS.values(), DiscreteColumns, Column)}
     modules |= {info.name for info in pkgutil.walk_packages(ratios.__path__, f"{ratios.__name__}.")}
     values = [value for module in sorted(modules) for value in vars(import_module(module)).values()]
     found = [value for value in values if isinstance(value, type) and value.__module__ in modules]

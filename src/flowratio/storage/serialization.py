@@ -135,7 +135,7 @@ class Writer:
         state: dict[str, Node] = {}
         for name, value in values.items():
             made = values.get(f"{name}_") if name in settings else None
-            if name in settings and isinstance(value, _STREAMS):
+            if name in settings and (isinstance(value, _STREAMS) or (name == "callback" and callable(value))):
                 state[name] = None
             elif made is not None and (made is value or callable(value)):
                 state[name] = {"kind": "fitted", "name": f"{name}_"}

@@ -6,10 +6,8 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -21,59 +19,47 @@ from flowratio.training.checkpoint import Checkpoint
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Loss = Callable[[Tensor], Tensor]
+Loss: TypeAlias = Callable[[Tensor], Tensor]
+Callback: TypeAlias = Callable[[nn.Module, int], None]
 
-Watch = Callable[[nn.Module, int], None]
-
-_watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
-
-_CHECK_STEPS = 50  # a loss that is not finite is noticed after at most so many steps
-
+_CHECK_STEPS = 50  # steps between two checks that the loss is finite
 _EVALUATION_ROWS = 4096
-
-_MAX_RESTARTS = 3
-
-_RESTART_FACTOR = 0.2
+_NUMBERS = ("n_losses", "epoch", "step_in_epoch", "n_steps", "rate_factor", "rate")
+_NUMBERS += ("best_loss", "progress_loss", "progress_epoch")
+_MAX_RESTARTS, _RESTART_FACTOR = 3, 0.2
+_FUSED = {name: getattr(torch.ops.aten, f"_fused_{name}_", None) for name in ("adamw", "adam")}  # private to torch
 
 
 class TrainingDiverged(RuntimeError):
-    """The loss stopped being a finite number, and lower learning rates did not help."""
+    """The loss is not finite, and lower learning rates did not help."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings of the loop.
+    """Settings of the training loop.
 
     Parameters
     ----------
-    max_epochs
-        Passes over the rows at most.
-    batch_size
-        Rows of a step.
-    learning_rate
-        Step size of Adam at its highest.
-    weight_decay
-        Decay of the weights: decoupled for `"adamw"`, added to the gradient for `"adam"`.
-    optimizer
-        `"adamw"` or `"adam"`.
-    schedule
-        `"cosine"` lowers the learning rate to zero over `max_epochs`; `"constant"` leaves it.
-    patience
-        Epochs without progress before the run ends. The best weights are restored at the end.
-    min_gain
-        How much the held-out loss must fall to count as progress.
+    max_epochs, batch_size
+        Maximum number of passes over the rows, and rows of one step.
+    learning_rate, weight_decay
+        Highest step size of Adam, and decay of the weights: decoupled in `"adamw"`, added to the gradient in `"adam"`.
+    optimizer, schedule
+        `"adamw"` or `"adam"`, and `"constant"` or `"cosine"`, which lowers the rate to zero over `max_epochs`.
+    patience, min_gain
+        Training stops after `patience` epochs in which the held-out loss did not fall by `min_gain`. The model gets the
+        best weights.
     warm_up
         Steps over which the learning rate rises to its value.
     settle
-        Steps before which no weights are kept and patience does not count, at most a sixth of all: few held-out rows
-        may like best what has hardly learned anything.
+        Steps before weights may count as the best, with a maximum of a sixth of all steps. On a small validation set a
+        barely trained network can look best.
     clip_norm
-        Length of the longest gradient: a longer one is cut to it.
+        Maximum length of the gradient. A longer gradient is shortened to it.
     average
-        Whether the weights are averaged over about the last tenth of the steps before they are scored and kept.
+        Whether to average the weights over about the last tenth of the steps.
     tolerance
-        A run that ends at `max_epochs` while the held-out loss still fell by more than this over the last tenth of
-        its epochs has not converged, and a warning says so.
+        A `ConvergenceWarning` is issued if the loss still fell by more than this in the last tenth of `max_epochs`.
     """
 
     max_epochs: int
@@ -93,7 +79,7 @@ class Recipe:
 
 @dataclass
 class History:
-    """What happened: a number for each time the held-out loss was computed, and the seconds up to then."""
+    """Losses of a training run: one value for each evaluation on held-out rows, and the seconds up to then."""
 
     epoch: list[int] = field(default_factory=list)
     train_loss: list[float] = field(default_factory=list)
@@ -101,69 +87,74 @@ class History:
     learning_rate: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     n_restarts: int = 0
-    best_epoch: int = 0  # whose weights were kept
-    stopped: str = ""
+    best_epoch: int = 0  # the model has the weights of this epoch
+    stop_reason: Literal["", "max_epochs", "patience"] = ""
 
     def plot(self) -> Figure:
         """Draw both losses against the epoch."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6, 3.5), layout="constrained")
-        axes = figure.add_subplot(xlabel="epoch", ylabel="loss (nats a row)")
+        axes = figure.add_subplot(xlabel="epoch", ylabel="loss (nats per row)")
         axes.plot(self.epoch, self.train_loss, "--", color="0.5", label="training")
         axes.plot(self.epoch, self.held_out_loss, "-", color="black", label="held out")
-        axes.axvline(self.best_epoch, color="0.5", linestyle=":", label="kept")
+        axes.axvline(self.best_epoch, color="0.5", linestyle=":", label="best")
         axes.legend(frameon=False)
         return figure
 
 
-@contextmanager
-def watching(watch: Watch) -> Iterator[None]:
-    """Have a function see every model that is trained inside, each time that its held-out loss was computed.
+@torch.no_grad()
+def adam_step(
+    weights: Tensor, gradient: Tensor, moments: list[Tensor], n_steps: Tensor, rate: float, recipe: Recipe
+) -> None:
+    """Take one step of Adam on one vector, in place, with the gradient clipped to `recipe.clip_norm`.
 
-    It is called with the model, in evaluation mode and with the weights that were scored, and with the number of epochs
-    up to then. It must leave the model as it is.
+    torch's fused kernel is private, but its optimizers spend more time on bookkeeping than on a vector of this size. In
+    a version of torch without the kernel, `torch.optim` takes its place.
 
     Parameters
     ----------
-    watch
-        The function.
-
-    Examples
-    --------
-    >>> from flowratio.ratios import ClassifierRatio
-    >>> seen = []
-    >>> X_p, X_q = np.random.default_rng(0).normal(size=(2, 100, 1))
-    >>> with watching(lambda model, epoch: seen.append(epoch)):
-    ...     ratio = ClassifierRatio("mlp", max_epochs=40, random_state=0).fit_samples(X_p, X_q)
-    >>> seen == ratio.history_.epoch
-    True
+    weights, gradient, moments
+        Parameters, their gradient, and running means of the gradient and of its square, of shape (m,) each.
+    n_steps
+        Number of steps since the moments were zero, of shape (). It is increased by 1.
+    rate, recipe
+        Learning rate of this step, and the settings of Adam.
     """
-    before = _watch.set(watch)
-    try:
-        yield
-    finally:
-        _watch.reset(before)
+    state = [weights], [gradient], [moments[0]], [moments[1]], [], [n_steps]
+    settings: dict[str, Any] = {"lr": rate, "beta1": 0.9, "beta2": 0.999, "weight_decay": recipe.weight_decay}
+    settings |= {"eps": 1e-8, "amsgrad": False, "maximize": False}
+    divisor = (gradient.norm() / recipe.clip_norm).clamp_(min=1.0)
+    kernel = _FUSED[recipe.optimizer]
+    if kernel is not None:
+        n_steps += 1
+        kernel(*state, **settings, grad_scale=divisor.float(), found_inf=None)
+        return
+    from torch.optim.adam import adam
+    from torch.optim.adamw import adamw
+
+    gradient /= divisor
+    {"adam": adam, "adamw": adamw}[recipe.optimizer](*state, **settings, foreach=False)
 
 
-class _Run:
-    """The state of a run, all that a checkpoint must keep, and the moves that change it."""
+class Run:
+    """The state of a run, which a checkpoint stores, and the steps that change it."""
 
-    def __init__(self, model: nn.Module, loss: Loss, recipe: Recipe) -> None:
-        self.model, self.loss, self.recipe = model, loss, recipe
+    def __init__(self, model: nn.Module, loss: Loss, recipe: Recipe, callback: Callback | None = None) -> None:
+        self.model, self.loss, self.recipe, self.callback = model, loss, recipe, callback
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        # one vector under all parameters, and one under their gradients: one step of the optimizer, one norm, one copy
+        # one vector holds all parameters and one all gradients: one step of the optimizer, one norm, one copy
         self.weights = torch.cat([p.detach().flatten() for p in self.parameters])
         self.gradient = torch.zeros_like(self.weights)
         self.slopes = self._parts(self.gradient)
         self._point()
-        trained = {name for name, _ in model.named_parameters()}
+        names = {name for name, _ in model.named_parameters()}
         state = model.state_dict(keep_vars=True)
-        self.buffers = [b for name, b in state.items() if name not in trained and b.is_floating_point()]
-        self.average, self.best = self.weights.clone(), self.weights.clone()
-        self.average_buffers, self.best_buffers = ([b.clone() for b in self.buffers] for _ in range(2))
-        self.moments = [torch.zeros_like(self.average), torch.zeros_like(self.average)]
-        self.n_moved = self.average.new_zeros(())  # steps since the moments began
+        buffers = [b for name, b in state.items() if name not in names and b.is_floating_point()]
+        self.live = [self.weights, *buffers]
+        self.average, self.best = _clones(self.live), _clones(self.live)
+        self.moments = [torch.zeros_like(self.weights), torch.zeros_like(self.weights)]
+        self.n_adam_steps = self.weights.new_zeros(())  # since the moments were zero
         self.loss_sum = self.weights.new_zeros(())
         self.n_losses = self.epoch = self.step_in_epoch = self.n_steps = 0
         self.best_loss, self.rate_factor, self.rate = math.inf, 1.0, 0.0
@@ -187,17 +178,17 @@ class _Run:
             rate *= 0.5 * (1 + math.cos(math.pi * min(1.0, self.n_steps / total)))
         return rate
 
-    def take_epoch(self, batches: Iterator[Tensor], total: int, kept: Checkpoint | None) -> None:
-        """Take those steps of one epoch that are not taken yet, and notice a loss that is not finite."""
+    def take_epoch(self, batches: Iterator[Tensor], total: int, checkpoint: Checkpoint | None) -> None:
+        """Take the remaining steps of one epoch, and restart after a loss that is not finite."""
         self.model.train()
         for i, batch in enumerate(batches):
-            if i < self.step_in_epoch:  # taken before the run was killed
+            if i < self.step_in_epoch:  # the run was killed after this step
                 continue
             self._step(batch, total)
             if self.step_in_epoch % _CHECK_STEPS == 0 and not math.isfinite(self.loss_sum.item()):
                 break
-            if kept is not None and kept.is_due():
-                kept.write(*self.state())
+            if checkpoint is not None and checkpoint.is_due():
+                checkpoint.write(*self.state())
         self.epoch += 1
         self.step_in_epoch = 0
         if not math.isfinite(self.loss_sum.item()):
@@ -207,89 +198,55 @@ class _Run:
         loss = self.loss(batch)
         self.gradient.zero_()
         for p, slope in zip(self.parameters, self.slopes, strict=True):
-            p.grad = slope  # what is added to in its place is not allocated anew in each step
+            p.grad = slope  # added to in place, not allocated in each step
         loss.backward()
         self.rate = self._learning_rate(total)
-        self._move()
+        adam_step(self.weights, self.gradient, self.moments, self.n_adam_steps, self.rate, self.recipe)
         if self.recipe.average:
-            for average, now in zip((self.average, *self.average_buffers), (self.weights, *self.buffers), strict=True):
-                average.lerp_(now, 10 / (self.n_steps + 10))
+            for average, value in zip(self.average, self.live, strict=True):
+                average.lerp_(value.detach(), 10 / (self.n_steps + 10))
         self.loss_sum += loss.detach()
         self.n_losses += 1
         self.n_steps += 1
         self.step_in_epoch += 1
 
-    @torch.no_grad()
-    def _move(self) -> None:
-        """Take one step of Adam, by the kernel that is beneath torch's own optimizers.
-
-        Those spend longer on their own bookkeeping than on a vector of this size, and load a compiler at their first
-        step. The kernel divides the gradient by `grad_scale`, which clips it at no cost.
-        """
-        self.n_moved += 1
-        kernels = torch.ops.aten._fused_adamw_, torch.ops.aten._fused_adam_
-        kernels[self.recipe.optimizer == "adam"](
-            [self.weights],
-            [self.gradient],
-            [self.moments[0]],
-            [self.moments[1]],
-            [],
-            [self.n_moved],
-            lr=self.rate,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=self.recipe.weight_decay,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-            grad_scale=(self.gradient.norm() / self.recipe.clip_norm).clamp_(min=1.0).float(),
-            found_inf=None,
-        )
-
     def _restart(self) -> None:
-        """Go back to the best weights so far, and on at a lower learning rate."""
+        """Continue from the best weights so far at a lower learning rate."""
         self.history.n_restarts += 1
         if self.history.n_restarts > _MAX_RESTARTS:
             raise TrainingDiverged(
-                f"The loss was not finite after {self.n_steps} steps, nor after {_MAX_RESTARTS} restarts at lower "
-                f"learning rates: give a lower `learning_rate` than {self.recipe.learning_rate:g}, or look for extreme "
-                "values in the data."
+                f"The loss is not finite after {self.n_steps} steps and {_MAX_RESTARTS} restarts at lower learning "
+                f"rates. Use a `learning_rate` below {self.recipe.learning_rate:g}, or remove extreme values from the "
+                "data."
             )
         self.rate_factor *= _RESTART_FACTOR
-        self._set(self.best, self.best_buffers)
-        self.average.copy_(self.best)
-        self.average_buffers = [b.clone() for b in self.best_buffers]
-        for moment in (*self.moments, self.n_moved, self.loss_sum):
+        _copy(self.best, self.live)
+        _copy(self.best, self.average)
+        for moment in (*self.moments, self.n_adam_steps, self.loss_sum):
             moment.zero_()
         self.n_losses = 0
 
     @torch.no_grad()
-    def _set(self, weights: Tensor, buffers: list[Tensor]) -> None:
-        self.weights.copy_(weights)
-        for buffer, value in zip(self.buffers, buffers, strict=True):
-            buffer.copy_(value)
-
-    @torch.no_grad()
     def close_round(self, held_out: Tensor) -> None:
-        """Score the weights on held-out rows, keep them if they are the best, and decide whether to go on."""
-        if self.n_losses:  # none if it has just been restarted
-            current = self.weights.clone(), [b.clone() for b in self.buffers]
+        """Score the weights on held-out rows, store them if they are the best, and decide whether to stop."""
+        if self.n_losses:  # none after a restart
+            current = _clones(self.live)
             if self.recipe.average:
-                self._set(self.average, self.average_buffers)
+                _copy(self.average, self.live)
             self.model.eval()
             parts = held_out.split(_EVALUATION_ROWS)
             loss = sum(self.loss(part).item() * len(part) for part in parts) / len(held_out)
             if math.isfinite(loss):
                 self._record(loss)
-                if (watch := _watch.get()) is not None:
-                    watch(self.model, self.epoch)
-                self._set(*current)
+                if self.callback is not None:
+                    self.callback(self.model, self.epoch)
+                _copy(current, self.live)
             else:
                 self._restart()
         if self.epoch >= self.recipe.max_epochs:
-            self.history.stopped = "max_epochs"
+            self.history.stop_reason = "max_epochs"
         elif self.epoch - self.progress_epoch >= self.recipe.patience:
-            self.history.stopped = "patience"
+            self.history.stop_reason = "patience"
 
     def _record(self, loss: float) -> None:
         history = self.history
@@ -300,61 +257,62 @@ class _Run:
         history.seconds.append(time.perf_counter() - self.started)
         self.loss_sum.zero_()
         self.n_losses = 0
-        if not self._is_settled():
+        total = self.n_steps * self.recipe.max_epochs / self.epoch
+        if self.n_steps < min(self.recipe.settle, total / 6):
             self.progress_epoch = self.epoch
             return
         if loss < self.progress_loss - self.recipe.min_gain:
             self.progress_loss, self.progress_epoch = loss, self.epoch
         if loss < self.best_loss:
             self.best_loss, history.best_epoch = loss, self.epoch
-            self.best.copy_(self.weights)
-            self.best_buffers = [b.clone() for b in self.buffers]
-
-    def _is_settled(self) -> bool:
-        total = self.n_steps * self.recipe.max_epochs / self.epoch
-        return self.n_steps >= min(self.recipe.settle, total / 6)
+            _copy(self.live, self.best)
 
     def finish(self) -> None:
-        """Leave the model with the best weights, each parameter in its own memory, and say if it is not done."""
+        """Leave the model with the best weights, each parameter in its own memory, and warn if it did not converge."""
         if not self.history.epoch:
-            raise TrainingDiverged("No held-out loss was finite: give a lower `learning_rate`.")
-        self._set(self.best, self.best_buffers)
+            raise TrainingDiverged("No held-out loss was finite. Use a lower `learning_rate`.")
+        _copy(self.best, self.live)
         self._point()
         for p in self.parameters:
             p.data, p.grad = p.data.clone(), None
         self.model.eval()
         losses = self.history.held_out_loss
-        fell = losses[-1 - math.ceil(len(losses) / 10)] - losses[-1] if len(losses) > 1 else math.inf
-        if self.history.stopped == "max_epochs" and fell > self.recipe.tolerance:
+        fall = losses[-1 - math.ceil(len(losses) / 10)] - losses[-1] if len(losses) > 1 else math.inf
+        if self.history.stop_reason == "max_epochs" and fall > self.recipe.tolerance:
             warnings.warn(
-                f"Training ended at `max_epochs` = {self.recipe.max_epochs} while the held-out loss still fell "
-                f"(to {losses[-1]:.4g}): a larger `max_epochs` may do better.",
+                f"Training ended at `max_epochs` = {self.recipe.max_epochs}, but the held-out loss "
+                f"({losses[-1]:.4g}) was still falling. Use a larger `max_epochs`.",
                 ConvergenceWarning,
                 stacklevel=6,  # the caller of an estimator's `fit`
             )
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return all that a run is made of: numbers as JSON knows them, and arrays."""
-        names = ("n_losses", "epoch", "step_in_epoch", "n_steps", "rate_factor", "rate")
-        names += ("best_loss", "progress_loss", "progress_epoch")
-        state = {name: getattr(self, name) for name in names}
-        numbers = state | {"seconds": time.perf_counter() - self.started, "history": asdict(self.history)}
+        """Return the state of the run: numbers for JSON, and arrays."""
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        numbers |= {"seconds": time.perf_counter() - self.started, "history": asdict(self.history)}
         return numbers, {name: tensor.detach().cpu().numpy() for name, tensor in self._tensors().items()}
 
     def _tensors(self) -> dict[str, Tensor]:
-        tensors = {"weights": self.weights, "average": self.average, "best": self.best}
-        tensors |= {"first_moment": self.moments[0], "second_moment": self.moments[1], "n_moved": self.n_moved}
-        tensors |= {"loss_sum": self.loss_sum}
-        for i, buffers in enumerate(zip(self.buffers, self.average_buffers, self.best_buffers, strict=True)):
-            tensors |= {f"{name}.{i}": b for name, b in zip(("buffer", "average", "best"), buffers, strict=True)}
-        return tensors
+        lists = {"live": self.live, "average": self.average, "best": self.best, "moment": self.moments}
+        tensors = {f"{name}.{i}": tensor for name, tensors in lists.items() for i, tensor in enumerate(tensors)}
+        return {**tensors, "n_adam_steps": self.n_adam_steps, "loss_sum": self.loss_sum}
 
     @torch.no_grad()
     def resume(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Take over a state that `state` gave."""
+        """Continue from what `state` returned."""
         self.history = History(**numbers["history"])
         self.started = time.perf_counter() - numbers["seconds"]
-        for name in numbers.keys() - {"history", "seconds"}:
+        for name in _NUMBERS:
             setattr(self, name, numbers[name])
         for name, tensor in self._tensors().items():
             tensor.copy_(torch.tensor(arrays[name]))
+
+
+def _clones(tensors: list[Tensor]) -> list[Tensor]:
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+@torch.no_grad()
+def _copy(source: list[Tensor], target: list[Tensor]) -> None:
+    for a, b in zip(source, target, strict=True):
+        b.copy_(a)

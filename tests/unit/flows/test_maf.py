@@ -56,9 +56,9 @@ def test_batch_norm_is_inverted_in_evaluation_only() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"n_blocks": 0}, "at least 1 block"),
-        ({"max_log_scale": 0.0}, "positive bound"),
-        ({"hidden": ()}, "hidden layer"),
+        ({"n_blocks": 0}, "`n_blocks` is 0. Use an integer of 1 or more"),
+        ({"max_log_scale": 0.0}, "`max_log_scale` is 0.0. Use a number above 0"),
+        ({"hidden": ()}, "Use one or more hidden layers"),
     ],
 )
 def test_arguments_are_checked(arguments: dict[str, object], words: str) -> None:
@@ -67,5 +67,5 @@ def test_arguments_are_checked(arguments: dict[str, object], words: str) -> None
 
 
 def test_no_columns_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1 column"):
+    with pytest.raises(ValueError, match="Use at least 1 column"):
         MAF(0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import math
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +25,14 @@ from torch import nn
 
 from flowratio.flows import FLOWS, MAF
 from flowratio.latent import featurizer as module
+from flowratio.latent.defaults import hidden_widths
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.samples.rows import ArrayRows, WeightedRows
 from flowratio.scaling.base import ScalingWarning
-from flowratio.scaling.chain import ScalerChain
 from flowratio.scaling.gaussianizer import Gaussianizer
 from flowratio.scaling.standardizer import Standardizer
+from flowratio.storage.saving import load, save
+from flowratio.training.run import Recipe
 
 # most runs here are cut short on purpose
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -146,7 +151,7 @@ class TestSample:
 
     @pytest.mark.parametrize("n", [0, -3])
     def test_needs_a_positive_number(self, n: int) -> None:
-        with pytest.raises(ValueError, match=rf"`n` is {n}: give a whole number of 1 or more"):
+        with pytest.raises(ValueError, match=rf"`n` is {n}. Use an integer of 1 or more"):
             small().fit(normal()).sample(n)
 
 
@@ -180,7 +185,7 @@ class TestRandomState:
 
     @pytest.mark.parametrize("random_state", [-1, 1.5, "seed", 2**63])
     def test_refuses_others(self, random_state: Any) -> None:
-        with pytest.raises(ValueError, match=r"`random_state` is .*: give an integer of 0 or more"):
+        with pytest.raises(ValueError, match=r"`random_state` is "):
             small(random_state=random_state).fit(normal())
 
 
@@ -219,9 +224,7 @@ class TestPretrained:
         np.testing.assert_allclose(FlowFeaturizer(flow).fit(X).score_samples(X), expected, rtol=0, atol=1e-5)
 
     def test_of_another_dimension_is_refused(self) -> None:
-        with pytest.raises(
-            ValueError, match="`flow` maps 3 columns, but the data have 2: give a flow of that dimension"
-        ):
+        with pytest.raises(ValueError, match=r"`flow` maps 3 columns, but the data have 2. Use a flow of 2"):
             FlowFeaturizer(pretrained(3)).fit(normal())
         X = normal()
         X[:, 1] = 7
@@ -231,8 +234,17 @@ class TestPretrained:
         ):
             FlowFeaturizer(pretrained(), scaling="standard").fit(X)
 
+    def test_function_with_a_generator_gets_the_seed(self) -> None:
+        X = normal()
+        weights = [small(flow=MAF, random_state=seed).initialize(X).flow_.state_dict() for seed in (0, 0, 1)]
+        name = "nets.0.theta"
+        assert torch.equal(weights[0][name], weights[1][name])
+        assert not torch.equal(weights[0][name], weights[2][name])
+        expected = MAF(2, generator=torch.Generator().manual_seed(1)).state_dict()
+        assert torch.equal(weights[2][name], expected[name])
+
     def test_module_that_is_no_flow_is_refused(self) -> None:
-        with pytest.raises(TypeError, match=r"Write a subclass of `flowratio\.Flow`"):
+        with pytest.raises(TypeError, match=r"write a subclass of `flowratio\.Flow`"):
             FlowFeaturizer(nn.Linear(2, 2)).fit(normal())
 
     def test_function_that_makes_a_flow_is_trained(self) -> None:
@@ -254,60 +266,84 @@ class TestSettings:
         assert fitted.history_.epoch[-1] == 4
         recipe = FlowFeaturizer(
             max_epochs=4, batch_size=20, learning_rate=0.01, weight_decay=0.5, patience=2, hidden=(8,)
-        ).recipe(450, 2)
+        ).recipe_for(450, 2)
         assert (recipe.max_epochs, recipe.batch_size, recipe.learning_rate) == (4, 20, 0.01)
         assert (recipe.weight_decay, recipe.patience) == (0.5, 2)
 
     @pytest.mark.parametrize(("n", "d"), [(1, 1), (200, 1), (2_000, 5), (50_000, 20), (1_000_000, 100)])
     def test_defaults_fit_any_table(self, n: int, d: int) -> None:
-        recipe = FlowFeaturizer().recipe(n, d)
+        recipe = FlowFeaturizer().recipe_for(n, d)
         assert 3 <= recipe.max_epochs <= 400
         assert 64 <= recipe.batch_size <= 1024
         assert 1e-4 < recipe.learning_rate < 2e-2
         assert 3 <= recipe.patience <= recipe.max_epochs
-        width, *others = module._hidden(n, d)
+        width, *others = hidden_widths(n, d)
         assert others == [width]
         assert d < width <= 1024
 
-    @pytest.mark.parametrize("dataset", ["uci", "toy", "mi", "mnist", "omniglot"])
-    def test_of_the_paper(self, dataset: str) -> None:
-        made = FlowFeaturizer.from_paper(dataset, random_state=5)
-        recipe = made.recipe(10_000, 2)
-        assert (recipe.batch_size, recipe.learning_rate, recipe.weight_decay) == (100, 1e-4, 1e-6)
-        assert (recipe.optimizer, recipe.schedule, recipe.average) == ("adam", "constant", False)
-        assert recipe.clip_norm == np.inf
-        config = made._new_flow(784, 10_000, 0).config()
-        assert (config["n_blocks"], config["batch_norm"], config["max_log_scale"]) == (5, True, None)
-        image = dataset in ("mnist", "omniglot")
-        assert isinstance(made._new_scaler(), ScalerChain if image else Standardizer)
-        assert config["hidden"][0] == (1024 if image else 100)
-        twin: Any = clone(made)
-        assert twin.get_params() == made.get_params()
+    def test_recipe_replaces_all_that_is_chosen(self) -> None:
+        recipe = Recipe(7, 30, 0.02, weight_decay=0.1, optimizer="adam", schedule="constant", average=False)
+        assert FlowFeaturizer(recipe=recipe).recipe_for(10_000, 2) == recipe
+        changed = FlowFeaturizer(recipe=recipe, max_epochs=3, weight_decay=0.0).recipe_for(10_000, 2)
+        assert changed == dataclasses.replace(recipe, max_epochs=3, weight_decay=0.0)
+        twin: Any = clone(FlowFeaturizer(recipe=recipe))
+        assert twin.recipe == recipe
+        fitted = small(recipe=recipe, max_epochs=None).fit(normal(500))
+        assert fitted.history_ is not None
+        assert fitted.history_.epoch[-1] == 7
+        assert fitted.history_.learning_rate[-1] == 0.02
 
-    def test_of_the_paper_run(self) -> None:
-        made = FlowFeaturizer.from_paper("toy", random_state=0).set_params(max_epochs=3, hidden=(8,))
-        X = normal()
-        fitted = made.fit(X)
+    def test_recipe_and_function_give_the_bits_of_the_named_settings(self) -> None:
+        X = normal(500)
+        recipe = small().recipe_for(450, 2)
+        named = small().fit(X)
+        general = FlowFeaturizer(partial(MAF, n_blocks=2, hidden=(8,)), recipe=recipe, random_state=0).fit(X)
+        np.testing.assert_array_equal(general.transform(X), named.transform(X))
+
+    def test_settings_of_the_paper_give_its_numbers(self) -> None:
+        """Batch normalization, Adam at a constant rate, no averaging: numbers of the version that had them built in."""
+        X = default_rng(0).normal(size=(300, 2)) * [2.0, 0.5] + [1.0, -3.0]
+        recipe = Recipe(
+            4, 100, 1e-4, 1e-6, "adam", "constant", patience=4, warm_up=0, clip_norm=math.inf, average=False
+        )
+        flow = partial(MAF, hidden=(100, 100), batch_norm=True, max_log_scale=None)
+        fitted = FlowFeaturizer(flow, recipe=recipe, scaling="standard", dequantize=False, random_state=0).fit(X)
+        Z = [[-0.13251040875911713, 0.22087298333644867], [0.14876937866210938, 0.6638572216033936]]
+        np.testing.assert_allclose(fitted.transform(X[:2]), Z, rtol=1e-5)  # the same bits on the same machine
+        assert fitted.history_ is not None
+        assert fitted.history_.held_out_loss == pytest.approx([2.890958547592163], rel=1e-6)
+        np.testing.assert_allclose(fitted.score_samples(X[:2]), [-1.9733087907391278, -2.1222503225165097], rtol=1e-5)
         np.testing.assert_allclose(fitted.inverse_transform(fitted.transform(X)), X, atol=1e-3)
 
-    def test_unknown_dataset(self) -> None:
-        with pytest.raises(
-            ValueError, match="`dataset` is 'cifar': the paper's table has uci, toy, mi, mnist, omniglot"
-        ):
-            FlowFeaturizer.from_paper("cifar")
+    def test_callback_sees_the_flow_and_is_not_saved(self, tmp_path: Path) -> None:
+        epochs: list[int] = []
+
+        def look(flow: nn.Module, epoch: int) -> None:
+            assert isinstance(flow, MAF)
+            assert not flow.training
+            epochs.append(epoch)
+
+        X = normal(500)
+        fitted = small(max_epochs=30, callback=look).fit(X)
+        assert fitted.history_ is not None
+        assert epochs == fitted.history_.epoch
+        np.testing.assert_array_equal(fitted.transform(X), small(max_epochs=30).fit(X).transform(X))
+        save(fitted, tmp_path)
+        loaded = load(tmp_path)
+        assert loaded.callback is None
+        np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
 
     @pytest.mark.parametrize(
         ("setting", "words"),
         [
-            ({"flow": "glow"}, "`flow` is 'glow': give a flow, a function, or one of maf"),
-            ({"scaling": "robust"}, "`scaling` is 'robust': give a scaler, or one of auto, standard"),
-            ({"device": "abacus"}, "`device` is 'abacus', which torch cannot use here: give 'auto' or 'cpu'"),
-            ({"settings": "best"}, "`settings` is 'best': give 'default' or 'paper'"),
-            ({"settings": "paper", "flow": "spline"}, "`flow` 'spline': the paper's flow is 'maf'"),
-            ({"validation_fraction": 0.0}, "`validation_fraction` is 0.0: it must lie between 0 and 1"),
+            ({"flow": "glow"}, "`flow` is 'glow'. Use a flow, a function, or one of maf"),
+            ({"scaling": "robust"}, "`scaling` is 'robust'. Use a scaler, or one of auto, standard"),
+            ({"device": "abacus"}, "`device` is 'abacus', which torch cannot use here. Use 'auto' or 'cpu'"),
+            ({"recipe": "paper"}, "`recipe` is 'paper'. Use a `flowratio.Recipe` or None"),
+            ({"validation_fraction": 0.0}, "`validation_fraction` is 0.0"),
             ({"validation_fraction": 1.0}, "`validation_fraction` is 1.0"),
             ({"validation_fraction": -0.1}, "`validation_fraction` is -0.1"),
-            ({"max_epochs": 0}, "`max_epochs` is 0: give a whole number of 1 or more, or None"),
+            ({"max_epochs": 0}, "`max_epochs` is 0"),
             ({"max_epochs": -3}, "`max_epochs` is -3"),
             ({"max_epochs": 2.5}, "`max_epochs` is 2.5"),
             ({"batch_size": 0}, "`batch_size` is 0"),
@@ -315,12 +351,12 @@ class TestSettings:
             ({"patience": 0}, "`patience` is 0"),
             ({"n_blocks": 0}, "`n_blocks` is 0"),
             ({"n_blocks": -2}, "`n_blocks` is -2"),
-            ({"learning_rate": 0.0}, "`learning_rate` is 0.0: give a number above 0, or None"),
+            ({"learning_rate": 0.0}, "`learning_rate` is 0.0"),
             ({"learning_rate": -1e-3}, "`learning_rate` is -0.001"),
             ({"learning_rate": np.nan}, "`learning_rate` is nan"),
             ({"learning_rate": np.inf}, "`learning_rate` is inf"),
-            ({"weight_decay": -1.0}, "`weight_decay` is -1.0: give a number of 0 or more, or None"),
-            ({"hidden": ()}, r"`hidden` is \(\): give the widths of one or more layers"),
+            ({"weight_decay": -1.0}, "`weight_decay` is -1.0"),
+            ({"hidden": ()}, r"`hidden` is \(\)"),
             ({"hidden": (8, -1)}, r"`hidden` is \(8, -1\)"),
             ({"hidden": 64}, "`hidden` is 64"),
         ],
@@ -354,7 +390,7 @@ class TestSettings:
     def test_says_that_it_was_cut_short(self) -> None:
         X = normal(2000)
         X[:, 1] = X[:, 0] + 0.1 * X[:, 1]
-        with pytest.warns(ConvergenceWarning, match="`max_epochs` = 2 while the held-out loss still fell"):
+        with pytest.warns(ConvergenceWarning, match="`max_epochs` = 2, but the held-out loss .* was still falling"):
             small().set_params(scaling="standard").fit(X)
 
     @pytest.mark.usefixtures("terminal")
@@ -409,7 +445,7 @@ class TestImages:
         X = images()
         fitted = small(scaling="image").fit(X)
         X[3, 2] = bad
-        words = rf"`X` holds {bad} \(row 3, column 2, counted from 0\): values must be whole numbers from 0 to 255"
+        words = rf"`X` holds {bad} \(row 3, column 2, counted from 0\). Use integers from 0 to 255"
         with pytest.raises(ValueError, match=words):
             small(scaling="image").fit(X)
         with pytest.raises(ValueError, match=words):
@@ -550,7 +586,7 @@ class TestFiles:
             with pytest.raises(ValueError, match="cannot be read as a"):
                 small().fit(path)
             path = self.write(normal(1), kind, tmp_path)
-            with pytest.raises(ValueError, match="has 1 row: at least 2 are needed"):
+            with pytest.raises(ValueError, match=r"has 1 row. Use at least 2 rows"):
                 small().fit(path)
             X = normal()
             X[7, 1] = np.nan
@@ -582,8 +618,25 @@ class TestRows:
         drawn = fitted.sample(2000, random_state=0)
         assert np.mean(drawn[:, 0] > 0) == pytest.approx(0.5, abs=0.1)
 
+    def test_columns_left_out_of_rows_are_no_warning(self) -> None:
+        X = normal(d=3)
+        X[:, 1] = 4.0
+        fitted = small().fit(ArrayRows(X))  # a warning would be an error here
+        quiet = small().initialize(ArrayRows(X))
+        assert fitted._n_features_out == quiet._n_features_out == 2
+        X[:7, 1] = 5.0
+        np.testing.assert_array_equal(fitted.encode(X)[7:], fitted.transform(X[7:]))
+        fitted.log_density(X)
+        for method in (fitted.transform, fitted.score_samples):
+            with pytest.warns(ScalingWarning, match="In 7 of 200 rows, columns that were constant") as record:
+                method(X)
+            assert len(record) == 1
+        with pytest.warns(ScalingWarning, match="1 of 3 columns are left out of z") as record:
+            small().initialize(normal(d=3) * [1, 0, 1])
+        assert len(record) == 1
+
     def test_one_row_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="`X` has 1 row: at least 2 are needed"):
+        with pytest.raises(ValueError, match=r"`X` has 1 row. Use at least 2 rows"):
             small().fit(ArrayRows(normal(1)))
 
 
@@ -658,10 +711,10 @@ class TestAfterReview:
 
     def test_one_row_batches_with_batch_norm_are_named(self) -> None:
         with pytest.raises(ValueError, match="batch of 1 row"):
-            FlowFeaturizer.from_paper("uci", random_state=0).fit([[0.0, 1.0], [1.0, 3.0]])
+            FlowFeaturizer(partial(MAF, batch_norm=True), random_state=0).fit([[0.0, 1.0], [1.0, 3.0]])
 
     def test_a_checkpoint_needs_a_seed(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="`checkpoint` is given with `random_state` None"):
+        with pytest.raises(ValueError, match="`random_state` is None, but `checkpoint` needs a fixed seed"):
             FlowFeaturizer(checkpoint=tmp_path).fit(np.random.default_rng(0).normal(size=(50, 2)))
 
     @pytest.mark.parametrize("hidden", ["64", (64.0,), (True,), 64])

@@ -8,7 +8,7 @@ import pytest
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.scaling.chain import ScalerChain
-from flowratio.scaling.discrete import Lattice
+from flowratio.scaling.discrete import DiscreteColumns
 from flowratio.scaling.images import Dequantizer, Logit
 from flowratio.scaling.standardizer import Standardizer
 from flowratio.storage.saving import load, save
@@ -30,16 +30,16 @@ def test_only_columns_of_few_values_are_found() -> None:
             rng.integers(0, 2, n) * 0.1,  # two values
         ]
     )
-    lattice = Lattice.learn(X)
-    assert lattice.columns.tolist() == [0, 3, 5]
-    assert [len(values) for values in lattice.values] == [5, 100, 2]
-    assert Lattice.learn(X[:499]).columns.tolist() == [0, 5]  # fewer than 5 rows a value
+    discrete = DiscreteColumns.learn(X)
+    assert discrete.columns.tolist() == [0, 3, 5]
+    assert [len(values) for values in discrete.values] == [5, 100, 2]
+    assert DiscreteColumns.learn(X[:499]).columns.tolist() == [0, 5]  # fewer than 5 rows a value
 
 
 def test_a_value_is_anywhere_in_its_cell() -> None:
     values = np.array([0.0, 1.0, 4.0])
     X = np.repeat(values, 20_000)[:, None]
-    moved = Lattice.learn(X).jitter(X, np.random.default_rng(0)).reshape(3, -1)
+    moved = DiscreteColumns.learn(X).jitter(X, np.random.default_rng(0)).reshape(3, -1)
     cells = [(-0.5, 0.5), (0.5, 2.5), (2.5, 5.5)]
     for x, (low, high) in zip(moved, cells, strict=True):
         assert low <= x.min()
@@ -52,18 +52,18 @@ def test_noise_leaves_other_columns_and_the_rows_given_alone() -> None:
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.integers(0, 3, 60), rng.normal(size=60)])
     before = X.copy()
-    lattice = Lattice.learn(X)
-    moved = lattice.jitter(X, rng)
+    discrete = DiscreteColumns.learn(X)
+    moved = discrete.jitter(X, rng)
     assert np.array_equal(X, before)
     assert np.array_equal(moved[:, 1], X[:, 1])
     assert (moved[:, 0] != X[:, 0]).all()
-    assert np.array_equal(lattice.snap(moved), X)
-    assert lattice.snap(np.array([[-9.0, 0.3], [1.4, 0.3], [77.0, 0.3]]))[:, 0].tolist() == [0.0, 1.0, 2.0]
+    assert np.array_equal(discrete.snap(moved), X)
+    assert discrete.snap(np.array([[-9.0, 0.3], [1.4, 0.3], [77.0, 0.3]]))[:, 0].tolist() == [0.0, 1.0, 2.0]
 
 
 def test_an_unknown_value_keeps_its_distance_from_the_nearest() -> None:
-    lattice = Lattice(np.array([0]), (np.array([0.0, 1.0]),))
-    moved = lattice.jitter(np.full((1000, 1), 50.0), np.random.default_rng(0))
+    discrete = DiscreteColumns(np.array([0]), (np.array([0.0, 1.0]),))
+    moved = discrete.jitter(np.full((1000, 1), 50.0), np.random.default_rng(0))
     assert 49.5 <= moved.min() <= 49.6
     assert 50.4 <= moved.max() <= 50.5
 
@@ -96,7 +96,7 @@ def test_the_likelihood_does_not_run_away(fitted: FlowFeaturizer) -> None:
     entropy = np.log(3) - (p * np.log(p)).sum()
     assert -entropy - 0.3 < fitted.score(rows) < -entropy + 0.2
     spiky = FlowFeaturizer(hidden=(32,), max_epochs=20, random_state=0, dequantize=False).fit(table(2000, 0))
-    assert spiky.lattice_ is None
+    assert spiky.discrete_ is None
     assert spiky.score(rows) > -entropy + 0.5  # and it would go on
 
 
@@ -135,7 +135,7 @@ def test_tables_without_such_columns_give_the_same_bits() -> None:
     on, off = (
         FlowFeaturizer(max_epochs=2, patience=2, random_state=0, dequantize=flag).fit(X) for flag in (True, False)
     )
-    assert on.lattice_ is None
+    assert on.discrete_ is None
     assert np.array_equal(on.transform(X), off.transform(X))
 
 
@@ -143,7 +143,7 @@ def test_scalers_that_have_noise_or_bounds_get_none() -> None:
     X = np.random.default_rng(0).integers(0, 2, (200, 2)).astype(float)
     for scaling in (ScalerChain([Dequantizer(levels=2), Logit(), Standardizer()]), Logit(lam=0.1)):
         made = FlowFeaturizer(max_epochs=1, patience=1, random_state=0, scaling=scaling).fit(X)
-        assert made.lattice_ is None
+        assert made.discrete_ is None
 
 
 def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path: Path) -> None:
@@ -160,12 +160,12 @@ def test_files_learn_the_same_values(tmp_path: Path) -> None:
     X = table(300, 0)
     np.save(tmp_path / "rows.npy", X)
     made = FlowFeaturizer(max_epochs=1, patience=1, random_state=0).fit(tmp_path / "rows.npy")
-    assert made.lattice_ is not None
-    assert made.lattice_.columns.tolist() == [0, 1]
+    assert made.discrete_ is not None
+    assert made.discrete_.columns.tolist() == [0, 1]
 
 
 def test_saved_is_loaded(fitted: FlowFeaturizer, tmp_path: Path) -> None:
     save(fitted, tmp_path)
     loaded = load(tmp_path)
     assert np.array_equal(loaded.sample(50, random_state=1), fitted.sample(50, random_state=1))
-    assert np.array_equal(loaded.lattice_.columns, [0, 1])
+    assert np.array_equal(loaded.discrete_.columns, [0, 1])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from flowratio._support.errors import ArgumentError
-from flowratio.scaling.discrete import Lattice
+from flowratio.scaling.discrete import DiscreteColumns
 from flowratio.storage.saving import load, save
 from flowratio.tables.cells import pooled, to_frame
 from flowratio.tables.encoder import TableEncoder
@@ -173,7 +173,7 @@ def test_decoding_takes_the_nearest() -> None:
 def test_noise_within_the_cells_is_undone() -> None:
     frame = pl.DataFrame({"w": [*"aaabbbcccddd", None, None] * 5})
     X = TableEncoder().fit_transform(frame)
-    noisy = Lattice.learn(X).jitter(X, np.random.default_rng(0))
+    noisy = DiscreteColumns.learn(X).jitter(X, np.random.default_rng(0))
     assert TableEncoder().fit(frame).inverse_transform(noisy)["w"].to_list() == frame["w"].to_list()
 
 

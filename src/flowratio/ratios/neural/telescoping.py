@@ -23,6 +23,7 @@ from flowratio.flows.base import choose_device, like
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.neural.networks import MAX_HELD_OUT, MLP, Network, choose_recipe, evaluate, paired
 from flowratio.samples.two_samples import TwoSamples
+from flowratio.scaling.whitener import shrunk_correlation
 from flowratio.training.loop import train
 from flowratio.training.run import Callback, History
 
@@ -336,11 +337,9 @@ def _moments(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, floa
         return mean, np.diag(variance), n, 0.0
     scale = np.sqrt(variance)
     R = (centred / scale).T @ (centred / scale)
-    off = ~np.eye(d, dtype=bool)
-    chance = ((1 - R[off] ** 2) ** 2).sum() / n / max(float((R[off] ** 2).sum()), 1e-300)
-    kept = 1 - min(1.0, max(chance, 1e-6))  # never singular
-    R = np.where(off, kept * R, 1.0)
-    return mean, R * np.outer(scale, scale), n, kept**2
+    np.fill_diagonal(R, 1.0)
+    R, signal = shrunk_correlation(R, n, min_share=1e-6)
+    return mean, R * np.outer(scale, scale), n, signal**2
 
 
 def _looks_normal(U: np.ndarray, w: np.ndarray) -> np.ndarray:

@@ -211,7 +211,7 @@ class TestImages:
     def test_levels_of_which_few_are_used_are_told_once(self) -> None:
         images = np.random.default_rng(0).integers(0, 17, (200, 3))
         images[:, 2] = 0  # a column that the others tell is none of its business
-        with pytest.warns(ScalingWarning, match="No value is above 16, where 255 could be") as told:
+        with pytest.warns(ScalingWarning, match="largest value is 16, but 255 is possible") as told:
             quick("mlp", featurizer=flow(scaling="image")).fit(images, Y)
         assert len([warning for warning in told if warning.category is ScalingWarning]) == 1
 
@@ -522,7 +522,7 @@ class TestBadSettings:
             quick(featurizer=given).fit(frame, Y)
 
     def test_pretrained_flow_of_another_dimension(self) -> None:
-        with pytest.raises(ValueError, match=r"`flow` maps 3 columns, but the data have 2: give a flow of that dim"):
+        with pytest.raises(ValueError, match=r"`flow` maps 3 columns, but the data have 2. Use a flow of 2"):
             quick(featurizer=FlowFeaturizer(MAF(3))).fit(X, Y)
 
     def test_failed_fit_leaves_the_model_as_it_was(self) -> None:
