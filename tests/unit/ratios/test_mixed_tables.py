@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from flowratio.ratios.table_ratio import TableRatio
 from sklearn.base import clone
 
 from flowratio.diagnostics.diagnosis import diagnose
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.inverse import InverseRatio
-from flowratio.ratios.table_ratio import TableRatio
 from flowratio.storage.saving import load, save
 from flowratio.tables.cells import pooled
 from flowratio.tables.columns import Column

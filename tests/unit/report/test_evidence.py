@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from flowratio.ratios.table_ratio import TableRatio
 
 from flowratio.ratios.auto.auto import AutoRatio
-from flowratio.ratios.table_ratio import TableRatio
 from flowratio.report import evidence as module
 from flowratio.report.evidence import FILE, Made, _described, gather, read_evidence, write_evidence
 from flowratio.tables.columns import Column

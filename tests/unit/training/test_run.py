@@ -279,9 +279,7 @@ class TestRestarts:
 
     def test_gives_up_after_three(self) -> None:
         model = Point()
-        with pytest.raises(
-            TrainingDiverged, match=r"and 3 restarts .* Use a `learning_rate` below 0\.01, or remove"
-        ):
+        with pytest.raises(TrainingDiverged, match=r"and 3 restarts .* Use a `learning_rate` below 0\.01, or remove"):
             fit(model, normal(500), settings(), loss=self.bad_at(model, {10, 40, 70, 110}))
         model = Point()
         history = fit(model, normal(500), settings(), loss=self.bad_at(model, {10, 40, 70}))

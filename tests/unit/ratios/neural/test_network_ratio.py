@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flowratio.ratios.neural.network_ratio import NetworkRatio
 
+from flowratio.ratios.neural.network_ratio import NetworkRatio
 from flowratio.samples.stacking import stack
 from flowratio.storage.saving import load, save
 
