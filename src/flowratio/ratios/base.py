@@ -29,18 +29,18 @@ from flowratio.samples.weighting import (
     checked_weights,
     counts,
     distinct_rows,
+    log_mean_exp,
     repeated,
     weighted_moments,
     without_factor,
 )
+from flowratio.weights import effective_sample_size_of_ratio, is_small, ratios_from_logs, self_normalize
 
 _FLOATS: Any = [np.float64, np.float32]  # types that are kept; others become the first
 _CHUNK_ROWS, _CHUNK_VALUES = 8192, 1 << 20  # rows scored at a time, and values of x in them at most
 _FARTHEST = 1e6  # standard deviations: beyond it rows are scored as if they stood there
 _FARTHEST_MAPPED = 1e4  # the same, for rows that a flow maps
 _OVERLAP_ROWS = 5_000  # rows of each sample on which the overlap is looked at
-_FEWEST_DRAWS = 20.0
-_LOG_LARGEST = math.log(np.finfo(np.float64).max)
 
 
 class OverlapWarning(UserWarning):
@@ -219,7 +219,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     @_Method
     def ratio(self, X: Any) -> np.ndarray:
         """Return r(x) = p(x) / q(x): (n, d) to (n,). What is too large for a float is the largest float."""
-        return np.exp(np.minimum(self.log_ratio(X), _LOG_LARGEST))
+        return ratios_from_logs(self.log_ratio(X))
 
     def weights(self, X: Any, normalize: Literal["mean", "sum"] | None = "mean") -> np.ndarray:
         """Return weights that turn rows of q into a sample of p: (n, d) to (n,).
@@ -236,8 +236,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         if normalize not in ("mean", "sum"):
             raise ValueError(f"`normalize` is {normalize!r}: give 'mean', 'sum' or None.")
         log_r = self.log_ratio(X)
-        w = np.exp(log_r - log_r.max())
-        return w / (w.mean() if normalize == "mean" else w.sum())
+        return self_normalize(log_r, total=len(log_r) if normalize == "mean" else 1.0)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the logit of the second class: log r plus the log-odds of the training sample, (n, d) to (n,)."""
@@ -320,9 +319,9 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             np.concatenate([self._log_ratio(X[part]) for part in chunks(*X.shape)])
             for X in (X_p[every_p], X_q[every_q])
         )
-        self.effective_draws_ = effective_draws(log_p, w_p[every_p], log_q, w_q[every_q], n_q)
-        self._inverse_draws = effective_draws(-log_q, w_q[every_q], -log_p, w_p[every_p], w_p.sum())
-        if are_few(self.effective_draws_, n_q):
+        self.effective_draws_ = effective_sample_size_of_ratio(log_p, w_p[every_p], log_q, w_q[every_q], n_q)
+        self._inverse_draws = effective_sample_size_of_ratio(-log_q, w_q[every_q], -log_p, w_p[every_p], w_p.sum())
+        if is_small(self.effective_draws_, n_q):
             warnings.warn(
                 f"{self.effective_draws_:.3g} effective draws of {n_q:.0f}: p and q hardly overlap, and weights rest "
                 "on a handful of rows of q. Compare `score` with log 2 = 0.69, drop columns that tell p from q by "
@@ -364,7 +363,7 @@ def kl_score(ratio: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         raise TypeError(f"`ratio` is {ratio!r}: give a ratio of flowratio, or a pipeline that ends with one.")
     X = X if last is ratio else ratio[:-1].transform(X)
     log_r, is_p, w = last._scored(X, y, sample_weight)
-    return float(np.average(log_r[is_p], weights=w[is_p]) - _log_mean(log_r[~is_p], w[~is_p]))
+    return float(np.average(log_r[is_p], weights=w[is_p]) - log_mean_exp(log_r[~is_p], w[~is_p]))
 
 
 def chunks(n_rows: int, n_features: int) -> Iterator[slice]:
@@ -372,44 +371,6 @@ def chunks(n_rows: int, n_features: int) -> Iterator[slice]:
     size = min(_CHUNK_ROWS, max(64, _CHUNK_VALUES // n_features))
     for start in range(0, n_rows, size):
         yield slice(start, start + size)
-
-
-def are_few(draws: float, n: float) -> bool:
-    """Return whether so few effective draws are left of n rows that what is weighted rests on a handful of them."""
-    return draws <= min(_FEWEST_DRAWS, max(n / 4, 1.0))
-
-
-def effective_draws(
-    log_p: np.ndarray, w_p: np.ndarray, log_q: np.ndarray, w_q: np.ndarray, n_q: float, gamma: float = 1.0
-) -> float:
-    r"""Estimate how many equally weighted rows the weights :math:`r^\gamma` leave of n_q rows of q.
-
-    The effective sample size of the weights on rows of q does not notice that no row of q lies where p does. By
-    :math:`\mathrm{mean}_q r^{2\gamma} = \mathrm{mean}_p r^{2\gamma - 1}` the rows of p tell the same number, and do
-    notice: the smaller counts.
-
-    Parameters
-    ----------
-    log_p, w_p
-        log r and weights of rows of p, of shape (m_p,).
-    log_q, w_q
-        log r and weights of rows of q, of shape (m_q,).
-    n_q
-        Number of rows of q.
-    gamma
-        The power, 0 or more.
-    """
-    log_square_p, log_square_q = _log_mean((2 * gamma - 1) * log_p, w_p), _log_mean(2 * gamma * log_q, w_q)
-    log_mean_q = _log_mean(gamma * log_q, w_q)
-    # mean_q r is 1; of other powers both samples tell the mean, and the larger counts
-    log_mean = 0.0 if gamma == 1 else max(log_mean_q, _log_mean((gamma - 1) * log_p, w_p))
-    log_share = min(0.0, 2 * log_mean_q - log_square_q, 2 * log_mean - log_square_p)
-    return float(max(1.0, n_q * math.exp(log_share)))
-
-
-def _log_mean(log_r: np.ndarray, w: np.ndarray) -> float:
-    largest = log_r.max()
-    return float(largest + math.log(w @ np.exp(log_r - largest) / w.sum()))
 
 
 def _two_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
