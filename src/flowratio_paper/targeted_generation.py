@@ -257,7 +257,9 @@ def draw_images(
     return drawn, seconds
 
 
-def _of_drawn(drawn: TargetedSample, classifier: ImageClassifier, of_laws: Sequence[np.ndarray]) -> dict[str, float | str]:
+def _of_drawn(
+    drawn: TargetedSample, classifier: ImageClassifier, of_laws: Sequence[np.ndarray]
+) -> dict[str, float | str]:
     is_target, is_strange = classifier.predict(drawn.X) == 1, strange(drawn.X, *of_laws)
     return {
         "share": float(np.mean(is_target)),

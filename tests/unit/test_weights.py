@@ -11,14 +11,17 @@ import pandas as pd
 import pytest
 
 from flowratio.weights import (
+    cap,
+    cap_to_design_effect,
     effective_sample_size,
-    temper,
+    effective_sample_size_of_ratio,
+    is_small,
     largest_k_hat,
     pareto_smooth,
+    ratios_from_logs,
     rebalance,
     self_normalize,
-    cap_to_design_effect,
-    cap,
+    temper,
 )
 
 LOG_W = np.random.default_rng(0).normal(size=400) * 1.5
@@ -112,11 +115,11 @@ class TestSelfNormalize:
 
     @pytest.mark.parametrize("total", [0, -1.0, math.inf, math.nan, "1", True, None])
     def test_other_totals_are_refused(self, total: Any) -> None:
-        with pytest.raises(ValueError, match=r"`total` is .*: give a number above 0"):
+        with pytest.raises(ValueError, match=r"`total` is .*\. Use a number above 0"):
             self_normalize([0.0], total)
 
 
-class TestFlatten:
+class TestTemper:
     def test_power_of_the_ratio(self) -> None:
         np.testing.assert_allclose(np.exp(temper(LOG_W, 0.2)), np.exp(LOG_W) ** 0.2, rtol=1e-14)
         np.testing.assert_array_equal(temper(LOG_W, 1), LOG_W)
@@ -128,11 +131,11 @@ class TestFlatten:
 
     @pytest.mark.parametrize("gamma", [-0.1, -math.inf, math.inf, math.nan, "1", None, True])
     def test_other_powers_are_refused(self, gamma: Any) -> None:
-        with pytest.raises(ValueError, match=r"`gamma` is .*: give a finite number of 0 or more"):
+        with pytest.raises(ValueError, match=r"`gamma` is .*\. Use a finite number of 0 or more"):
             temper(LOG_W, gamma)
 
     def test_overflow_is_told(self) -> None:
-        with pytest.raises(ValueError, match="the product overflows"):
+        with pytest.raises(ValueError, match="The product overflows"):
             temper([1e300], 1e10)
 
 
@@ -184,11 +187,11 @@ class TestRebalance:
 
     @pytest.mark.parametrize("toward", ["P", "target", None, 1])
     def test_other_directions_are_refused(self, toward: Any) -> None:
-        with pytest.raises(ValueError, match=r"`toward` is .*: give 'p' or 'q'"):
+        with pytest.raises(ValueError, match=r"`toward` is .*\. Use 'p' or 'q'"):
             rebalance(LOG_W, toward=toward)
 
 
-class TestTruncate:
+class TestCap:
     def test_default_is_the_mean_times_the_root_of_n(self) -> None:
         w = np.exp(3 * LOG_W)
         assert (w > 20 * w.mean()).any()
@@ -201,7 +204,7 @@ class TestTruncate:
 
     @pytest.mark.parametrize("largest", [0, -1, math.inf, math.nan, "2", True])
     def test_other_caps_are_refused(self, largest: Any) -> None:
-        with pytest.raises(ValueError, match=r"`largest` is .*: give the cap in units of the mean weight"):
+        with pytest.raises(ValueError, match=r"`largest` is .*\. Use a cap above 0, in units of the mean weight"):
             cap(LOG_W, largest)
 
 
@@ -293,7 +296,7 @@ class TestParetoSmooth:
         np.testing.assert_allclose(self_normalize(smooth), np.exp(log_peer), rtol=1e-9)
 
 
-class TestTrim:
+class TestCapToDesignEffect:
     @pytest.mark.parametrize("bound", [1.001, 1.2, 2.0, 5.0])
     @pytest.mark.parametrize("seed", range(5))
     def test_largest_cap_that_meets_the_bound(self, bound: float, seed: int) -> None:
@@ -342,12 +345,12 @@ class TestTrim:
         log_w = np.array([-math.inf, 0.0, 1.0, 2.0])
         assert cap_to_design_effect(log_w, 4 / 3).log_w.tolist() == [-math.inf, 0.0, 0.0, 0.0]
         assert design_effect(cap_to_design_effect(log_w, 1.5).log_w) == pytest.approx(1.5, rel=1e-12)
-        with pytest.raises(ValueError, match=r"1 of 4 weights are zero: no cap brings it below 1\.333"):
+        with pytest.raises(ValueError, match=r"1 of 4 weights are zero, so that no cap brings it below 1\.333"):
             cap_to_design_effect(log_w, 1.3)
 
     @pytest.mark.parametrize("bound", [0.99, -1, math.inf, math.nan, "2", None, True])
     def test_other_bounds_are_refused(self, bound: Any) -> None:
-        with pytest.raises(ValueError, match=r"`design_effect` is .*: give a finite number of 1 or more"):
+        with pytest.raises(ValueError, match=r"`design_effect` is .*\. Use a finite number of 1 or more"):
             cap_to_design_effect(LOG_W, bound)
 
 
@@ -366,6 +369,21 @@ def test_the_effective_sample_size_of_a_ratio_counts_rows_of_both_samples() -> N
     r_p, r_q = np.exp(log_p), np.exp(log_q)
     by_q = (w_q @ r_q) ** 2 / (w_q @ r_q**2 * w_q.sum())
     by_p = w_p.sum() / (w_p @ r_p)
-    assert effective_sample_size_of_ratio(log_p, w_p, log_q, w_q, 9.0) == pytest.approx(9 * min(1, by_q, by_p), rel=1e-12)
-    assert effective_sample_size_of_ratio(log_p - 50, w_p, log_q, w_q, 9.0) == pytest.approx(9 * min(1, by_q), rel=1e-12)
+    assert effective_sample_size_of_ratio(log_p, w_p, log_q, w_q, 9.0) == pytest.approx(
+        9 * min(1, by_q, by_p), rel=1e-12
+    )
+    assert effective_sample_size_of_ratio(log_p - 50, w_p, log_q, w_q, 9.0) == pytest.approx(
+        9 * min(1, by_q), rel=1e-12
+    )
     assert effective_sample_size_of_ratio(log_p + 900, w_p, log_q, w_q, 9.0) == 1  # no weights leave less than one row
+
+
+@pytest.mark.parametrize(("n", "largest"), [(1000, 20.0), (80, 20.0), (40, 10.0), (2, 1.0)])
+def test_small_is_20_or_a_quarter_of_the_rows(n: int, largest: float) -> None:
+    assert is_small(largest, n)
+    assert not is_small(largest + 0.1, n)
+
+
+def test_ratios_are_never_infinite() -> None:
+    assert ratios_from_logs(np.array([-np.inf, 0.0, 1.0])).tolist() == [0.0, 1.0, math.e]
+    assert np.isfinite(ratios_from_logs(np.array([1e4, 1e300]))).all()

@@ -21,7 +21,7 @@ from flowratio._support.validation import RandomState, is_number, seed_from, unc
 from flowratio.applications.crossfit import check_folds, cross_fit, fit_prepared, log_ratio_prepared
 from flowratio.applications.weighted_fit import fit_weighted, last_step
 from flowratio.ratios.auto.auto import AutoRatio
-from flowratio.ratios.base import OverlapWarning
+from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.registry import is_ready, log_ratio_of, new_ratio
 from flowratio.samples.folding import folds
 from flowratio.samples.two_samples import TwoSamples, two_samples
@@ -229,7 +229,10 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         self.ratio_ = new_ratio(AutoRatio() if self.ratio is None else self.ratio, seed, self.verbose)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OverlapWarning)  # issued once, about the weights
-            fit_prepared(self.ratio_, samples)
+            if isinstance(self.ratio_, RatioEstimator) and samples.encoder is None:
+                self.ratio_.fit_samples(X_target, X, None, counts)  # it remembers the names of the columns
+            else:
+                fit_prepared(self.ratio_, samples)
         log_r = self._scores(samples, counts > 0, seed)
         log_q = np.zeros(len(counts))
         log_q[counts > 0] = log_r[samples.n_p :]

@@ -51,7 +51,7 @@ def conformal_quantile(
     Examples
     --------
     >>> from sklearn.linear_model import LinearRegression
-    >>> from flowratio.ratios import ClassifierRatio
+    >>> from flowratio import ClassifierRatio
     >>> rng = np.random.default_rng(0)
     >>> X, X_target = rng.normal(0, 1, size=(2000, 1)), rng.normal(1, 0.5, size=(2000, 1))
     >>> y, y_target = (np.sin(rows[:, 0]) + 0.3 * rows[:, 0] * rng.normal(size=2000) for rows in (X, X_target))

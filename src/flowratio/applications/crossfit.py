@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,5 +147,7 @@ def fit_prepared(ratio: Any, samples: TwoSamples) -> Any:
 
 def log_ratio_prepared(ratio: Any, X: Matrix) -> Vector:
     """Return log r of checked rows, (n, d) to (n,)."""
-    log_r = RatioEstimator.log_ratio(ratio, X) if isinstance(ratio, RatioEstimator) else ratio.log_ratio(X)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+        log_r = RatioEstimator.log_ratio(ratio, X) if isinstance(ratio, RatioEstimator) else ratio.log_ratio(X)
     return np.asarray(log_r, np.float64)

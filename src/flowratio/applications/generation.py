@@ -280,8 +280,8 @@ class TargetedSampler(BaseEstimator):
             return 0.5
         if not hasattr(self.ratio, "log_odds_"):
             raise ValueError(
-                f"`proportion` is None, and {self.ratio!r} has no `log_odds_`. Give the share of p in the rows that the "
-                "flow was trained on."
+                f"`proportion` is None, and {self.ratio!r} has no `log_odds_`. Give the share of p in the rows that "
+                "the flow was trained on."
             )
         return float(expit(self.ratio.log_odds_))
 

@@ -297,7 +297,7 @@ def _conclusion(
     reason = ""
     if is_wrong(held_out, error):
         reason = (
-            f"on held-out rows the ratio does worse than none ({held_out:.3g} nats). Use another, such as 'boosting'."
+            f"on held-out rows the ratio does worse than none ({held_out:.3g} nats). Use 'boosting', or another."
         )
     elif excess > tolerance:
         reason = (
@@ -306,8 +306,8 @@ def _conclusion(
         )
     elif distance > THRESHOLDS.neighbors or parts.subtracted > tolerance:
         reason = (
-            f"rows near in Z still differ by {distance:.0%} of the distance of any two, and {parts.subtracted:.2g} nats "
-            "were subtracted for it. The estimate includes what the ratio missed of these. Use more rows."
+            f"rows near in Z still differ by {distance:.0%} of the distance of any two, and {parts.subtracted:.2g} "
+            "nats were subtracted for it. The estimate includes what the ratio missed of these. Use more rows."
         )
     elif error > max(THRESHOLDS.standard_error * abs(held_out), least):
         reason = f"the folds disagree, and the standard error is {error:.2g} nats. Use more rows."

@@ -148,7 +148,7 @@ def diagnose(
 
     Examples
     --------
-    >>> from flowratio.ratios import ClassifierRatio
+    >>> from flowratio import ClassifierRatio
     >>> rng = np.random.default_rng(0)
     >>> X_p, X_q = rng.normal([1.0, 0.0], 1, (1000, 2)), rng.normal(0, 1, (1000, 2))
     >>> ratio = ClassifierRatio("logistic").fit_samples(X_p[:500], X_q[:500])

@@ -35,8 +35,8 @@ def summary_of(diagnosis: Diagnosis) -> str:
         *reasons,
         "",
         f"Rows: {diagnosis.n_p} of p (y = 1), {diagnosis.n_q} of q; r = p/q. They must be held-out rows.",
-        f"Score: {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats (0 = identical, 0.69 = fully separable). Rows of p "
-        f"have the larger log r in {diagnosis.direction.auc:.1%} of pairs.",
+        f"Score: {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats (0 = identical, 0.69 = fully "
+        f"separable). Rows of p have the larger log r in {diagnosis.direction.auc:.1%} of pairs.",
         *_overlap(diagnosis),
         *_identities(diagnosis),
         *_reliability(diagnosis),
@@ -58,7 +58,7 @@ def _overlap(diagnosis: Diagnosis) -> list[str]:
         f"  Pareto k̂                         {k_hat_q:>15}  {k_hat_p:>18}",
         f"  … reliable up to                {largest_k_hat(overlap.n_q):15.2f}  {largest_k_hat(overlap.n_p):18.2f}",
         f"  Rows of p beyond q: {np.count_nonzero(overlap.p_beyond_q)} of {diagnosis.n_p}; of q beyond p: "
-        f"{np.count_nonzero(overlap.q_beyond_p)} of {diagnosis.n_q} (fewer than one row of the other sample expected there).",
+        f"{np.count_nonzero(overlap.q_beyond_p)} of {diagnosis.n_q} (where fewer than one row of the other is expected).",
     ]
 
 

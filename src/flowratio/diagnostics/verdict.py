@@ -122,8 +122,8 @@ def low_overlap(overlap: Overlap) -> list[Finding]:
         findings.append(Finding(words, overlap.k_hat_q > THRESHOLDS.heavy_k_hat))
     if overlap.share_p_beyond_q > THRESHOLDS.beyond:
         words = (
-            f"{np.count_nonzero(overlap.p_beyond_q)} rows of p ({overlap.share_p_beyond_q:.1%}) lie where fewer than one "
-            "row of q is expected: no row of q represents them."
+            f"{np.count_nonzero(overlap.p_beyond_q)} rows of p ({overlap.share_p_beyond_q:.1%}) lie where fewer than "
+            "one row of q is expected: no row of q represents them."
         )
         findings.append(Finding(words, overlap.share_p_beyond_q > THRESHOLDS.beyond_grave))
     return findings
@@ -224,8 +224,8 @@ def imbalanced(balance: Balance, left: Separation, curve: Reliability, ess_q: fl
     if left.z > THRESHOLDS.z and left.auc > THRESHOLDS.auc:
         remedy = "" if findings else f" {_remedy(curve, _odd_columns(balance))}"
         words = (
-            f"After weighting, a simple classifier still distinguishes p from q: it is right in {left.auc:.0%} of pairs "
-            f"of held-out rows, {errors(left.z)} above one half.{remedy}"
+            f"After weighting, a simple classifier still distinguishes p from q: it is right in {left.auc:.0%} of "
+            f"pairs of held-out rows, {errors(left.z)} above one half.{remedy}"
         )
         findings.append(Finding(words, left.auc > THRESHOLDS.auc_grave))
     return findings
