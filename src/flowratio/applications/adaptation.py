@@ -181,7 +181,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
             self._fit(X, y, X_target, sample_weight)
         return self
 
-    def _fit(self, X: TableLike, y: Any, X_target: TableLike | None, sample_weight: VectorLike | None) -> None:
+    def _fit(self, X: Any, y: Any, X_target: TableLike | None, sample_weight: VectorLike | None) -> None:
         self._check_settings(X_target)
         check_consistent_length(X, y)
         counts = checked_weights(sample_weight, _num_samples(X), "sample_weight")

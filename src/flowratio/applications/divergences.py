@@ -142,10 +142,10 @@ def divergence(
 
 
 def _checked_kind(kind: Any) -> Kind:
-    name: Any = kind.lower().replace("_", "-") if isinstance(kind, str) else kind
-    if not isinstance(name, str) or name not in KINDS:
-        raise ArgumentError("kind", f"`kind` is {kind!r}. Use one of {', '.join(KINDS)}.")
-    return name
+    name: Any = kind.lower().replace("_", "-") if isinstance(kind, str) else None
+    if name in KINDS:
+        return name
+    raise ArgumentError("kind", f"`kind` is {kind!r}. Use one of {', '.join(KINDS)}.")
 
 
 def checked_samples(

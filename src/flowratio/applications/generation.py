@@ -38,8 +38,6 @@ from flowratio.ratios.neural.networks import evaluate
 from flowratio.weights import check_proportion, effective_sample_size, pareto_smooth, rebalance, self_normalize
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flowratio.tables.encoder import TableEncoder
 
 Score = Callable[[Matrix], Any]
@@ -72,7 +70,7 @@ class TargetedSample(NamedTuple):
         Shape of the tail of the weights: see `flowratio.weights.pareto_smooth`.
     """
 
-    X: Matrix | pl.DataFrame
+    X: Any
     Z: Matrix
     log_w: Vector
     effective_sample_size: float

@@ -121,9 +121,7 @@ class TestSettings:
 
         fitted = Far("logistic").fit_samples(X_REAL, X_SYNTHETIC)
         for normalize in ("mean", "sum", None):
-            with pytest.warns(
-                OverlapWarning, match="of 3000: real and synthetic rows hardly overlap"
-            ):
+            with pytest.warns(OverlapWarning, match="of 3000: real and synthetic rows hardly overlap"):
                 w = weights(fitted, normalize=normalize)
             assert np.isfinite(w).all()
 

@@ -150,11 +150,11 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
             {"overlap": {"ess_q": 80.0, "draws_q": 30.0}},
             "80 rows of p, and only 30 by what the rows of p say.",
         ),
-        ({"overlap": {"k_hat_q": 0.9}}, "Truncate the largest weights"),
+        ({"overlap": {"k_hat_q": 0.9}}, "Cap the largest weights"),
         ({"overlap": {"share_p_beyond_q": 0.3}}, "part of p has no counterpart in q"),
         (
             {"reliability": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 2.0, "slope_error": 0.1}},
-            "Fit with a weaker penalty, or a richer ratio: the probabilities are off",
+            "Fit with a weaker penalty, or use a more flexible ratio: the probabilities are off",
         ),
         (
             {"reliability": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 0.5, "slope_error": 0.1}},
