@@ -17,11 +17,11 @@ from matplotlib.figure import Figure
 from flowratio import (
     ClassifierRatio,
     OverlapWarning,
+    cap,
     effective_sample_size,
-    flatten,
     pareto_smooth,
     self_normalize,
-    truncate,
+    temper,
 )
 
 
@@ -34,8 +34,8 @@ def main(n: int = 2000) -> Figure:
     tamed = {
         "r": lambda log_r: log_r,
         "r, Pareto-smoothed": lambda log_r: pareto_smooth(log_r).log_w,
-        "r, truncated at √n": truncate,
-        "√r": lambda log_r: flatten(log_r, 0.5),
+        "r, capped at √n": cap,
+        "√r": lambda log_r: temper(log_r, 0.5),
     }
     draws, of_both, k_hat, means = [], [], [], {name: [] for name in tamed}
     with warnings.catch_warnings():

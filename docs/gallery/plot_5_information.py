@@ -3,7 +3,7 @@
 Two blocks of five columns, correlated pairwise by ρ: I(X; Y) = −(5/2) log(1 − ρ²) nats. The columns are bent by exp,
 which changes no information. Estimates come with intervals of 95 %. `"qda"` has the right form here, once every column
 is replaced by its normal scores, and follows the truth; `"boosting"` has not, and where a ratio cannot express
-something the estimate stays below: a bound, not a guess. Open markers are those whose verdict is not "trustworthy".
+something the estimate stays below: a bound, not a guess. Open markers are those whose verdict is not "reliable".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(n: int = 1500) -> Figure:
                 1.96 * found.standard_error,
                 fmt="o",
                 color=colour,
-                markerfacecolor=colour if found.verdict == "trustworthy" else "white",
+                markerfacecolor=colour if found.verdict == "reliable" else "white",
                 capsize=3,
                 label=ratio if k == 0 else None,
             )

@@ -24,7 +24,7 @@ def main(n: int = 2000) -> Figure:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OverlapWarning)
         ratio = FeaturizedRatio("boosting", featurizer=flow, random_state=0).fit_samples(X_p, X_q)
-    sampler = TargetedSampler(ratio=ratio, random_state=0)
+    sampler = TargetedSampler(ratio, random_state=0)
 
     figure = Figure(figsize=(13, 3.6), layout="constrained")
     panels = figure.subplots(1, 4, sharex=True, sharey=True)

@@ -38,7 +38,7 @@ def main(n: int = 2000) -> Figure:
         found = diagnose(ratio, X_p[n:], X_q[n:], random_state=0)
         first, second, third = part.subplots(1, 3)
         plot_log_ratios(found.log_p, found.log_q, axes=first)
-        plot_reliability(found.calibration, axes=second)
+        plot_reliability(found.reliability, axes=second)
         plot_balance(found.balance, axes=third)
         part.suptitle(f"{name}: {found.verdict}", fontweight="bold")
     return figure

@@ -30,19 +30,22 @@ if TYPE_CHECKING:  # each public name is written once: here, or in the registry 
     from flowratio.ratios.base import OverlapWarning as OverlapWarning, RatioEstimator as RatioEstimator
     from flowratio.ratios.base import kl_score as kl_score
     from flowratio.ratios.registry import *  # noqa: F403
-    from flowratio.weights import effective_sample_size as effective_sample_size, flatten as flatten
-    from flowratio.weights import pareto_smooth as pareto_smooth, rebalance as rebalance
-    from flowratio.weights import self_normalize as self_normalize, trim as trim, truncate as truncate
+    from flowratio.weights import self_normalize as self_normalize, temper as temper, rebalance as rebalance
+    from flowratio.weights import cap as cap, cap_to_design_effect as cap_to_design_effect
+    from flowratio.weights import pareto_smooth as pareto_smooth, effective_sample_size as effective_sample_size
     from flowratio.applications.adaptation import ImportanceWeighted as ImportanceWeighted
-    from flowratio.applications.adaptation import ResampledWarning as ResampledWarning, TargetScorer as TargetScorer
+    from flowratio.applications.weighted_fit import ResampledWarning as ResampledWarning
+    from flowratio.applications.target_scorer import TargetScorer as TargetScorer
     from flowratio.applications.conformal import conformal_quantile as conformal_quantile
     from flowratio.applications.divergences import Divergence as Divergence, divergence as divergence
     from flowratio.applications.testing import TwoSampleTest as TwoSampleTest, two_sample_test as two_sample_test
     from flowratio.applications.information import MutualInformation as MutualInformation
     from flowratio.applications.information import mutual_information as mutual_information
-    from flowratio.applications.generation import DepletedWarning as DepletedWarning, Drawn as Drawn
-    from flowratio.applications.generation import TargetedSampler as TargetedSampler
+    from flowratio.applications.generation import TargetedSample as TargetedSample, TargetedSampler as TargetedSampler
+    from flowratio.applications.generation import DepletedWarning as DepletedWarning
     from flowratio.applications.augmentation import augmentation_weights as augmentation_weights
+    from flowratio.applications.result import Limit as Limit
+    from flowratio.diagnostics.verdict import TestVerdict as TestVerdict, Verdict as Verdict
     from flowratio.diagnostics.diagnosis import Diagnosis as Diagnosis, diagnose as diagnose
     from flowratio.diagnostics.plots import plot_balance as plot_balance, plot_estimates as plot_estimates
     from flowratio.diagnostics.plots import plot_importance as plot_importance, plot_latent as plot_latent

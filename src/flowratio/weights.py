@@ -1,11 +1,11 @@
-r"""From log r to weights: normalize, flatten, rebalance, truncate, smooth, trim, and count what they are worth.
+r"""From log-ratios to weights: normalize, temper, rebalance, cap, smooth, and count what they are worth.
 
-A row x of q counts in a mean over p as often as r(x) = p(x) / q(x) says,
+A row x of q counts r(x) = p(x) / q(x) times in a mean over p:
 
 .. math:: \mathrm{mean}_p\, g = \mathrm{mean}_q\, r g \approx \sum_i w_i\, g(x_i) \Big/ \sum_i w_i,
           \qquad \log w_i = \log r(x_i)
 
-Weights travel as logs, and leave them in `self_normalize` alone. A log-weight of -inf is a weight of zero.
+Weights are passed as logs. This module is the only one that exponentiates them. A log-weight of -inf is a weight of 0.
 """
 
 from __future__ import annotations
@@ -15,29 +15,46 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from flowratio._support.errors import ArgumentError
+from flowratio._support.types import Vector, VectorLike
 from flowratio._support.validation import is_number
 from flowratio.samples.weighting import log_mean_exp
 
+MIN_ESS = 20.0  # at or below it weighted means depend on a handful of rows
+MIN_ESS_SHARE = 0.25  # of the rows: below 80 rows this limit is the smaller one
+
 _EPS = float(np.finfo(np.float64).eps)
+_LOG_LARGEST = math.log(np.finfo(np.float64).max)
 _FEWEST, _FEWEST_IN_TAIL = 25, 5  # weights, and weights in their tail, to which a tail is fitted
 _SMALLEST_EXCESS = 1e-300  # of the largest weight; below it quotients of excesses overflow
 
 
 class Smoothed(NamedTuple):
-    """What `pareto_smooth` returns: log-weights of shape (n,), and the shape of their tail."""
+    """Result of `pareto_smooth`: log-weights of shape (n,), and the shape of their tail."""
 
-    log_w: np.ndarray
+    log_w: Vector
     k_hat: float
 
 
-class Trimmed(NamedTuple):
-    """What `trim` returns: log-weights of shape (n,), and how many of them were lowered."""
+class Capped(NamedTuple):
+    """Result of `cap_to_design_effect`: log-weights of shape (n,), and how many of them are lower than before."""
 
-    log_w: np.ndarray
-    n_touched: int
+    log_w: Vector
+    n_capped: int
 
 
-def self_normalize(log_w: Any, total: float = 1.0) -> np.ndarray:
+def ratios_from_logs(log_r: Vector) -> Vector:
+    """Return ratios from their logs, (n,) to (n,). A ratio too large for a float becomes the largest float.
+
+    Examples
+    --------
+    >>> ratios_from_logs(np.array([0.0, 800.0])).tolist()
+    [1.0, 1.7976931348622732e+308]
+    """
+    return np.exp(np.minimum(log_r, _LOG_LARGEST))
+
+
+def self_normalize(log_w: VectorLike, total: float = 1.0) -> Vector:
     r"""Return weights that add up to `total`: log-weights (n,) to weights (n,).
 
     .. math:: w_i = \mathrm{total} \cdot e^{\ell_i} \Big/ \sum_j e^{\ell_j}
@@ -47,23 +64,21 @@ def self_normalize(log_w: Any, total: float = 1.0) -> np.ndarray:
     log_w
         Log-weights, of shape (n,). An additive constant cancels.
     total
-        Sum of the weights, above 0; `total=len(log_w)` gives weights whose mean is 1.
+        Sum of the weights, above 0. `total=len(log_w)` gives weights of mean 1.
 
     Examples
     --------
     >>> self_normalize([0.0, np.log(3.0)]).round(12).tolist()
     [0.25, 0.75]
-    >>> self_normalize([800.0, 800.0, -np.inf], total=3).tolist()
-    [1.5, 1.5, 0.0]
     """
     if not (is_number(total) and 0 < total < math.inf):
-        raise ValueError(f"`total` is {total!r}: give a number above 0, such as `len(log_w)` for weights of mean 1.")
+        raise ValueError(f"`total` is {total!r}. Use a number above 0, such as `len(log_w)` for weights of mean 1.")
     w = _relative(_checked(log_w))
     return w / w.sum() * total
 
 
-def flatten(log_r: Any, gamma: float) -> np.ndarray:
-    r"""Raise ratios to a power, which makes weights more alike where it is below 1: log r (n,) to log-weights (n,).
+def temper(log_r: VectorLike, gamma: float) -> Vector:
+    r"""Raise ratios to a power. A power below 1 makes weights more equal: log r (n,) to log-weights (n,).
 
     .. math:: \log w_i = \gamma \log r(x_i)
 
@@ -72,7 +87,7 @@ def flatten(log_r: Any, gamma: float) -> np.ndarray:
     log_r
         Log-ratios, of shape (n,).
     gamma
-        The power, 0 or more: 1 keeps the ratios, 0 gives every row the weight 1.
+        The power, 0 or more: 1 leaves the ratios unchanged, 0 gives every row the weight 1.
 
     References
     ----------
@@ -82,38 +97,39 @@ def flatten(log_r: Any, gamma: float) -> np.ndarray:
 
     Examples
     --------
-    >>> flatten([2.0, -4.0], gamma=0.5).tolist()
+    >>> temper([2.0, -4.0], gamma=0.5).tolist()
     [1.0, -2.0]
     """
     if not (is_number(gamma) and 0 <= gamma < math.inf):
-        raise ValueError(f"`gamma` is {gamma!r}: give a finite number of 0 or more; 1 keeps the ratios as they are.")
+        raise ArgumentError("gamma", f"`gamma` is {gamma!r}. Use a finite number of 0 or more. 1 changes nothing.")
     log_r = _numbers(log_r, "log_r")
     if gamma == 0:
         return np.zeros_like(log_r)  # also where r = 0
     with np.errstate(over="ignore"):
         log_w = float(gamma) * log_r
     if np.isposinf(log_w).any():
-        raise ValueError(f"`gamma` is {gamma!r} and `log_r` is up to {log_r.max():.1e}: the product overflows.")
+        raise ArgumentError(
+            "gamma", f"`gamma` is {gamma!r} and `log_r` is up to {log_r.max():.1e}. The product overflows."
+        )
     return _not_all_zero(log_w, "log_r")
 
 
-def rebalance(log_r: Any, proportion: float = 0.5, toward: Literal["p", "q"] = "p") -> np.ndarray:
-    r"""Weight rows of a mixture of p and q so that they become a sample of p, or of q: log r (n,) to log-weights (n,).
+def rebalance(log_r: VectorLike, proportion: float = 0.5, toward: Literal["p", "q"] = "p") -> Vector:
+    r"""Weight rows of a mixture of p and q toward p or toward q: log r (n,) to log-weights (n,).
 
-    For rows of :math:`h = \pi p + (1 - \pi) q`, as a flow draws them that was trained on both samples,
+    For rows of :math:`h = \pi p + (1 - \pi) q`, such as draws of a flow that was trained on both samples,
 
     .. math:: \frac{p}{h} = \frac{r}{\pi r + 1 - \pi} \leq \frac1\pi, \qquad
               \frac{q}{h} = \frac{1}{\pi r + 1 - \pi} \leq \frac1{1 - \pi}
 
-    These weights are bounded, unlike r. With :math:`\pi = 1/2` they are the paper's :math:`r / (\frac12 (r + 1))`. With
-    :math:`\pi = 0` the rows are of q alone, and the weights toward p are r, which is not bounded.
+    Unlike r, these weights are bounded. With :math:`\pi = 0` all rows come from q, and the weights toward p are r.
 
     Parameters
     ----------
     log_r
         Log-ratios log p - log q of the rows, of shape (n,).
     proportion
-        The share π of p in the mixture, 0 or more and below 1: n_p / (n_p + n_q) for both samples pooled.
+        Share π of p in the mixture, 0 or more and below 1: n_p / (n_p + n_q) for both samples pooled.
     toward
         `"p"` or `"q"`.
 
@@ -125,8 +141,6 @@ def rebalance(log_r: Any, proportion: float = 0.5, toward: Literal["p", "q"] = "
     --------
     >>> np.exp(rebalance([np.log(3.0)])).round(12).tolist()
     [1.5]
-    >>> np.exp(rebalance([800.0, -800.0], proportion=0.1, toward="q")).round(4).tolist()
-    [0.0, 1.1111]
     """
     check_proportion(proportion)
     log_r = _numbers(log_r, "log_r")
@@ -135,18 +149,19 @@ def rebalance(log_r: Any, proportion: float = 0.5, toward: Literal["p", "q"] = "
         return -np.logaddexp(log_pi, log_rest - _not_all_zero(log_r, "log_r"))
     if toward == "q":
         return -np.logaddexp(log_pi + log_r, log_rest)
-    raise ValueError(f"`toward` is {toward!r}: give 'p' or 'q'.")
+    raise ArgumentError("toward", f"`toward` is {toward!r}. Use 'p' or 'q'.")
 
 
 def check_proportion(proportion: Any) -> None:
-    """Refuse what is no share of p in a mixture of p and q."""
+    """Refuse a value that is not a share of p in a mixture of p and q."""
     if not (is_number(proportion) and 0 <= proportion < 1):
-        raise ValueError(
-            f"`proportion` is {proportion!r}: it is the share of p in the mixture, and must be 0 or more and below 1."
+        raise ArgumentError(
+            "proportion",
+            f"`proportion` is {proportion!r}. The share of p in the mixture must be 0 or more and below 1.",
         )
 
 
-def truncate(log_w: Any, largest: float | None = None) -> np.ndarray:
+def cap(log_w: VectorLike, largest: float | None = None) -> Vector:
     r"""Lower weights that are above a cap to the cap: log-weights (n,) to log-weights (n,).
 
     .. math:: w_i' = \min(w_i,\ c\, \bar w), \qquad c = \sqrt n \text{ by default}
@@ -156,9 +171,9 @@ def truncate(log_w: Any, largest: float | None = None) -> np.ndarray:
     Parameters
     ----------
     log_w
-        Log-weights, of shape (n,). An additive constant is kept.
+        Log-weights, of shape (n,).
     largest
-        The cap c, in units of the mean weight, above 0; the root of n if None.
+        The cap c, in units of the mean weight, above 0. The root of n if None.
 
     References
     ----------
@@ -166,42 +181,43 @@ def truncate(log_w: Any, largest: float | None = None) -> np.ndarray:
 
     Examples
     --------
-    >>> np.exp(truncate(np.log([1.0, 1.0, 1.0, 97.0]), largest=2)).round(12).tolist()
+    >>> np.exp(cap(np.log([1.0, 1.0, 1.0, 97.0]), largest=2)).round(12).tolist()
     [1.0, 1.0, 1.0, 50.0]
     """
     if largest is not None and not (is_number(largest) and 0 < largest < math.inf):
-        raise ValueError(f"`largest` is {largest!r}: give the cap in units of the mean weight, above 0, or None.")
+        raise ArgumentError(
+            "largest", f"`largest` is {largest!r}. Use a cap above 0, in units of the mean weight, or None."
+        )
     log_w = _checked(log_w)
-    log_mean = log_w.max() + math.log(_relative(log_w).mean())
+    with np.errstate(over="ignore"):  # 1e308 and -1e308 differ by more than a float holds
+        log_mean = log_mean_exp(log_w)
     return np.minimum(log_w, log_mean + math.log(math.sqrt(len(log_w)) if largest is None else largest))
 
 
-def pareto_smooth(log_w: Any) -> Smoothed:
+def pareto_smooth(log_w: VectorLike) -> Smoothed:
     r"""Replace the largest weights by quantiles of a generalized Pareto distribution that is fitted to them.
 
-    Beyond a threshold u nearly every distribution is such a Pareto distribution, with a shape k that says how many
-    moments the weights have: fewer than 1/k. The M largest weights, :math:`M = \min(n/5, 3\sqrt n)`, become
+    Beyond a threshold u nearly every distribution is such a Pareto distribution. Weights with shape k have fewer than
+    1/k moments. The M largest weights, :math:`M = \min(n/5, 3\sqrt n)`, become
 
     .. math:: w_{(i)}' = u + \frac{\sigma}{k}\left(\Big(1 - \frac{i - 1/2}{M}\Big)^{-k} - 1\right),
               \qquad i = 1, \dots, M
 
-    and none more than the largest was. Scale and shape are those of Zhang and Stephens (2009); a weak prior, worth ten
-    weights, draws k toward 1/2.
+    No weight becomes larger than the largest one. Scale and shape are those of Zhang and Stephens (2009). A weak
+    prior, worth ten weights, moves k toward 1/2.
 
     Parameters
     ----------
     log_w
-        Log-weights, of shape (n,). An additive constant is kept: the smoothed weights are not normalized.
+        Log-weights, of shape (n,). An additive constant stays: the smoothed weights are not normalized.
 
     Returns
     -------
     Smoothed
-        `log_w`, smoothed, in the order they came in, and `k_hat`. Up to `largest_k_hat(n)` weighted means can be
-        trusted, and from 1 on not even the mean weight is finite. If the M largest weights (five, or all that there
-        are, if M is less) are all alike, they have no tail, and k_hat is -inf: constant weights, be they few, are as
-        good as weights can be. If they differ, but n is below 25, fewer than five of them stand out, or they differ by
-        more than a float can hold, a tail cannot be fitted: k_hat is inf, which says that nothing is known of it. In
-        both cases the weights stay as they are.
+        `log_w`, smoothed, in the input order, and `k_hat`. Weighted means are reliable up to `largest_k_hat(n)`. From
+        1 on not even the mean weight is finite. k_hat is -inf if the largest weights are all equal: there is no tail.
+        It is inf if a tail cannot be fitted: n is below 25, fewer than five weights stand out, or they differ by more
+        than a float can hold. In both cases the weights do not change.
 
     References
     ----------
@@ -212,11 +228,8 @@ def pareto_smooth(log_w: Any) -> Smoothed:
     Examples
     --------
     >>> u = (np.arange(1000) + 0.5) / 1000
-    >>> smoothed = pareto_smooth(-0.4 * np.log(u))  # a Pareto tail of shape 0.4
-    >>> round(smoothed.k_hat, 1)
+    >>> round(pareto_smooth(-0.4 * np.log(u)).k_hat, 1)  # a Pareto tail of shape 0.4
     0.4
-    >>> pareto_smooth(np.zeros(100)).k_hat, pareto_smooth(np.arange(10.0)).k_hat
-    (-inf, inf)
     """
     log_w = _checked(log_w)
     n_tail = max(int(min(len(log_w) / 5, 3 * math.sqrt(len(log_w)))), _FEWEST_IN_TAIL)
@@ -237,18 +250,9 @@ def pareto_smooth(log_w: Any) -> Smoothed:
 
 
 def largest_k_hat(n: float) -> float:
-    r"""Return the largest Pareto k̂ of n weights with which weighted means can be trusted.
+    r"""Return the largest Pareto k̂ of n weights at which weighted means are reliable.
 
     .. math:: \min\Big(0.7,\ 1 - \frac1{\log_{10} n}\Big)
-
-    Parameters
-    ----------
-    n
-        Number of weights, above 1.
-
-    References
-    ----------
-    .. [1] Vehtari, Simpson, Gelman, Yao, Gabry (2024). *Pareto Smoothed Importance Sampling.* JMLR.
 
     Examples
     --------
@@ -258,7 +262,7 @@ def largest_k_hat(n: float) -> float:
     return min(0.7, 1 - 1 / math.log10(n)) if n > 1 else -math.inf
 
 
-def _fit_pareto(x: np.ndarray) -> tuple[float, float]:
+def _fit_pareto(x: Vector) -> tuple[float, float]:
     r"""Return scale and shape of a generalized Pareto distribution of sorted positive excesses, of shape (m,).
 
     With :math:`\theta = -k/\sigma` the likelihood has its maximum over k in closed form,
@@ -277,33 +281,32 @@ def _fit_pareto(x: np.ndarray) -> tuple[float, float]:
     return -shape / best, (m * shape + 10 * 0.5) / (m + 10)
 
 
-def _pareto_quantiles(m: int, sigma: float, k: float) -> np.ndarray:
+def _pareto_quantiles(m: int, sigma: float, k: float) -> Vector:
     """Return the quantiles (i - 1/2) / m of a generalized Pareto distribution, of shape (m,)."""
     exponential = -np.log1p(-(np.arange(m) + 0.5) / m)
-    with np.errstate(over="ignore"):  # the largest weight is the limit of all
+    with np.errstate(over="ignore"):  # the caller limits them by the largest weight
         return sigma * (np.expm1(k * exponential) / k if k else exponential)
 
 
-def trim(log_w: Any, design_effect: float) -> Trimmed:
-    r"""Lower the largest weights to a cap, no farther than a given design effect asks for.
+def cap_to_design_effect(log_w: VectorLike, design_effect: float) -> Capped:
+    r"""Lower the largest weights to the largest cap that meets a bound on the design effect.
 
     .. math:: n \sum_i w_i^2 \Big/ \Big(\sum_i w_i\Big)^2 \leq \mathrm{design\ effect}
 
-    The design effect of Kish is the factor by which weights inflate the variance of a mean: n by the effective sample
-    size. It falls with the cap, which is the largest that meets the bound, in closed form between two neighbouring
-    weights. What is cut off is not given to other rows: the sum of the weights falls.
+    The design effect of Kish is the factor by which weights inflate the variance of a mean: n divided by the effective
+    sample size. The sum of the weights falls: other rows do not receive what is cut off.
 
     Parameters
     ----------
     log_w
-        Log-weights, of shape (n,). An additive constant is kept.
+        Log-weights, of shape (n,).
     design_effect
         The bound, 1 or more, and finite. 1 makes all weights equal.
 
     Returns
     -------
-    Trimmed
-        `log_w`, trimmed, in the order they came in, and `n_touched`, how many weights were lowered.
+    Capped
+        `log_w`, capped, in the input order, and `n_capped`, the number of weights that are lower than before.
 
     References
     ----------
@@ -311,24 +314,24 @@ def trim(log_w: Any, design_effect: float) -> Trimmed:
 
     Examples
     --------
-    >>> trimmed = trim(np.log([1.0, 1.0, 1.0, 5.0]), design_effect=1.2)
-    >>> np.exp(trimmed.log_w).round(4).tolist(), trimmed.n_touched
+    >>> capped = cap_to_design_effect(np.log([1.0, 1.0, 1.0, 5.0]), design_effect=1.2)
+    >>> np.exp(capped.log_w).round(4).tolist(), capped.n_capped
     ([1.0, 1.0, 1.0, 2.3923], 1)
     """
     if not (is_number(design_effect) and 1 <= design_effect < math.inf):
-        raise ValueError(f"`design_effect` is {design_effect!r}: give a finite number of 1 or more.")
+        raise ValueError(f"`design_effect` is {design_effect!r}. Use a finite number of 1 or more.")
     log_w = _checked(log_w)
     n, positive = len(log_w), np.sort(log_w[log_w > -np.inf])
     if n / len(positive) > design_effect:
         raise ValueError(
-            f"`design_effect` is {design_effect}, but {n - len(positive)} of {n} weights are zero: no cap brings it "
-            f"below {n / len(positive):.4g}. Give more than that, or leave these rows out."
+            f"`design_effect` is {design_effect}, but {n - len(positive)} of {n} weights are zero, so that no cap "
+            f"brings it below {n / len(positive):.4g}. Use a larger bound, or drop these rows."
         )
     log_cap = _log_cap(positive, n, float(design_effect))
-    return Trimmed(np.minimum(log_w, log_cap), int(np.count_nonzero(log_w > log_cap)))
+    return Capped(np.minimum(log_w, log_cap), int(np.count_nonzero(log_w > log_cap)))
 
 
-def _log_cap(log_w: np.ndarray, n: int, design_effect: float) -> float:
+def _log_cap(log_w: Vector, n: int, design_effect: float) -> float:
     """Return the log of the largest cap of sorted positive weights, of shape (m,), that meets a design effect."""
     below = np.maximum(_below_largest(log_w), -1e300)  # doubled below
     n_above = len(log_w) - 1.0 - np.arange(len(log_w))  # weights above each, if that one were the cap
@@ -348,8 +351,8 @@ def _log_cap(log_w: np.ndarray, n: int, design_effect: float) -> float:
     return float(min(log_w[last] + math.log(cap), log_w[last + 1]))
 
 
-def effective_sample_size(log_w: Any) -> float:
-    r"""Count the equally weighted draws that the weights are worth, between 1 and n.
+def effective_sample_size(log_w: VectorLike) -> float:
+    r"""Return the number of equally weighted rows that carry the same information, between 1 and n.
 
     .. math:: \mathrm{ESS} = \Big(\sum_i w_i\Big)^2 \Big/ \sum_i w_i^2
 
@@ -371,69 +374,19 @@ def effective_sample_size(log_w: Any) -> float:
     return float(w.sum() ** 2 / (w @ w))
 
 
-def _relative(log_w: np.ndarray) -> np.ndarray:
-    """Return weights in units of the largest, of shape (n,)."""
-    return np.exp(_below_largest(log_w))
-
-
-def _below_largest(log_w: np.ndarray) -> np.ndarray:
-    """Return log-weights of which the largest is 0, of shape (n,)."""
-    with np.errstate(over="ignore"):  # 1e308 and -1e308 differ by more than a float holds
-        return log_w - log_w.max()
-
-
-def _checked(log_w: Any, name: str = "log_w") -> np.ndarray:
-    """Return log-weights as float64, of shape (n,); refuse what is no set of weights."""
-    return _not_all_zero(_numbers(log_w, name), name)
-
-
-def _not_all_zero(log_w: np.ndarray, name: str) -> np.ndarray:
-    if np.isneginf(log_w).all():
-        raise ValueError(f"`{name}` is -inf in every row: all weights are zero. Leave some row a positive weight.")
-    return log_w
-
-
-def _numbers(log_w: Any, name: str) -> np.ndarray:
-    """Return finite numbers, or -inf, as float64, of shape (n,)."""
-    try:
-        log_w = np.asarray(log_w, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"`{name}` is not an array of numbers ({error}): give one log-weight a row.") from error
-    if log_w.ndim != 1 or not len(log_w):
-        raise ValueError(f"`{name}` has shape {log_w.shape}: give one log-weight a row, of shape (n,), n at least 1.")
-    unsound = np.isnan(log_w) | np.isposinf(log_w)
-    if unsound.any():
-        raise ValueError(
-            f"`{name}` is NaN or inf in {np.count_nonzero(unsound)} rows, the first {int(np.argmax(unsound))} (counted "
-            "from 0): a log-weight is a finite number, or -inf for a weight of zero. Drop these rows."
-        )
-    return log_w
-
-
-_FEWEST_DRAWS = 20.0
-_LOG_LARGEST = math.log(np.finfo(np.float64).max)
-
-
-def is_small(ess: float, n: float) -> bool:
-    """Return whether so few effective draws are left of n rows that what is weighted rests on a handful of them."""
-    return ess <= min(_FEWEST_DRAWS, max(n / 4, 1.0))
-
-
 def effective_sample_size_of_ratio(
-    log_p: np.ndarray, w_p: np.ndarray, log_q: np.ndarray, w_q: np.ndarray, n_q: float, gamma: float = 1.0
+    log_p: Vector, w_p: Vector, log_q: Vector, w_q: Vector, n_q: float, gamma: float = 1.0
 ) -> float:
-    r"""Estimate how many equally weighted rows the weights :math:`r^\gamma` leave of n_q rows of q.
+    r"""Return the effective sample size of n_q rows of q under the weights :math:`r^\gamma`, by rows of both samples.
 
-    The effective sample size of the weights on rows of q does not notice that no row of q lies where p does. By
-    :math:`\mathrm{mean}_q r^{2\gamma} = \mathrm{mean}_p r^{2\gamma - 1}` the rows of p tell the same number, and do
-    notice: the smaller counts.
+    The weights of rows of q alone cannot show that no row of q lies where p does. By
+    :math:`\mathrm{mean}_q r^{2\gamma} = \mathrm{mean}_p r^{2\gamma - 1}` the rows of p estimate the same number, and
+    they do show it. The smaller of the two counts.
 
     Parameters
     ----------
-    log_p, w_p
-        log r and weights of rows of p, of shape (m_p,).
-    log_q, w_q
-        log r and weights of rows of q, of shape (m_q,).
+    log_p, w_p, log_q, w_q
+        log r and weights of rows of p, of shape (m_p,), and of rows of q, of shape (m_q,).
     n_q
         Number of rows of q.
     gamma
@@ -441,12 +394,51 @@ def effective_sample_size_of_ratio(
     """
     log_square_p, log_square_q = log_mean_exp((2 * gamma - 1) * log_p, w_p), log_mean_exp(2 * gamma * log_q, w_q)
     log_mean_q = log_mean_exp(gamma * log_q, w_q)
-    # mean_q r is 1; of other powers both samples tell the mean, and the larger counts
+    # mean_q r is 1. Of other powers both samples estimate the mean, and the larger counts
     log_mean = 0.0 if gamma == 1 else max(log_mean_q, log_mean_exp((gamma - 1) * log_p, w_p))
     log_share = min(0.0, 2 * log_mean_q - log_square_q, 2 * log_mean - log_square_p)
     return float(max(1.0, n_q * math.exp(log_share)))
 
 
-def ratios_from_logs(log_r: np.ndarray) -> np.ndarray:
-    """Return r from log r, of shape (n,). A ratio too large for a float is the largest float."""
-    return np.exp(np.minimum(log_r, _LOG_LARGEST))
+def is_small(ess: float, n: float) -> bool:
+    """Return whether an effective sample size, of n rows, is so small that results depend on a handful of rows."""
+    return ess <= min(MIN_ESS, max(MIN_ESS_SHARE * n, 1.0))
+
+
+def _relative(log_w: Vector) -> Vector:
+    """Return weights in units of the largest, of shape (n,)."""
+    return np.exp(_below_largest(log_w))
+
+
+def _below_largest(log_w: Vector) -> Vector:
+    """Return log-weights of which the largest is 0, of shape (n,)."""
+    with np.errstate(over="ignore"):  # 1e308 and -1e308 differ by more than a float holds
+        return log_w - log_w.max()
+
+
+def _checked(log_w: VectorLike, name: str = "log_w") -> Vector:
+    """Return log-weights as float64, of shape (n,)."""
+    return _not_all_zero(_numbers(log_w, name), name)
+
+
+def _not_all_zero(log_w: Vector, name: str) -> Vector:
+    if np.isneginf(log_w).all():
+        raise ValueError(f"`{name}` is -inf in every row, so all weights are zero. At least one must be positive.")
+    return log_w
+
+
+def _numbers(log_w: VectorLike, name: str) -> Vector:
+    """Return finite numbers, or -inf, as float64, of shape (n,)."""
+    try:
+        values = np.asarray(log_w, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`{name}` is not an array of numbers ({error}). Give one log-weight for each row.") from error
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"`{name}` has shape {values.shape}. Give one log-weight for each row, of shape (n,).")
+    is_bad = np.isnan(values) | np.isposinf(values)
+    if is_bad.any():
+        raise ValueError(
+            f"`{name}` is NaN or inf in {np.count_nonzero(is_bad)} rows, the first {int(np.argmax(is_bad))} (counted "
+            "from 0). A log-weight is a finite number, or -inf for a weight of zero. Drop these rows."
+        )
+    return values

@@ -14,16 +14,17 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from flowratio.applications.crossfit import Sample, cross_fit
+from flowratio.applications.crossfit import cross_fit
 from flowratio.flows.base import new_generator
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.neural.networks import CNN
+from flowratio.samples.two_samples import two_samples
 from flowratio.scaling.chain import ScalerChain
 from flowratio.scaling.images import Dequantizer, Logit
 from flowratio.scaling.standardizer import Standardizer
 from flowratio.training.run import Recipe
-from flowratio.weights import effective_sample_size, flatten, self_normalize
+from flowratio.weights import effective_sample_size, self_normalize, temper
 from flowratio_paper.characters import TRAINING, Part
 from flowratio_paper.dagan import Dagan, DaganSettings
 from flowratio_paper.image_classifier import fit_classifier
@@ -216,9 +217,8 @@ def log_ratios(
         ratio.fit_samples(real, made)
         return {"real": ratio.log_ratio(real), "made": ratio.log_ratio(made)}
     fold = np.arange(len(real)) % TRAINING % settings.folds  # in each character as many
-    p, q = Sample(real, np.ones(len(real)), fold), Sample(made, np.ones(len(made)), fold[source])
-    found = cross_fit(ratio, p, q, seed)
-    return {"real": found.log_p, "made": found.log_q}
+    scores = cross_fit(ratio, two_samples(real, made), np.concatenate([fold, fold[source]]), seed)
+    return {"real": scores.p.log_r, "made": scores.q.log_r}
 
 
 def first_of_each(source: np.ndarray) -> np.ndarray:
@@ -242,7 +242,7 @@ def of_ratio(log_p: np.ndarray, log_q: np.ndarray, recognized: Sequence[int]) ->
         "auc_recognized": _auc(recognized, log_q.reshape(len(recognized), -1)[:, 0]),
         "mean_real": float(log_p.mean()),
         "mean_made": float(log_q.mean()),
-        "effective": {f"{g:g}": effective_sample_size(flatten(log_q, g)) / len(log_q) for g in GAMMAS["z"]},
+        "effective": {f"{g:g}": effective_sample_size(temper(log_q, g)) / len(log_q) for g in GAMMAS["z"]},
     }
 
 
@@ -262,7 +262,7 @@ def weights_by_setting(log_r: dict[str, np.ndarray]) -> dict[str, np.ndarray | N
     weights: dict[str, np.ndarray | None] = {DATA: None, SYNTHETIC: None, MIXTURE: None}
     for space, gammas in GAMMAS.items():
         for gamma in gammas:
-            log_w = flatten(log_r[space], gamma)
+            log_w = temper(log_r[space], gamma)
             weights[weighted(space, gamma)] = self_normalize(log_w, total=len(log_w))
     return weights
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from flowratio._support.atomic import replacing
-from flowratio.applications.generation import Drawn, TargetedSampler
+from flowratio.applications.generation import TargetedSample, TargetedSampler
 from flowratio.flows import MAF
 from flowratio.flows.base import new_generator
 from flowratio.latent.featurizer import FlowFeaturizer
@@ -224,7 +224,7 @@ def new_ratio(epochs: int, seed: int) -> ClassifierRatio:
 
 def draw_images(
     settings: Settings, featurizer: FlowFeaturizer, ratios: Mapping[str, Any], proportion: float, seed: int
-) -> tuple[dict[str, Drawn], dict[str, float]]:
+) -> tuple[dict[str, TargetedSample], dict[str, float]]:
     """Draw images toward q, by each of the ratios, and from the flow as it is; and say how long each took.
 
     Parameters
@@ -242,14 +242,14 @@ def draw_images(
     """
 
     def of(ratio: Any, share: float, space: Literal["z", "x"], n: int) -> TargetedSampler:
-        return TargetedSampler(featurizer, ratio, space=space, proportion=share, n_candidates=n, random_state=seed)
+        return TargetedSampler(ratio, featurizer, space=space, proportion=share, n_candidates=n, random_state=seed)
 
     of_z = of(ratios["z"], proportion, "z", settings.candidates_z)
     to_draws = of(ratios["draws"], 0.0, "z", settings.candidates_z)
     of_x = of(ratios["x"], proportion, "x", settings.candidates_x)
     draws: dict[str, tuple[TargetedSampler, Literal["p", "q"] | None]]
     draws = {"z": (of_z, "q"), "draws": (to_draws, "p"), "x": (of_x, "q"), "regular": (of_z, None)}
-    drawn, seconds = dict[str, Drawn](), dict[str, float]()
+    drawn, seconds = dict[str, TargetedSample](), dict[str, float]()
     for method, (sampler, toward) in draws.items():
         started = time.perf_counter()
         drawn[method] = sampler.draw(settings.samples, toward)
@@ -257,7 +257,9 @@ def draw_images(
     return drawn, seconds
 
 
-def _of_drawn(drawn: Drawn, classifier: ImageClassifier, of_laws: Sequence[np.ndarray]) -> dict[str, float | str]:
+def _of_drawn(
+    drawn: TargetedSample, classifier: ImageClassifier, of_laws: Sequence[np.ndarray]
+) -> dict[str, float | str]:
     is_target, is_strange = classifier.predict(drawn.X) == 1, strange(drawn.X, *of_laws)
     return {
         "share": float(np.mean(is_target)),
@@ -290,7 +292,7 @@ def _of_flow(
     return {**mean, "epochs": history.epoch[-1], "best_epoch": history.best_epoch, "seconds": history.seconds[-1]}
 
 
-def _write_sheets(path: Path, drawn: dict[str, Drawn]) -> None:
+def _write_sheets(path: Path, drawn: dict[str, TargetedSample]) -> None:
     with replacing(path) as temporary:
         kept: dict[str, Any] = {name: one.X[:SHEET].astype(np.uint8) for name, one in drawn.items()}
         np.savez_compressed(temporary, **kept)

@@ -162,7 +162,7 @@ def test_divergence_and_information(files: Path, tmp_path: Path, run: Run) -> No
     code, out, _ = run("mi", tmp_path / "x.npy", tmp_path / "y.npy", "--method", "qda", "--json", "--quiet")
     found = json.loads(out)
     assert code == 0
-    assert found["nats"] == pytest.approx(np.log(2) / 2, abs=4 * found["standard_error"])
+    assert found["value"] == pytest.approx(np.log(2) / 2, abs=4 * found["standard_error"])
 
 
 def test_without_a_flow_there_is_a_page_and_no_sample(files: Path, tmp_path: Path, run: Run) -> None:
@@ -198,7 +198,7 @@ def test_the_automatic_choice_prints_its_table(files: Path, tmp_path: Path, run:
     assert "logistic" in out
     again = run("fit", files / "p.csv", files / "q.csv", "-o", tmp_path / "m", "--method", "lda", "--quiet", "--json")
     assert again[0] == 0  # a model is replaced by another
-    assert json.loads(again[1])["diagnosis"]["verdict"] in ("good", "usable with care", "do not trust")
+    assert json.loads(again[1])["diagnosis"]["verdict"] in ("reliable", "use with care", "do not use")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
 
 

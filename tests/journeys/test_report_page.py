@@ -13,7 +13,7 @@ from flowratio import AutoRatio, FlowFeaturizer
 from flowratio.ratios.table_ratio import TableRatio
 from flowratio.report.evidence import Made, gather
 from flowratio.report.page import count, sig, write_report
-from flowratio.weights import effective_sample_size, flatten, truncate
+from flowratio.weights import cap, effective_sample_size, temper
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -173,8 +173,8 @@ def test_sliders_change_draws_and_balance(browser: Chrome, page: Page) -> None:
 
     slide(browser, "flatten", 50)
     assert text(browser, "flatten-said") == "γ = 0.50"
-    assert text(browser, "code") == "w = np.exp(flatten(log_r, 0.5))"
-    assert text(browser, "now-ess") == count(effective_sample_size(flatten(log_q, 0.5)))
+    assert text(browser, "code") == "w = np.exp(temper(log_r, 0.5))"
+    assert text(browser, "now-ess") == count(effective_sample_size(temper(log_q, 0.5)))
     assert (run(browser, dots) != before, run(browser, curve) != lorenz) == (True, True)
 
     slide(browser, "flatten", 100)  # all weights alike: as before weighting
@@ -185,10 +185,10 @@ def test_sliders_change_draws_and_balance(browser: Chrome, page: Page) -> None:
 
     slide(browser, "flatten", 0)
     slide(browser, "cap", 60)
-    cap = float(text(browser, "code").removeprefix("w = np.exp(truncate(log_r, ").removesuffix("))"))
-    assert text(browser, "cap-said") == f"cap {sig(cap)} × mean"
+    limit = float(text(browser, "code").removeprefix("w = np.exp(cap(log_r, ").removesuffix("))"))
+    assert text(browser, "cap-said") == f"cap {sig(limit)} × mean"
     # the cap of the text has three digits
-    assert float(text(browser, "now-ess")) == pytest.approx(effective_sample_size(truncate(log_q, cap)), rel=0.01)
+    assert float(text(browser, "now-ess")) == pytest.approx(effective_sample_size(cap(log_q, limit)), rel=0.01)
     assert float(text(browser, "now-largest")) < float(fitted["now-largest"])
 
     run(browser, "document.getElementById('reset').click()")

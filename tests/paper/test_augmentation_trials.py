@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flowratio.applications.crossfit import CrossFitted, Sample
+from flowratio.applications.crossfit import CrossFitted, FoldScores
 from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio.samples.two_samples import TwoSamples
 from flowratio_paper import augmentation_trials
 from flowratio_paper.augmentation_trials import (
     DATA,
@@ -61,16 +62,18 @@ def test_each_real_drawing_is_the_source_of_as_many(tmp_path: Path) -> None:
 def test_a_drawing_and_all_that_came_of_it_are_left_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
 
-    def cross_fit(ratio: ClassifierRatio, p: Sample, q: Sample, seed: int) -> CrossFitted:
-        given.extend([ratio, p, q])
-        return CrossFitted(np.zeros(30), np.ones(60), np.zeros((2, 30)), np.zeros((2, 60)))
+    def cross_fit(ratio: ClassifierRatio, samples: TwoSamples, fold: np.ndarray, seed: int) -> CrossFitted:
+        given.append(fold)
+        each = np.repeat([0.0, 1.0], [30, 60]) * np.ones((2, 1))
+        p, q = slice(30), slice(30, None)
+        return CrossFitted(*(FoldScores.of(each[:, of], samples.w[of], fold[of]) for of in (p, q)))
 
     monkeypatch.setattr(augmentation_trials, "cross_fit", cross_fit)
     found = log_ratios(replace(TINY, folds=2), np.zeros((30, 784)), np.zeros((60, 784)), SOURCE, 0)
     assert {name: values.tolist() for name, values in found.items()} == {"real": [0.0] * 30, "made": [1.0] * 60}
-    _, p, q = given
-    assert np.array_equal(q.fold, p.fold[SOURCE])
-    assert [np.bincount(p.fold[10 * k : 10 * k + 10]).tolist() for k in range(3)] == [[5, 5]] * 3  # of each character
+    (fold,) = given
+    assert np.array_equal(fold[30:], fold[:30][SOURCE])
+    assert [np.bincount(fold[10 * k : 10 * k + 10]).tolist() for k in range(3)] == [[5, 5]] * 3  # of each character
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

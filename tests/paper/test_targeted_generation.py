@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from flowratio.applications.generation import Drawn
+from flowratio.applications.generation import TargetedSample
 from flowratio.flows.base import Flow
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.training import loop as training
@@ -59,7 +59,7 @@ class _Sides:
 
 
 @pytest.fixture(scope="module")
-def drawn() -> tuple[dict[str, Drawn], dict[str, float]]:
+def drawn() -> tuple[dict[str, TargetedSample], dict[str, float]]:
     featurizer = FlowFeaturizer(_Mirror(2), scaling="none").fit(np.zeros((2, 2)))
     settings = Settings(1, samples=4000, candidates_z=20, candidates_x=20)
     ratios: Any = {"z": _Exact(1), "x": _Exact(-1), "draws": _ToDraws()}

@@ -9,8 +9,9 @@ import pytest
 from scipy.stats import binom, norm
 from sklearn.linear_model import LinearRegression
 
-from flowratio.applications.adaptation import ImportanceWeighted, TargetScorer
+from flowratio.applications.adaptation import ImportanceWeighted
 from flowratio.applications.conformal import conformal_quantile
+from flowratio.applications.target_scorer import TargetScorer
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 
 SHIFT, N = 0.8, 10_000  # q = N(0, I), p = N(0.8 · 1, I): log r is linear
@@ -24,7 +25,7 @@ def draw(seed: int, n: int = N, d: int = 2) -> tuple[np.ndarray, np.ndarray]:
 def test_weighted_means_of_the_source_are_means_of_the_target() -> None:
     X, X_target = draw(0)
     model = ImportanceWeighted(LinearRegression(), "logistic").fit(X, X[:, 0], X_target=X_target)
-    w = model.weights_
+    w = model.sample_weight_
     assert w.mean() == pytest.approx(1)
     # r² has mean exp(2 · 0.64) = 3.6 under q: an effective sample of 2800, 3 standard errors of a mean are 0.06
     np.testing.assert_allclose(np.average(X, axis=0, weights=w), SHIFT, rtol=0, atol=0.06)

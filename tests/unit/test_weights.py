@@ -11,24 +11,27 @@ import pandas as pd
 import pytest
 
 from flowratio.weights import (
+    cap,
+    cap_to_design_effect,
     effective_sample_size,
-    flatten,
+    effective_sample_size_of_ratio,
+    is_small,
     largest_k_hat,
     pareto_smooth,
+    ratios_from_logs,
     rebalance,
     self_normalize,
-    trim,
-    truncate,
+    temper,
 )
 
 LOG_W = np.random.default_rng(0).normal(size=400) * 1.5
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "self_normalize": self_normalize,
-    "flatten": lambda log_r: flatten(log_r, 0.5),
+    "temper": lambda log_r: temper(log_r, 0.5),
     "rebalance": rebalance,
-    "truncate": truncate,
+    "cap": cap,
     "pareto_smooth": lambda log_w: pareto_smooth(log_w).log_w,
-    "trim": lambda log_w: trim(log_w, 3.0).log_w,
+    "cap_to_design_effect": lambda log_w: cap_to_design_effect(log_w, 3.0).log_w,
     "effective_sample_size": effective_sample_size,
 }
 every = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
@@ -77,7 +80,7 @@ class TestWhatAllShare:
     @pytest.mark.parametrize("scale", [800.0, 1e300, 1.5e308])
     def test_extremes_give_sound_weights(self, function: Any, scale: float) -> None:
         log_w = np.concatenate([scale * np.linspace(-1, 1, 60), [-np.inf]])
-        log_w = log_w[:-1] if function is FUNCTIONS["trim"] else log_w
+        log_w = log_w[:-1] if function is FUNCTIONS["cap_to_design_effect"] else log_w
         found = np.atleast_1d(function(log_w))
         assert not np.isnan(found).any()
         assert (found < np.inf).all()
@@ -89,13 +92,13 @@ class TestWhatAllShare:
         # adding 1000 rounds a log-weight by 1e-13
         np.testing.assert_allclose(FUNCTIONS[name](LOG_W + constant), FUNCTIONS[name](LOG_W), rtol=1e-12)
 
-    @pytest.mark.parametrize("name", ["truncate", "pareto_smooth", "trim"])
+    @pytest.mark.parametrize("name", ["cap", "pareto_smooth", "cap_to_design_effect"])
     @pytest.mark.parametrize("constant", [-1000.0, 7.0, 1000.0])
     def test_constant_is_kept(self, name: str, constant: float) -> None:
         # rounding of 1e-13, enlarged by the fit of the tail
         np.testing.assert_allclose(FUNCTIONS[name](LOG_W + constant) - constant, FUNCTIONS[name](LOG_W), atol=1e-10)
 
-    @pytest.mark.parametrize("name", ["truncate", "pareto_smooth", "trim"])
+    @pytest.mark.parametrize("name", ["cap", "pareto_smooth", "cap_to_design_effect"])
     def test_order_of_weights_is_kept(self, name: str) -> None:
         mixed = np.random.default_rng(1).permutation(400)
         np.testing.assert_allclose(FUNCTIONS[name](LOG_W[mixed]), FUNCTIONS[name](LOG_W)[mixed], atol=1e-12)
@@ -112,28 +115,28 @@ class TestSelfNormalize:
 
     @pytest.mark.parametrize("total", [0, -1.0, math.inf, math.nan, "1", True, None])
     def test_other_totals_are_refused(self, total: Any) -> None:
-        with pytest.raises(ValueError, match=r"`total` is .*: give a number above 0"):
+        with pytest.raises(ValueError, match=r"`total` is .*\. Use a number above 0"):
             self_normalize([0.0], total)
 
 
-class TestFlatten:
+class TestTemper:
     def test_power_of_the_ratio(self) -> None:
-        np.testing.assert_allclose(np.exp(flatten(LOG_W, 0.2)), np.exp(LOG_W) ** 0.2, rtol=1e-14)
-        np.testing.assert_array_equal(flatten(LOG_W, 1), LOG_W)
+        np.testing.assert_allclose(np.exp(temper(LOG_W, 0.2)), np.exp(LOG_W) ** 0.2, rtol=1e-14)
+        np.testing.assert_array_equal(temper(LOG_W, 1), LOG_W)
 
     def test_power_zero_is_one_also_of_zero(self) -> None:
-        assert flatten([-math.inf], 0).tolist() == [0.0]
-        assert flatten([-math.inf, 0.0, 1e300], 0).tolist() == [0.0, 0.0, 0.0]
-        assert flatten([-math.inf, 2.0], 0.5).tolist() == [-math.inf, 1.0]
+        assert temper([-math.inf], 0).tolist() == [0.0]
+        assert temper([-math.inf, 0.0, 1e300], 0).tolist() == [0.0, 0.0, 0.0]
+        assert temper([-math.inf, 2.0], 0.5).tolist() == [-math.inf, 1.0]
 
     @pytest.mark.parametrize("gamma", [-0.1, -math.inf, math.inf, math.nan, "1", None, True])
     def test_other_powers_are_refused(self, gamma: Any) -> None:
-        with pytest.raises(ValueError, match=r"`gamma` is .*: give a finite number of 0 or more"):
-            flatten(LOG_W, gamma)
+        with pytest.raises(ValueError, match=r"`gamma` is .*\. Use a finite number of 0 or more"):
+            temper(LOG_W, gamma)
 
     def test_overflow_is_told(self) -> None:
-        with pytest.raises(ValueError, match="the product overflows"):
-            flatten([1e300], 1e10)
+        with pytest.raises(ValueError, match="The product overflows"):
+            temper([1e300], 1e10)
 
 
 class TestRebalance:
@@ -184,25 +187,25 @@ class TestRebalance:
 
     @pytest.mark.parametrize("toward", ["P", "target", None, 1])
     def test_other_directions_are_refused(self, toward: Any) -> None:
-        with pytest.raises(ValueError, match=r"`toward` is .*: give 'p' or 'q'"):
+        with pytest.raises(ValueError, match=r"`toward` is .*\. Use 'p' or 'q'"):
             rebalance(LOG_W, toward=toward)
 
 
-class TestTruncate:
+class TestCap:
     def test_default_is_the_mean_times_the_root_of_n(self) -> None:
         w = np.exp(3 * LOG_W)
         assert (w > 20 * w.mean()).any()
-        np.testing.assert_allclose(np.exp(truncate(3 * LOG_W)), np.minimum(w, 20 * w.mean()), rtol=1e-13)
+        np.testing.assert_allclose(np.exp(cap(3 * LOG_W)), np.minimum(w, 20 * w.mean()), rtol=1e-13)
 
     def test_cap_is_in_units_of_the_mean(self) -> None:
         w = np.exp(LOG_W)
-        np.testing.assert_allclose(np.exp(truncate(LOG_W, 0.5)), np.minimum(w, 0.5 * w.mean()), rtol=1e-13)
-        np.testing.assert_array_equal(truncate(LOG_W, 1e6), LOG_W)
+        np.testing.assert_allclose(np.exp(cap(LOG_W, 0.5)), np.minimum(w, 0.5 * w.mean()), rtol=1e-13)
+        np.testing.assert_array_equal(cap(LOG_W, 1e6), LOG_W)
 
     @pytest.mark.parametrize("largest", [0, -1, math.inf, math.nan, "2", True])
     def test_other_caps_are_refused(self, largest: Any) -> None:
-        with pytest.raises(ValueError, match=r"`largest` is .*: give the cap in units of the mean weight"):
-            truncate(LOG_W, largest)
+        with pytest.raises(ValueError, match=r"`largest` is .*\. Use a cap above 0, in units of the mean weight"):
+            cap(LOG_W, largest)
 
 
 class TestParetoSmooth:
@@ -293,16 +296,16 @@ class TestParetoSmooth:
         np.testing.assert_allclose(self_normalize(smooth), np.exp(log_peer), rtol=1e-9)
 
 
-class TestTrim:
+class TestCapToDesignEffect:
     @pytest.mark.parametrize("bound", [1.001, 1.2, 2.0, 5.0])
     @pytest.mark.parametrize("seed", range(5))
     def test_largest_cap_that_meets_the_bound(self, bound: float, seed: int) -> None:
         log_w = np.random.default_rng(seed).normal(size=200) * 3
-        trimmed, n_touched = trim(log_w, bound)
-        assert n_touched == np.count_nonzero(trimmed < log_w) > 0
-        cap = trimmed.max()
-        np.testing.assert_array_equal(trimmed, np.minimum(log_w, cap))
-        assert design_effect(trimmed) == pytest.approx(bound, rel=1e-10)
+        capped, n_capped = cap_to_design_effect(log_w, bound)
+        assert n_capped == np.count_nonzero(capped < log_w) > 0
+        cap = capped.max()
+        np.testing.assert_array_equal(capped, np.minimum(log_w, cap))
+        assert design_effect(capped) == pytest.approx(bound, rel=1e-10)
         assert design_effect(np.minimum(log_w, cap + 1e-6)) > bound
 
     def test_against_bisection(self) -> None:
@@ -310,45 +313,45 @@ class TestTrim:
         for _ in range(60):
             middle = (low + high) / 2
             low, high = (middle, high) if design_effect(np.minimum(LOG_W, middle)) <= 1.5 else (low, middle)
-        assert trim(LOG_W, 1.5).log_w.max() == pytest.approx(low, abs=1e-9)
+        assert cap_to_design_effect(LOG_W, 1.5).log_w.max() == pytest.approx(low, abs=1e-9)
 
     def test_bound_that_holds_already_touches_nothing(self) -> None:
-        trimmed, n_touched = trim(LOG_W, design_effect(LOG_W) + 1e-9)
-        assert n_touched == 0
-        np.testing.assert_array_equal(trimmed, LOG_W)
-        assert trim([1.0, 1.0, 1.0], 1.0).n_touched == 0
-        assert trim([3.0], 1.0).log_w.tolist() == [3.0]
+        capped, n_capped = cap_to_design_effect(LOG_W, design_effect(LOG_W) + 1e-9)
+        assert n_capped == 0
+        np.testing.assert_array_equal(capped, LOG_W)
+        assert cap_to_design_effect([1.0, 1.0, 1.0], 1.0).n_capped == 0
+        assert cap_to_design_effect([3.0], 1.0).log_w.tolist() == [3.0]
 
     def test_bound_of_one_makes_all_weights_equal(self) -> None:
-        trimmed, n_touched = trim(LOG_W, 1)
-        np.testing.assert_allclose(trimmed, LOG_W.min(), atol=1e-9)
-        assert n_touched == 399
+        capped, n_capped = cap_to_design_effect(LOG_W, 1)
+        np.testing.assert_allclose(capped, LOG_W.min(), atol=1e-9)
+        assert n_capped == 399
 
     def test_ties_are_touched_together(self) -> None:
-        trimmed, n_touched = trim(np.log([1.0, 1.0, 4.0, 4.0]), 1.2)
+        capped, n_capped = cap_to_design_effect(np.log([1.0, 1.0, 4.0, 4.0]), 1.2)
         # 4 (2 + 2 c^2) = 1.2 (2 + 2 c)^2
         c = (2.4 + math.sqrt(2.4**2 - 4 * 0.8**2)) / 1.6
-        np.testing.assert_allclose(np.exp(trimmed), [1, 1, c, c], rtol=1e-12)
-        assert n_touched == 2
+        np.testing.assert_allclose(np.exp(capped), [1, 1, c, c], rtol=1e-12)
+        assert n_capped == 2
 
     def test_weights_that_differ_by_more_than_a_float_holds(self) -> None:
-        trimmed, n_touched = trim([-800.0, 800.0, 800.0], 1.2)
+        capped, n_capped = cap_to_design_effect([-800.0, 800.0, 800.0], 1.2)
         # 3 (1 + 2 c^2) = 1.2 (1 + 2 c)^2, in units of the smallest
         c = (4.8 + math.sqrt(4.8**2 - 4 * 1.2 * 1.8)) / 2.4
-        np.testing.assert_allclose(trimmed, [-800, -800 + math.log(c), -800 + math.log(c)], atol=1e-12)
-        assert n_touched == 2
+        np.testing.assert_allclose(capped, [-800, -800 + math.log(c), -800 + math.log(c)], atol=1e-12)
+        assert n_capped == 2
 
     def test_zero_weights_set_a_floor(self) -> None:
         log_w = np.array([-math.inf, 0.0, 1.0, 2.0])
-        assert trim(log_w, 4 / 3).log_w.tolist() == [-math.inf, 0.0, 0.0, 0.0]
-        assert design_effect(trim(log_w, 1.5).log_w) == pytest.approx(1.5, rel=1e-12)
-        with pytest.raises(ValueError, match=r"1 of 4 weights are zero: no cap brings it below 1\.333"):
-            trim(log_w, 1.3)
+        assert cap_to_design_effect(log_w, 4 / 3).log_w.tolist() == [-math.inf, 0.0, 0.0, 0.0]
+        assert design_effect(cap_to_design_effect(log_w, 1.5).log_w) == pytest.approx(1.5, rel=1e-12)
+        with pytest.raises(ValueError, match=r"1 of 4 weights are zero, so that no cap brings it below 1\.333"):
+            cap_to_design_effect(log_w, 1.3)
 
     @pytest.mark.parametrize("bound", [0.99, -1, math.inf, math.nan, "2", None, True])
     def test_other_bounds_are_refused(self, bound: Any) -> None:
-        with pytest.raises(ValueError, match=r"`design_effect` is .*: give a finite number of 1 or more"):
-            trim(LOG_W, bound)
+        with pytest.raises(ValueError, match=r"`design_effect` is .*\. Use a finite number of 1 or more"):
+            cap_to_design_effect(LOG_W, bound)
 
 
 class TestEffectiveSampleSize:
@@ -358,3 +361,29 @@ class TestEffectiveSampleSize:
         assert effective_sample_size(np.log([1.0, 3.0])) == pytest.approx(16 / 10, rel=1e-14)
         w = np.exp(LOG_W)
         assert effective_sample_size(LOG_W) == pytest.approx(w.sum() ** 2 / (w**2).sum(), rel=1e-12)
+
+
+def test_the_effective_sample_size_of_a_ratio_counts_rows_of_both_samples() -> None:
+    rng = np.random.default_rng(0)
+    log_p, log_q, w_p, w_q = rng.normal(size=7), rng.normal(size=9), rng.random(7), rng.random(9)
+    r_p, r_q = np.exp(log_p), np.exp(log_q)
+    by_q = (w_q @ r_q) ** 2 / (w_q @ r_q**2 * w_q.sum())
+    by_p = w_p.sum() / (w_p @ r_p)
+    assert effective_sample_size_of_ratio(log_p, w_p, log_q, w_q, 9.0) == pytest.approx(
+        9 * min(1, by_q, by_p), rel=1e-12
+    )
+    assert effective_sample_size_of_ratio(log_p - 50, w_p, log_q, w_q, 9.0) == pytest.approx(
+        9 * min(1, by_q), rel=1e-12
+    )
+    assert effective_sample_size_of_ratio(log_p + 900, w_p, log_q, w_q, 9.0) == 1  # no weights leave less than one row
+
+
+@pytest.mark.parametrize(("n", "largest"), [(1000, 20.0), (80, 20.0), (40, 10.0), (2, 1.0)])
+def test_small_is_20_or_a_quarter_of_the_rows(n: int, largest: float) -> None:
+    assert is_small(largest, n)
+    assert not is_small(largest + 0.1, n)
+
+
+def test_ratios_are_never_infinite() -> None:
+    assert ratios_from_logs(np.array([-np.inf, 0.0, 1.0])).tolist() == [0.0, 1.0, math.e]
+    assert np.isfinite(ratios_from_logs(np.array([1e4, 1e300]))).all()

@@ -1,116 +1,153 @@
-"""Log-ratios of rows that a ratio has not seen: the ground of every estimate that is to have a standard error."""
+"""Log-ratios of held-out rows by cross-fitting: the basis of every estimate with a standard error."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from flowratio._support.progress import progress
+from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import check_n_folds
 from flowratio.ratios.auto.auto import AutoRatio
+from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.registry import fitted, new_ratio, silent
+from flowratio.samples.folding import folds
+from flowratio.samples.two_samples import TwoSamples
 
-_TIME_BUDGET = 60.0  # seconds in which a ratio is chosen, if none is given
 FEWEST_ROWS = 4  # of each sample: two folds of two rows
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One of two samples, and the fold of each row.
+@dataclass(frozen=True, eq=False)
+class FoldScores:
+    """Log-ratios of the rows of one sample.
 
     Parameters
     ----------
-    X
-        Rows, of shape (n, d).
-    w
-        How often each counts, of shape (n,).
-    fold
-        Of each row, from 0 on, of shape (n,).
+    log_r
+        log r of each row by the model that was fitted without its fold, of shape (n,).
+    each
+        log r of each row by every model, of shape (n_folds, n).
+    w, fold
+        Weight and fold of each row, of shape (n,).
     """
 
-    X: np.ndarray
-    w: np.ndarray
+    log_r: Vector
+    each: Matrix
+    w: Vector
     fold: np.ndarray
 
+    @classmethod
+    def of(cls, each: Matrix, w: Vector, fold: np.ndarray) -> FoldScores:
+        """Select the held-out scores from those of all models."""
+        return cls(each[fold, np.arange(len(fold))], each, w, fold)
 
-@dataclass(frozen=True)
+    def mean(self, values: Vector) -> float:
+        """Return the weighted mean of values, of shape (n,)."""
+        return float(self.w @ values / self.w.sum())
+
+    def mean_without(self, k: int, values: Vector) -> float:
+        """Return the weighted mean of the values, of shape (n,), of all rows outside a fold."""
+        w = self.w * (self.fold != k)
+        return float(w @ values / w.sum())
+
+    def inverse(self) -> FoldScores:
+        """Return the log-ratios of 1/r."""
+        return FoldScores(-self.log_r, -self.each, self.w, self.fold)
+
+
+@dataclass(frozen=True, eq=False)
 class CrossFitted:
-    """Log-ratios of the rows of p and of q by models that have not seen them.
+    """Log-ratios of the rows of p and of q by models that were not fitted to them."""
 
-    Parameters
-    ----------
-    log_p, log_q
-        log r of all rows, each by the model that was fitted without its fold, of shapes (n_p,) and (n_q,).
-    each_p, each_q
-        log r of all rows by every model, those that saw them too, of shapes (n_folds, n_p) and (n_folds, n_q).
-    """
-
-    log_p: np.ndarray
-    log_q: np.ndarray
-    each_p: np.ndarray
-    each_q: np.ndarray
+    p: FoldScores
+    q: FoldScores
 
     def swapped(self) -> CrossFitted:
         """Return the same of q/p."""
-        return CrossFitted(-self.log_q, -self.log_p, -self.each_q, -self.each_p)
+        return CrossFitted(self.q.inverse(), self.p.inverse())
 
 
-def cross_fit(ratio: Any, p: Sample, q: Sample, seed: int, verbose: bool = False) -> CrossFitted:
-    """Fit a ratio to all folds but one, in turn, and score that one.
+def cross_fit(
+    ratio: Any,
+    samples: TwoSamples,
+    fold: np.ndarray,
+    seed: int,
+    verbose: bool = False,
+    *,
+    X_more: Matrix | None = None,
+    fold_more: np.ndarray | None = None,
+) -> CrossFitted:
+    """Fit a ratio to all folds except one, in turn, and score that one.
 
     Parameters
     ----------
     ratio
         A ratio, or its name.
-    p, q
-        The two samples: a fold is left out in both at once. Rows of weight 0 are scored only.
+    samples, fold
+        The two samples, and the fold of each row, of shape (n,). A fold is held out in both at once.
     seed
-        Of ratios that have none.
+        Seed of ratios that have none.
     verbose
         Whether to show a progress bar.
+    X_more, fold_more
+        More rows of q, of shape (m, d), and their folds, of shape (m,). They are scored, but no model is fitted to
+        them. They count as much as other rows of weight 1.
     """
-    n_folds = int(p.fold.max()) + 1
-    each_p, each_q = np.empty((n_folds, len(p.X))), np.empty((n_folds, len(q.X)))
+    n_p, n_folds = samples.n_p, int(fold.max()) + 1
+    X, w, all_folds = samples.X, samples.w, fold
+    if X_more is not None and fold_more is not None:
+        X, all_folds = np.concatenate([X, X_more]), np.concatenate([fold, fold_more])
+        w = np.concatenate([w, np.ones(len(X_more))])
+    each = np.zeros((n_folds, len(X)))
     with silent(), progress(n_folds, "folds", verbose) as step:
         for k in range(n_folds):
-            of_p, of_q = p.fold != k, q.fold != k
-            X = np.concatenate([p.X[of_p], q.X[of_q]])
-            y = np.repeat([1, 0], [of_p.sum(), of_q.sum()])
-            if (X[0] == X).all():  # there is nothing to tell p from q by: r = 1
-                each_p[k], each_q[k] = 0.0, 0.0
-            else:
-                model = fitted(new_ratio(ratio, seed + k), X, y, np.concatenate([p.w[of_p], q.w[of_q]]))
-                each_p[k], each_q[k] = model.log_ratio(p.X), model.log_ratio(q.X)
+            part = samples.part(fold != k)
+            if (part.X[0] != part.X).any():  # otherwise nothing distinguishes p from q: r = 1
+                each[k] = log_ratio_prepared(fit_prepared(new_ratio(ratio, seed + k), part), X)
             step()
-    log_p, log_q = each_p[p.fold, np.arange(len(p.X))], each_q[q.fold, np.arange(len(q.X))]
-    return CrossFitted(log_p, log_q, each_p, each_q)
+    return CrossFitted(
+        FoldScores.of(each[:, :n_p], w[:n_p], all_folds[:n_p]), FoldScores.of(each[:, n_p:], w[n_p:], all_folds[n_p:])
+    )
 
 
-def chosen_ratio(ratio: Any, p: Sample, q: Sample, seed: int, verbose: bool = False) -> Any:
-    """Return the ratio to cross-fit: what an `AutoRatio` chooses on all rows, so that the choice is made once.
+def ratio_to_cross_fit(ratio: Any, samples: TwoSamples, seed: int, verbose: bool = False) -> Any:
+    """Return the ratio to cross-fit. The choice of an `AutoRatio` is made once, on all rows. None is `AutoRatio()`.
 
-    None is an `AutoRatio` with a minute to choose. The choice sees the rows that are scored later. It is one of few
-    numbers, where a fit is one of many.
+    The choice depends on the rows that are scored later. It is one of few, where a fit is one of many.
     """
-    auto = new_ratio(AutoRatio(time_budget=_TIME_BUDGET) if ratio is None else ratio, seed)
+    auto = new_ratio(AutoRatio() if ratio is None else ratio, seed)
     if not isinstance(auto, AutoRatio):
         return auto
     auto.set_params(verbose=auto.verbose or verbose)
-    X, y = np.concatenate([p.X, q.X]), np.repeat([1, 0], [len(p.X), len(q.X)])
     with silent():
-        return auto.fit(X, y, np.concatenate([p.w, q.w])).chosen()
+        return fit_prepared(auto, samples).chosen()
 
 
-def folds(n: int, n_folds: int, rng: np.random.Generator) -> np.ndarray:
-    """Return a fold for every row, of shape (n,): all are filled alike."""
-    return rng.permutation(n) % n_folds
+def folds_of(samples: TwoSamples, n_folds: Any, rng: np.random.Generator) -> np.ndarray:
+    """Return a fold for each row, of shape (n,): first those of p, then those of q."""
+    k = check_folds(n_folds, min(samples.n_p, samples.n_q))
+    return np.concatenate([folds(samples.n_p, k, rng), folds(samples.n_q, k, rng)])
 
 
 def check_folds(n_folds: Any, n_least: int) -> int:
-    """Return how many folds there are, given the rows of the smaller sample."""
+    """Return the number of folds: no more than half of the rows of the smaller sample."""
     check_n_folds(n_folds)
     if n_least < FEWEST_ROWS:
-        raise ValueError(f"The smaller sample has {n_least} rows: give at least {FEWEST_ROWS} of each.")
+        raise ValueError(f"The smaller sample has {n_least} rows. Give at least {FEWEST_ROWS} rows of each sample.")
     return min(int(n_folds), n_least // 2)
+
+
+def fit_prepared(ratio: Any, samples: TwoSamples) -> Any:
+    """Fit a ratio to checked rows."""
+    return fitted(ratio, samples.X, samples.y, samples.w)
+
+
+def log_ratio_prepared(ratio: Any, X: Matrix) -> Vector:
+    """Return log r of checked rows, (n, d) to (n,)."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+        log_r = RatioEstimator.log_ratio(ratio, X) if isinstance(ratio, RatioEstimator) else ratio.log_ratio(X)
+    return np.asarray(log_r, np.float64)

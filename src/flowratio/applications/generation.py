@@ -1,12 +1,12 @@
 r"""New rows of p, or of q, from a flow of both: sampling, importance weighting, resampling.
 
-A flow that was trained on rows of both samples draws from :math:`h = \pi p + (1 - \pi) q`. Many candidates z are
-drawn, each is weighted by
+A flow that was trained on rows of both samples draws from :math:`h = \pi p + (1 - \pi) q`. Each candidate z is
+weighted by
 
 .. math:: \frac{p}{h} = \frac{r}{\pi r + 1 - \pi} \quad\text{or}\quad \frac{q}{h} = \frac{1}{\pi r + 1 - \pi}
 
-and few are drawn from these by their weights. The ratio is the same in x and in z, so that the candidates need not be
-decoded: only the chosen are.
+and the rows are drawn from the candidates by weight. The ratio is the same in x and in z, so only the selected
+candidates are decoded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -22,48 +22,57 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
+from flowratio._support.chunks import chunks
+from flowratio._support.errors import ArgumentError
 from flowratio._support.progress import progress
+from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, is_count, seed_from
+from flowratio.applications.crossfit import log_ratio_prepared
 from flowratio.flows import Flow
 from flowratio.flows.base import new_generator
 from flowratio.latent.featurizer import FlowFeaturizer
-from flowratio.ratios.base import chunks
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
 from flowratio.ratios.featurized.joint import JointFeaturizedRatio
 from flowratio.ratios.inverse import InverseRatio
 from flowratio.ratios.neural.networks import evaluate
 from flowratio.weights import check_proportion, effective_sample_size, pareto_smooth, rebalance, self_normalize
 
-Score = Callable[[np.ndarray], Any]
-_LARGEST_SHARE = 0.1  # of the effective candidates, that can be drawn without replacement and without a word
+if TYPE_CHECKING:
+    from flowratio.tables.encoder import TableEncoder
+
+Score = Callable[[Matrix], Any]
+_LARGEST_SHARE = 0.1  # of the effective candidates, that can be drawn without replacement and without a warning
+_N_CANDIDATES = 100  # for each row
+_TABLE_POOL = 200_000  # candidates for rows of a table: as many as take seconds
+_FEWEST_EFFECTIVE = 10  # candidates of the target for each row of a table
 
 
 class DepletedWarning(UserWarning):
-    """So many rows were drawn without replacement that they are not of the target, but lean toward the mixture."""
+    """So many rows were drawn without replacement that they resemble the mixture more than the target."""
 
 
-class Drawn(NamedTuple):
-    """Rows that a `TargetedSampler` has drawn, and what they rest on.
+class TargetedSample(NamedTuple):
+    """Rows from a `TargetedSampler`, and how reliable they are.
 
     Parameters
     ----------
     X
-        The rows, of shape (n, d).
+        The rows, of shape (n, d). A data frame of polars if the ratio was fitted to mixed tables.
     Z
         The same in latent space, of shape (n, d_z).
     log_w
         Log-weights of all candidates, of shape (n * n_candidates,), or of shape (n,) if none was weighted.
     effective_sample_size
-        How many equally weighted candidates the weights are worth. Much below n, the rows repeat each other.
+        Effective number of candidates. Much below n, the rows repeat each other.
     unique_share
         Share of the rows that are distinct candidates.
     k_hat
         Shape of the tail of the weights: see `flowratio.weights.pareto_smooth`.
     """
 
-    X: np.ndarray
-    Z: np.ndarray
-    log_w: np.ndarray
+    X: Any
+    Z: Matrix
+    log_w: Vector
     effective_sample_size: float
     unique_share: float
     k_hat: float
@@ -72,33 +81,37 @@ class Drawn(NamedTuple):
 class TargetedSampler(BaseEstimator):
     r"""Draw new rows of p, or of q, from a flow that was trained on rows of both; r = p/q, p is y = 1.
 
-    Sampling-importance-resampling: `n_candidates` candidates for each row are drawn from the flow, weighted toward the
-    target, and the rows are drawn from all of them together. In latent space only the chosen are decoded.
+    Sampling-importance-resampling: candidates are drawn from the flow and weighted toward the target. The rows are
+    drawn from all candidates by weight.
+
+    For a ratio of mixed tables each candidate is decoded to the nearest row of a table, with one category in each
+    column and numbers and dates in their fitted range, before it is weighted. `sample` then returns a data frame.
 
     Parameters
     ----------
-    featurizer
-        A fitted `FlowFeaturizer`: the candidates come from its flow. None for that of `ratio`.
     ratio
-        A fitted ratio: a `FeaturizedRatio` or `JointFeaturizedRatio`, which brings its own flow; or, with `featurizer`,
-        any ratio that was fitted to `featurizer.transform(X)` (`space="z"`) or to rows of x (`space="x"`). Behind
-        `scaling="image"` z has the noise of the candidates only by `featurizer.encode(X, rng)`.
+        A fitted ratio: a `FeaturizedRatio` or `JointFeaturizedRatio`, which has a flow; or, with `featurizer`, any
+        ratio that was fitted to `featurizer.transform(X)` (`space="z"`) or to rows of x (`space="x"`). With
+        `scaling="image"` fit it to `featurizer.encode(X, rng)`, which adds the noise of the candidates.
+    featurizer
+        A fitted `FlowFeaturizer` whose flow draws the candidates. None for that of `ratio`.
     space
-        Where the candidates are weighted: `"z"`, or `"x"`, for which all of them are decoded first.
+        Where the candidates are weighted: `"z"`, or `"x"`, for which all of them are decoded first. Rows of a mixed
+        table are always weighted in x.
     proportion
-        Share π of p in the rows that the flow was trained on. If None: n_p / (n_p + n_q) of the rows that the ratio
-        was fitted to, or one half if it says `mixture="balanced"`. Give it where the flow had other rows than the
-        ratio, or weighted ones; and 0 where the q of the ratio is the flow itself: where it was fitted to rows of the
-        target as p and to draws of the flow as q. Such weights make up for what the flow has not learned.
+        Share π of p in the rows that the flow was trained on. If None: n_p / (n_p + n_q) of the rows that the ratio was
+        fitted to, or one half for `mixture="balanced"`. Give it if the flow was trained on other rows than the ratio,
+        or on weighted rows. Give 0 if the ratio was fitted to rows of the target as p and draws of the flow as q: such
+        weights correct the flow.
     n_candidates
-        Candidates for each row that is drawn. The weights are at most 1/π (toward p), so that of N candidates about
-        π N are effective, or more.
+        Candidates for each row. The weights are at most 1/π (toward p), so that of N candidates π N or more are
+        effective. None for 100. For tables None is 100 for up to 2000 rows, and fewer for more rows: 200 000 in all,
+        and at least 10 effective ones for each row.
     replace
-        Whether a candidate can be drawn more than once. Without, rows are drawn one after the other from what is left,
-        which is the less of the target the more were drawn: of all candidates, they would be the mixture. A
-        `DepletedWarning` says so if they are more than a tenth of the effective candidates.
+        Whether a candidate can be drawn more than once. Without replacement, rows resemble the mixture more, the more
+        are drawn. A `DepletedWarning` is issued if they are more than a tenth of the effective candidates.
     random_state
-        Seed: the same number gives the same rows at every call, a generator goes on. Global ones are never used.
+        Seed: an integer gives the same rows at every call, a generator continues.
     verbose
         Whether to show a progress bar while candidates are weighted.
 
@@ -112,29 +125,25 @@ class TargetedSampler(BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X_p, X_q = rng.normal(0.5, 1, size=(400, 2)), rng.normal(-0.5, 1, size=(400, 2))
     >>> model = FeaturizedRatio("logistic", featurizer=FlowFeaturizer(max_epochs=10), random_state=0)
-    >>> sampler = TargetedSampler(ratio=model.fit_samples(X_p, X_q), random_state=0)
+    >>> sampler = TargetedSampler(model.fit_samples(X_p, X_q), random_state=0)
     >>> bool(abs(sampler.sample(500, toward="p").mean() - 0.5) < 0.2)
-    True
-    >>> bool(abs(sampler.sample(500, toward="q").mean() + 0.5) < 0.2)
-    True
-    >>> sampler.draw(500, toward="p").unique_share > 0.9
     True
     """
 
     def __init__(
         self,
+        ratio: Any,
         featurizer: FlowFeaturizer | None = None,
-        ratio: Any = None,
         *,
         space: Literal["z", "x"] = "z",
         proportion: float | None = None,
-        n_candidates: int = 100,
+        n_candidates: int | None = None,
         replace: bool = True,
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        self.featurizer = featurizer
         self.ratio = ratio
+        self.featurizer = featurizer
         self.space = space
         self.proportion = proportion
         self.n_candidates = n_candidates
@@ -146,8 +155,8 @@ class TargetedSampler(BaseEstimator):
         """Return another sampler of the same flow and ratio, which stay fitted."""
         return type(self)(**self.get_params(deep=False))
 
-    def sample(self, n: int = 1, toward: Literal["p", "q"] | None = "p") -> np.ndarray:
-        """Draw rows of x, of shape (n, d).
+    def sample(self, n: int = 1, toward: Literal["p", "q"] | None = "p") -> Any:
+        """Draw rows of x, of shape (n, d): an array, or a data frame of polars if the ratio is of mixed tables.
 
         Parameters
         ----------
@@ -158,94 +167,106 @@ class TargetedSampler(BaseEstimator):
         """
         return self._draw(n, toward).X
 
-    def draw(self, n: int = 1, toward: Literal["p", "q"] | None = "p") -> Drawn:
-        """Draw rows of x, and say what they rest on.
-
-        Parameters
-        ----------
-        n, toward
-            As in `sample`.
-        """
+    def draw(self, n: int = 1, toward: Literal["p", "q"] | None = "p") -> TargetedSample:
+        """Draw rows of x, as `sample` does, and return them with their weights and how reliable they are."""
         return self._draw(n, toward)
 
-    def _draw(self, n: int, toward: Literal["p", "q"] | None) -> Drawn:
+    def _draw(self, n: int, toward: Literal["p", "q"] | None) -> TargetedSample:
         self._check_settings(n, toward)
         featurizer, seed = self._source(), seed_from(self.random_state)
+        decode = self._decoding(featurizer)
         if toward is None:
             Z = _gathered(featurizer.flow_, n, seed, np.arange(n))
-            return Drawn(featurizer.decode(Z), Z, np.zeros(n), float(n), 1.0, -math.inf)
-        score, proportion, n_all = self._score(featurizer), self._proportion(), n * self.n_candidates
+            return TargetedSample(decode(Z), Z, np.zeros(n), float(n), 1.0, -math.inf)
+        score, proportion = self._score(featurizer), self._proportion()
+        n_all = n * self._n_candidates(n, proportion if toward == "p" else 1 - proportion)
         log_w = rebalance(self._scored(featurizer.flow_, score, n_all, seed), proportion, toward)
         n_effective = effective_sample_size(log_w)
-        chosen = _resampled(log_w, n, self.replace, np.random.default_rng([seed, 1]))
+        positions = _resampled(log_w, n, self.replace, np.random.default_rng([seed, 1]))
         if not self.replace and n > _LARGEST_SHARE * n_effective:
             _warn_of_depletion(n, n_effective, n_all)
-        Z = _gathered(featurizer.flow_, n_all, seed, chosen)
-        return Drawn(
-            X=featurizer.decode(Z),
-            Z=Z,
-            log_w=log_w,
-            effective_sample_size=n_effective,
-            unique_share=len(np.unique(chosen)) / n,
-            k_hat=pareto_smooth(log_w).k_hat,
-        )
+        Z = _gathered(featurizer.flow_, n_all, seed, positions)
+        unique_share = len(np.unique(positions)) / n
+        return TargetedSample(decode(Z), Z, log_w, n_effective, unique_share, pareto_smooth(log_w).k_hat)
 
     def _check_settings(self, n: Any, toward: Any) -> None:
         for name, value in (("n", n), ("n_candidates", self.n_candidates)):
-            if not is_count(value):
-                raise ValueError(f"`{name}` is {value!r}: give a whole number of 1 or more.")
+            if not is_count(value) and not (value is None and name == "n_candidates"):
+                raise ArgumentError(name, f"`{name}` is {value!r}. Use an integer of 1 or more.")
         if toward not in ("p", "q", None):
-            raise ValueError(f"`toward` is {toward!r}: give 'p', 'q', or None for the mixture of both.")
+            raise ArgumentError("toward", f"`toward` is {toward!r}. Use 'p', 'q', or None for the mixture of both.")
         if self.space not in ("z", "x"):
-            raise ValueError(f"`space` is {self.space!r}: give 'z' or 'x'.")
+            raise ValueError(f"`space` is {self.space!r}. Use 'z' or 'x'.")
         if self.proportion is not None:
             check_proportion(self.proportion)
         if self.proportion == 0 and toward == "q":
             raise ValueError(
-                "`proportion` is 0, so that candidates are of q already: give toward='p', for the numerator of the "
-                "ratio, or None for candidates as they are."
+                "`proportion` is 0, so the candidates already come from q. Use toward='p', for the numerator of the "
+                "ratio, or None for unweighted candidates."
             )
+
+    @property
+    def _encoder(self) -> TableEncoder | None:
+        return getattr(self.ratio, "encoder_", None)
+
+    def _n_candidates(self, n: int, share: float) -> int:
+        """Return the number of candidates for each of n rows of a sample that has this share of the mixture."""
+        if self.n_candidates is not None:
+            return self.n_candidates
+        if self._encoder is None:
+            return _N_CANDIDATES
+        return min(_N_CANDIDATES, max(_TABLE_POOL // n, math.ceil(_FEWEST_EFFECTIVE / share) if share else 0))
 
     def _source(self) -> FlowFeaturizer:
         """Return the fitted map whose flow draws the candidates."""
-        given = self.featurizer
-        if given is None:
+        featurizer = self.featurizer
+        if featurizer is None:
             check_is_fitted(_checked_ratio(self.ratio))
-            given = getattr(self.ratio, "featurizer_", None)
-        if hasattr(self.featurizer, "log_ratio"):
-            raise TypeError(f"`featurizer` is {self.featurizer!r}, a ratio: write `TargetedSampler(ratio=…)`.")
-        if not isinstance(given, FlowFeaturizer):
+            featurizer = getattr(self.ratio, "featurizer_", None)
+        if isinstance(self.ratio, FlowFeaturizer) or hasattr(self.featurizer, "log_ratio"):
+            raise TypeError("The arguments are in the wrong order. Use `TargetedSampler(ratio, featurizer)`.")
+        if not isinstance(featurizer, FlowFeaturizer):
             raise TypeError(
-                f"`featurizer` is {self.featurizer!r}, and `ratio` a {type(self.ratio).__name__}: give a fitted "
-                "`FlowFeaturizer`, or as `ratio` a `FeaturizedRatio` with a flow, which brings it along."
+                f"`featurizer` is {self.featurizer!r}, and `ratio` is a {type(self.ratio).__name__} without a flow. "
+                "Give a fitted `FlowFeaturizer`, or a `FeaturizedRatio` with a flow."
             )
         if self._is_own() and getattr(self.ratio, "alpha", None) == 1:
             raise ValueError(
-                "`ratio` was trained with `alpha=1`: its flow is no density, and cannot be drawn from. Use `alpha` "
+                "`ratio` was trained with `alpha=1`, so its flow is not a density and cannot be sampled. Use `alpha` "
                 "below 1, or give a `featurizer` and `space='x'`."
             )
-        check_is_fitted(given)
-        return given
+        check_is_fitted(featurizer)
+        return featurizer
 
     def _is_own(self) -> bool:
         """Return whether the flow is that of the ratio."""
         return self.featurizer is None or self.featurizer is getattr(self.ratio, "featurizer_", None)
 
+    def _decoding(self, featurizer: FlowFeaturizer) -> Callable[[Matrix], Any]:
+        """Return the function from z, of shape (m, d_z), to rows of x, or to rows of a table."""
+        encoder = self._encoder
+        if encoder is None:
+            return featurizer.decode
+        # without `decode`, which rounds each indicator of a category by itself, to none or to many
+        return lambda Z: encoder.inverse_transform(encoder.confined(featurizer.inverse_transform(Z)))
+
     def _score(self, featurizer: FlowFeaturizer) -> Score:
         """Return the function from candidates z, of shape (m, d_z), to log r, of shape (m,)."""
-        ratio = _checked_ratio(self.ratio)
+        ratio, encoder, decode = _checked_ratio(self.ratio), self._encoder, self._decoding(featurizer)
         if hasattr(ratio, "fit"):
             check_is_fitted(ratio)
+        if encoder is not None:
+            return lambda Z: log_ratio_prepared(ratio, encoder.transform(decode(Z)))
         has_own = isinstance(ratio, FeaturizedRatio | JointFeaturizedRatio)
         if self.space == "z" and has_own and not self._is_own():
             raise ValueError(
-                "`featurizer` is given, and `ratio` has another of its own: leave `featurizer` out, give the ratio of "
-                "z alone, or weight in x by `space='x'`."
+                "`ratio` has a flow, and `featurizer` is another one. Leave `featurizer` out, give a ratio that was "
+                "fitted to z, or use `space='x'`."
             )
         if not self._is_own():
             _check_columns(ratio, featurizer, self.space)
         if self.space == "x":
-            return lambda Z: ratio.log_ratio(featurizer.decode(Z))
+            return lambda Z: ratio.log_ratio(decode(Z))
         if isinstance(ratio, JointFeaturizedRatio):
             return lambda Z: evaluate(ratio.network_, Z)[:, 0]
         return ratio.ratio_.log_ratio if isinstance(ratio, FeaturizedRatio) else ratio.log_ratio
@@ -257,55 +278,55 @@ class TargetedSampler(BaseEstimator):
             return 0.5
         if not hasattr(self.ratio, "log_odds_"):
             raise ValueError(
-                f"`proportion` is None, and {self.ratio!r} does not tell how many rows of p and q there were: give the "
-                "share of p in the rows that the flow was trained on."
+                f"`proportion` is None, and {self.ratio!r} has no `log_odds_`. Give the share of p in the rows that "
+                "the flow was trained on."
             )
         return float(expit(self.ratio.log_odds_))
 
-    def _scored(self, flow: Flow, score: Score, n: int, seed: int) -> np.ndarray:
+    def _scored(self, flow: Flow, score: Score, n: int, seed: int) -> Vector:
         """Return log r of all candidates, of shape (n,)."""
         log_r = np.empty(n)
         n_batches = sum(1 for _ in chunks(n, flow.n_features))
         with warnings.catch_warnings(), progress(n_batches, "candidates", self.verbose) as step:
             warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)  # they were compared
             for part, Z in _candidates(flow, n, seed):
-                found = np.asarray(score(Z), np.float64)
-                if found.shape != (len(Z),) or not (found < np.inf).all():
+                values = np.asarray(score(Z), np.float64)
+                if values.shape != (len(Z),) or not (values < np.inf).all():
                     raise ValueError(
-                        f"`log_ratio` of {self.ratio!r} gave {found.shape} values for {len(Z)} rows, "
-                        f"{np.count_nonzero(~(found < np.inf))} of them NaN or inf: it must give one number a row."
+                        f"`log_ratio` of {self.ratio!r} returned {values.shape} values for {len(Z)} rows, "
+                        f"{np.count_nonzero(~(values < np.inf))} of them NaN or inf. It must return one number for "
+                        "each row."
                     )
-                log_r[part] = found
+                log_r[part] = values
                 step()
         return log_r
 
 
-def _candidates(flow: Flow, n: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield n candidates z a batch at a time, the same for the same seed: where they stand, and they, (m, d_z)."""
+def _candidates(flow: Flow, n: int, seed: int) -> Iterator[tuple[slice, Matrix]]:
+    """Yield n candidates z in batches, the same for the same seed: their positions, and z, of shape (m, d_z)."""
     generator = new_generator().manual_seed(seed)
     for part in chunks(n, flow.n_features):
-        part = slice(part.start, min(part.stop, n))
         yield part, flow.base_sample(part.stop - part.start, generator).detach().cpu().double().numpy()
 
 
-def _gathered(flow: Flow, n: int, seed: int, chosen: np.ndarray) -> np.ndarray:
-    """Return the chosen of n candidates, (m,) to (m, d_z). All are drawn again: at no time are they in memory."""
-    Z = np.empty((len(chosen), flow.n_features))
+def _gathered(flow: Flow, n: int, seed: int, positions: np.ndarray) -> Matrix:
+    """Return some of n candidates, (m,) to (m, d_z). All are drawn again, so that they are never all in memory."""
+    Z = np.empty((len(positions), flow.n_features))
     for part, batch in _candidates(flow, n, seed):
-        here = np.flatnonzero((part.start <= chosen) & (chosen < part.stop))
-        Z[here] = batch[chosen[here] - part.start]
+        here = np.flatnonzero((part.start <= positions) & (positions < part.stop))
+        Z[here] = batch[positions[here] - part.start]
     return Z
 
 
-def _resampled(log_w: np.ndarray, n: int, replace: bool, rng: np.random.Generator) -> np.ndarray:
+def _resampled(log_w: Vector, n: int, replace: bool, rng: np.random.Generator) -> np.ndarray:
     """Return n positions of candidates, drawn by their weights, of shape (n,)."""
     if replace:
         return rng.choice(len(log_w), n, p=self_normalize(log_w))
     n_positive = np.count_nonzero(log_w > -np.inf)
     if n > n_positive:
         raise ValueError(
-            f"`n` is {n}, but {n_positive} of {len(log_w)} candidates have a positive weight: without replacement, "
-            "give more `n_candidates` or a smaller `n`, or use `replace=True`."
+            f"`n` is {n}, but {n_positive} of {len(log_w)} candidates have a positive weight. Use more `n_candidates`, "
+            "a smaller `n`, or `replace=True`."
         )
     # the largest of log w plus Gumbel noise is a draw by w, the next one a draw from the rest, and so on
     key = log_w + rng.gumbel(size=len(log_w))
@@ -315,9 +336,9 @@ def _resampled(log_w: np.ndarray, n: int, replace: bool, rng: np.random.Generato
 
 def _warn_of_depletion(n: int, n_effective: float, n_all: int) -> None:
     warnings.warn(
-        f"{n} rows were drawn without replacement, and {n_all} candidates are worth {n_effective:.0f}: the rows lean "
-        f"toward the mixture of both samples. Use `n_candidates` of {math.ceil(n_all / _LARGEST_SHARE / n_effective)} "
-        "or more, or `replace=True`.",
+        f"{n} rows were drawn without replacement from {n_effective:.0f} effective candidates of {n_all}, so they "
+        f"resemble the mixture of both samples. Use `n_candidates` of "
+        f"{math.ceil(n_all / _LARGEST_SHARE / n_effective)} or more, or `replace=True`.",
         DepletedWarning,
         stacklevel=4,
     )
@@ -326,10 +347,10 @@ def _warn_of_depletion(n: int, n_effective: float, n_all: int) -> None:
 def _checked_ratio(ratio: Any) -> Any:
     if isinstance(ratio, type) or not callable(getattr(ratio, "log_ratio", None)):
         raise TypeError(
-            f"`ratio` is {ratio!r}: give a fitted ratio, such as `FeaturizedRatio().fit_samples(X_p, X_q)`."
+            f"`ratio` is {ratio!r}. Give a fitted ratio, such as `FeaturizedRatio().fit_samples(X_p, X_q)`."
         )
     if isinstance(ratio, InverseRatio):
-        raise TypeError(f"`ratio` is {ratio!r}, which is q/p: give the ratio p/q, and choose by `toward`.")
+        raise TypeError(f"`ratio` is {ratio!r}, which is q/p. Give the ratio p/q, and choose by `toward`.")
     return ratio
 
 
@@ -338,16 +359,16 @@ def _check_columns(ratio: Any, featurizer: FlowFeaturizer, space: str) -> None:
     d = featurizer.flow_.n_features if space == "z" else featurizer.n_features_in_
     if getattr(ratio, "n_features_in_", d) != d:
         raise ValueError(
-            f"`ratio` was fitted to {ratio.n_features_in_} columns, but {space} of `featurizer` has {d}: fit it to "
+            f"`ratio` was fitted to {ratio.n_features_in_} columns, but {space} of `featurizer` has {d}. Fit it to "
             f"{'`featurizer.transform(X)`' if space == 'z' else 'the rows that `featurizer` was fitted to'}."
         )
     names, names_x = (getattr(of, "feature_names_in_", None) for of in (ratio, featurizer))
     if names is None or names_x is None:
         return
     if space == "z" and list(names) == list(names_x):
-        raise ValueError("`ratio` was fitted to columns of x: fit it to `featurizer.transform(X)`, or use `space='x'`.")
+        raise ValueError("`ratio` was fitted to columns of x. Fit it to `featurizer.transform(X)`, or use `space='x'`.")
     if space == "x" and list(names) != list(names_x):
         raise ValueError(
-            f"`ratio` was fitted to the columns {list(names)[:8]}, but `featurizer` to {list(names_x)[:8]}: both must "
-            "have the same, in the same order."
+            f"`ratio` was fitted to the columns {list(names)[:8]}, but `featurizer` to {list(names_x)[:8]}. Both must "
+            "have the same columns in the same order."
         )

@@ -1,110 +1,134 @@
-"""Do two samples come from one law? A permutation test by how well a ratio tells rows it has not seen, or would."""
+"""Do two samples come from one distribution? A permutation test, with the columns that drive a difference."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.special import expit, ndtri
-from scipy.stats import rankdata
+from scipy.stats import beta, rankdata
 
+from flowratio._support.errors import ArgumentError
 from flowratio._support.progress import progress
+from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, is_count, seed_from
-from flowratio.applications.crossfit import check_folds, folds
+from flowratio.applications.crossfit import check_folds, folds_of
+from flowratio.applications.result import Result, check_level
 from flowratio.diagnostics.importance import Importance, importance
+from flowratio.diagnostics.thresholds import THRESHOLDS
+from flowratio.diagnostics.verdict import TestVerdict
+from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.classifier.presets import PRESETS
 from flowratio.ratios.registry import new_ratio, silent
-from flowratio.samples.stacking import check_samples, column_names
+from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import weighted_moments
 
-LogRatio = Callable[[np.ndarray], np.ndarray]
-Fit = Callable[[np.ndarray, np.ndarray], LogRatio]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LogRatio = Callable[[Matrix], Vector]
+Fit = Callable[[Matrix, Vector], LogRatio]
 _N_REPEATS = 3  # permutations of a column, to see how it moves log r
-_MOST_KEPT = 200  # scores beyond chance that drivers are told from
+_MOST_SCORES = 200  # scores beyond chance that give the drivers
 _RIDGE = 1e-3  # of a variance
-_SMALLEST = 1e-9  # spread of what is not constant; all that is compared is of order 1
+_SMALLEST = 1e-9  # spread of what is not constant; all quantities that are compared are of order 1
 
 
-@dataclass(frozen=True, eq=False)
-class TwoSampleTest:
-    """What a permutation test found. It prints as a few lines.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TwoSampleTest(Result):
+    """Result of a permutation test. It prints as one line.
+
+    `value` is the statistic: how well the labels are predicted, in standard deviations over the permutations, above the
+    mean. `standard_error` is its spread under the null hypothesis. `interval()` is about the p-value.
 
     Parameters
     ----------
     p_value
-        (b + 1) / (m + 1), if b of m permutations tell rows as well as the labels that were given: never 0.
-    statistic
-        How well the labels are told, in standard deviations over the permutations, above the mean.
+        (b + 1) / (m + 1), if b of m permutations have a statistic at least as large: never 0.
     null
-        The same under each permutation, of shape (m,).
+        The statistic under each permutation, of shape (m,).
     drivers
         How much each column moves log r, the most important one first.
     """
 
     p_value: float
-    statistic: float
-    null: np.ndarray
+    null: Vector
     drivers: Importance
 
-    def __str__(self) -> str:
-        lines = [
-            f"p = {self.p_value:.4g} of {len(self.null)} permutations: statistic {self.statistic:.4g}, "
-            f"{self.null.mean():.4g} ± {self.null.std():.2g} under the null"
-        ]
-        first = zip(self.drivers.names, self.drivers.effect, self.drivers.share, strict=True)
-        lines += [f"  {name}: {effect:.3g} nats, {share:.0%}" for name, effect, share in list(first)[:5]]
-        return "\n".join(lines)
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return an interval of the p-value that infinitely many permutations would give (Clopper and Pearson)."""
+        check_level(level)
+        m = len(self.null)
+        b = round(self.p_value * (m + 1)) - 1
+        low, high = beta.ppf((1 - level) / 2, b, m - b + 1), beta.ppf((1 + level) / 2, b + 1, m - b)
+        return float(low) if b else 0.0, float(high) if b < m else 1.0
 
-    __repr__ = __str__
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers, the verdict and the drivers, ready for JSON."""
+        columns = zip(self.drivers.names, self.drivers.effect.tolist(), self.drivers.share.tolist(), strict=True)
+        drivers = [{"column": name, "effect": effect, "share": share} for name, effect, share in columns]
+        return {"p_value": self.p_value, **super().to_dict(), "n_permutations": len(self.null), "drivers": drivers}
+
+    def _draw(self, axes: Axes) -> None:
+        axes.hist(self.null, bins=20, color="0.8", edgecolor="0.4", label="shuffled labels")
+        axes.axvline(self.value, color="black", linewidth=2, label=f"statistic, p = {self.p_value:.2g}")
+        axes.set(xlabel="statistic (standard deviations)", ylabel="permutations")
+        axes.legend(frameon=False, fontsize="small")
+
+    def __str__(self) -> str:
+        return (
+            f"{str(self.verdict).capitalize()} ({self.reason}). Largest changes: {', '.join(self.drivers.names[:5])}."
+        )
 
 
 def two_sample_test(
-    X_p: Any,
-    X_q: Any,
+    X_p: TableLike,
+    X_q: TableLike,
     ratio: Any = None,
     *,
+    statistic: Literal["scores", "ratio"] = "scores",
     n_permutations: int = 200,
     n_folds: int = 2,
     groups: Sequence[str] | None = None,
     random_state: RandomState = None,
     verbose: bool = False,
 ) -> TwoSampleTest:
-    r"""Test whether p = q, given a sample of each.
+    r"""Test whether p = q, from a sample of each.
 
-    A statistic says how well p is told from q. It is taken again with the rows dealt out to the two samples by chance:
-    under the null no such deal is special, so that the p-value is exact for every n.
+    A statistic measures how well p is distinguished from q. The measurement is repeated with shuffled labels. Under the
+    null hypothesis no order of the labels is special, so the p-value is exact for every n.
 
-    Without a `ratio`, the statistic is that of the scores of
+    `statistic="scores"`, the default, fits no ratio. It uses the scores of
 
     .. math:: \log r(x) = \sum_j \sum_{k \le 4} \theta_{jk} h_k(u_j) + \sum_{i < j} \vartheta_{ij} u_i u_j
 
-    at θ = 0, where u are the columns as normal scores of their ranks, and h are Hermite polynomials. A score is a
-    difference of means: to fit without a row and to judge on it changes a sum of their squares by what all deals have
-    in common, or nearly so, and no row is set aside. There are four kinds: of locations, scales,
-    shapes (skewness, tails, two modes) and correlations. Each gives its largest score, for a change in few columns, and
-    its sum of squares, for a small one in many; locations also the sum in decorrelated columns, as Hotelling's. The
-    statistic is the largest of these nine, each in units of its own spread over the permutations. What it does not
-    see is what two columns do together beyond their correlation, or three: give a `ratio` for that.
+    at θ = 0, where u are the normal scores of the columns, and h are Hermite polynomials. There are four kinds: for
+    locations, scales, shapes (skewness, tails, two modes) and correlations. Each gives its largest score, for a change
+    in few columns, and its sum of squares, for a small change in many. Locations also give Hotelling's sum. The
+    statistic is the largest of these nine, each in units of its spread over the permutations. It does not see how two
+    columns depend on each other beyond their correlation. Use a `ratio` for that.
 
     Parameters
     ----------
     X_p, X_q
-        Rows drawn from p and from q, of shapes (n_p, d) and (n_q, d).
+        Rows drawn from p and from q, of shapes (n_p, d) and (n_q, d): arrays, or tables with text, dates and missing
+        values. For tables the drivers are the columns of the table.
     ratio
-        None, or any ratio, or its name. The statistic is then how far class probabilities of rows of p are above those
-        of q, on average, by a ratio that was fitted without their fold. It decides what is noticed: `"logistic"` sees
-        means, `"qda"` also variances and correlations, `"boosting"` whatever there is, of which it needs more. It is
+        A ratio, or its name, for `statistic="ratio"`, which a `ratio` implies. None for `AutoRatio()`, which chooses
+        again for each permutation: expect hours.
+    statistic
+        `"scores"`, or `"ratio"`: the mean class probability of held-out rows of p minus that of q. `"logistic"` sees
+        means, `"qda"` also variances and correlations, `"boosting"` all changes that are large enough. The ratio is
         fitted (permutations + 1) × folds times.
     n_permutations
         The smallest p-value is 1 / (this + 1).
     n_folds
-        Parts of the samples, where there is a ratio.
+        Number of folds, if there is a ratio.
     groups
-        What each of the d columns belongs to, such as the category whose levels some of them tell: `drivers` are then
-        these. None if every column is for itself.
+        The group of each of the d columns: `drivers` are then the groups. None if each column stands alone.
     random_state
         Seed of the folds, of the permutations and of the ratio.
     verbose
@@ -115,71 +139,87 @@ def two_sample_test(
     .. [1] Lopez-Paz, Oquab (2017). *Revisiting Classifier Two-Sample Tests.* ICLR.
     .. [2] Phipson, Smyth (2010). *Permutation P-values Should Never Be Zero.* SAGMB.
     .. [3] Chernoff, Savage (1958). *Asymptotic Normality and Efficiency of Certain Nonparametric Test Statistics.*
-       Annals of Mathematical Statistics. (Normal scores see a shift as well as means do, or better, for every law.)
+       Annals of Mathematical Statistics. (Normal scores detect a shift as well as means do, or better.)
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> X_p, X_q = rng.normal(size=(300, 3)), rng.normal(size=(300, 3))
     >>> X_p[:, 1] *= 1.5
-    >>> found = two_sample_test(X_p, X_q, n_permutations=99, random_state=0)
-    >>> found.p_value, found.drivers.columns[0]
-    (0.01, np.int64(1))
+    >>> print(two_sample_test(X_p, X_q, n_permutations=99, random_state=0))
+    The files differ (p = 0.01, 99 permutations). Largest changes: x2, x1, x3.
     """
     if not is_count(n_permutations):
-        raise ValueError(f"`n_permutations` is {n_permutations!r}: give a whole number of 1 or more, such as 200.")
-    A_p, A_q = check_samples(X_p, X_q)
-    if groups is not None and len(groups) != A_p.shape[1]:
-        raise ValueError(f"`groups` has {len(groups)} names, but there are {A_p.shape[1]} columns: give one for each.")
-    k = check_folds(n_folds, min(len(A_p), len(A_q)))
+        raise ArgumentError("n_permutations", f"`n_permutations` is {n_permutations!r}. Use an integer of 1 or more.")
+    if statistic not in ("scores", "ratio"):
+        raise ArgumentError("statistic", f"`statistic` is {statistic!r}. Use 'scores' or 'ratio'.")
+    samples = two_samples(X_p, X_q)
+    names, numbers = _grouped(samples, groups)
+    check_folds(n_folds, min(samples.n_p, samples.n_q))
     seed = seed_from(random_state)
     rng = np.random.default_rng([seed, 0, 8])
-    n_p, n_q = len(A_p), len(A_q)
-    X = _standardized(np.concatenate([A_p, A_q]).astype(np.float64))
-    if ratio is None:
-        test: _Scores | _CrossFitted = _Scores(X, n_p)
+    n, n_p = len(samples.X), samples.n_p
+    X = _standardized(samples.X.astype(np.float64))
+    test: _Scores | _CrossFitted
+    if ratio is None and statistic == "scores":
+        test = _Scores(X, n_p)
     else:
-        fold = np.concatenate([folds(n_p, k, rng), folds(n_q, k, rng)])
-        test = _CrossFitted(X, n_p, fold, _fitting(ratio, seed))
+        test = _CrossFitted(X, n_p, folds_of(samples, n_folds, rng), _fitting(ratio, seed))
     with silent(), progress(n_permutations, "permutations", verbose) as step:
-        found = [test.statistics(np.arange(n_p + n_q))]
+        values = [test.statistics(np.arange(n))]
         for _ in range(n_permutations):
-            found.append(test.statistics(rng.permutation(n_p + n_q)))
+            values.append(test.statistics(rng.permutation(n)))
             step()
         log_ratio = test.log_ratio()
-    largest = _in_own_spread(np.array(found)).max(axis=1)
-    statistic, null = float(largest[0]), largest[1:]
-    as_well = int(np.count_nonzero(null >= statistic - 1e-12 * abs(statistic)))  # ties count
-    share = np.repeat([0.5 / n_p, 0.5 / n_q], [n_p, n_q])
-    of_columns = column_names(X_p, X.shape[1]) if groups is None else list(groups)
-    names = list(dict.fromkeys(of_columns))
-    numbers = np.array([names.index(name) for name in of_columns])
-    drivers = importance(log_ratio, test.X, share, names, _N_REPEATS, rng, numbers)
-    return TwoSampleTest((1 + as_well) / (n_permutations + 1), statistic, null, drivers)
+    largest = _in_own_spread(np.array(values)).max(axis=1)
+    value, null = float(largest[0]), largest[1:]
+    n_as_large = int(np.count_nonzero(null >= value - 1e-12 * abs(value)))  # ties count
+    p_value = (1 + n_as_large) / (n_permutations + 1)
+    share = np.repeat([0.5 / n_p, 0.5 / samples.n_q], [n_p, samples.n_q])
+    return TwoSampleTest(
+        value=value,
+        standard_error=float(null.std()),
+        p_value=p_value,
+        null=null,
+        drivers=importance(log_ratio, test.X, share, names, _N_REPEATS, rng, numbers),
+        verdict=TestVerdict.DIFFER if p_value <= THRESHOLDS.alpha else TestVerdict.NO_DIFFERENCE,
+        reason=f"p = {p_value:.2g}, {n_permutations} permutations",
+    )
 
 
-def _standardized(X: np.ndarray) -> np.ndarray:
+def _grouped(samples: TwoSamples, groups: Sequence[str] | None) -> tuple[list[str], np.ndarray]:
+    """Return the names of the groups, and the group of each column of the matrix, of shape (m,)."""
+    columns, of_matrix = list(samples.names or ()), np.arange(samples.X.shape[1])
+    if samples.encoder is not None:
+        columns, of_matrix = [column.name for column in samples.encoder.columns_], samples.encoder.groups_
+    if groups is None:
+        return columns, of_matrix
+    if len(groups) != len(columns):
+        raise ValueError(f"`groups` has {len(groups)} names, but there are {len(columns)} columns. Give one for each.")
+    names = list(dict.fromkeys(groups))
+    return names, np.array([names.index(group) for group in groups])[of_matrix]
+
+
+def _standardized(X: Matrix) -> Matrix:
     mean, scale = weighted_moments(X, np.full(len(X), 1 / len(X)))
     return (X - mean) / scale
 
 
-def _in_own_spread(values: np.ndarray) -> np.ndarray:
-    """Standardize statistics over deals, (m, k); those that are the same for all become 0."""
+def _in_own_spread(values: Matrix) -> Matrix:
+    """Standardize statistics over permutations, (m, k); those that are the same for all become 0."""
     return (values - values.mean(axis=0)) / _spread(values.std(axis=0))
 
 
 class _Scores:
-    """Scores of columns, of their curves and of their products, for rows that are dealt out to two samples.
+    """Scores of columns, of their curves and of their products, under permutations of the rows.
 
     Parameters
     ----------
-    X
-        Rows of both samples, of shape (n, d).
-    n_p
-        How many of them are dealt out to p.
+    X, n_p
+        Rows of both samples, of shape (n, d), and the number of rows of p.
     """
 
-    def __init__(self, X: np.ndarray, n_p: int) -> None:
+    def __init__(self, X: Matrix, n_p: int) -> None:
         n = len(X)
         self.X = U = ndtri((rankdata(X, axis=0) - 0.5) / n)
         self.n_p = n_p
@@ -193,7 +233,7 @@ class _Scores:
         linear = self.curves[:, : U.shape[1]]
         self.precision = np.linalg.pinv(linear.T @ linear / n, rcond=_SMALLEST, hermitian=True)
 
-    def scores(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def scores(self, order: np.ndarray) -> tuple[Vector, Vector]:
         """Return z-scores of curves, (4, d), and of products above the diagonal, (d, d); p has the first rows."""
         rows = order[: self.n_p]
         is_p = np.zeros(len(self.X))
@@ -202,10 +242,10 @@ class _Scores:
         products = (U.T @ U - self.n_p * self.mean_product) / self.spread_product
         return (is_p @ self.curves).reshape(4, -1) / self.unit, np.triu(products, 1) / self.unit
 
-    def statistics(self, order: np.ndarray) -> np.ndarray:
-        """Return, for a deal of rows, roots of the largest squares and of their sums, of shape (9,).
+    def statistics(self, order: np.ndarray) -> Vector:
+        """Return, for a permutation, roots of the largest squares and of their sums, of shape (9,).
 
-        The roots make them nearly normal: none has so long a tail that it is the largest of all by chance.
+        The roots make them nearly Gaussian: none has so long a tail that it is often the largest by chance.
         """
         curves, products = self.scores(order)
         squares = [np.square(z) for z in (curves[0], curves[1], curves[2:], products)]
@@ -213,83 +253,81 @@ class _Scores:
         return np.array([*(math.sqrt(z.max()) for z in squares), *np.cbrt(sums)])
 
     def log_ratio(self) -> LogRatio:
-        """Return what gives log r of normal scores, (n, d) to (n,): that of two normal laws of what is beyond chance.
+        """Return log r as a function of normal scores, (n, d) to (n,), for two Gaussians of the scores beyond chance.
 
-        Scores of chance are left out. The others are weighed together, so that columns that say the same, such as the
-        levels of a category, share what they say.
+        Redundant columns, such as the indicators of a category, share their effect.
         """
         curves, products = self.scores(np.arange(len(self.X)))
         z = np.concatenate([curves.ravel(), products[np.triu_indices(len(products), 1)]])
         chance = min(2 * math.log(len(z)), float(np.square(z).max()) / 2)
-        kept = np.argsort(-np.square(z), kind="stable")[:_MOST_KEPT]
-        kept = kept[np.square(z[kept]) >= chance]
+        largest = np.argsort(-np.square(z), kind="stable")[:_MOST_SCORES]
+        largest = largest[np.square(z[largest]) >= chance]
         is_p = np.arange(len(self.X)) < self.n_p
-        F = _features(self.X, kept)
+        F = _features(self.X, largest)
         means = F[is_p].mean(axis=0), F[~is_p].mean(axis=0)
         within = F - np.where(is_p[:, None], *means)
         covariance = within.T @ within / len(F)
         covariance += np.diag(_RIDGE * covariance.diagonal() + _SMALLEST)
         theta = np.linalg.solve(covariance, means[0] - means[1])
-        return lambda U: _features(U, kept) @ theta
+        return lambda U: _features(U, largest) @ theta
 
 
-def _features(U: np.ndarray, kept: np.ndarray) -> np.ndarray:
+def _features(U: Matrix, positions: np.ndarray) -> Matrix:
     """Return some of the curves and products of normal scores, (n, d) to (n, m): the curves are the first 4 d."""
     d = U.shape[1]
     first, second = np.triu_indices(d, 1)
-    of_curves, of_products = kept[kept < 4 * d], kept[kept >= 4 * d] - 4 * d
+    of_curves, of_products = positions[positions < 4 * d], positions[positions >= 4 * d] - 4 * d
     return np.hstack([np.hstack(_curves(U))[:, of_curves], U[:, first[of_products]] * U[:, second[of_products]]])
 
 
-def _curves(U: np.ndarray) -> list[np.ndarray]:
+def _curves(U: Matrix) -> list[Matrix]:
     """Return Hermite polynomials of normal scores, each of shape (n, d)."""
     squares = np.square(U)
     return [U, squares - 1, (squares - 3) * U, (squares - 6) * squares + 3]
 
 
-def _spread(values: np.ndarray) -> np.ndarray:
+def _spread(values: Vector) -> Vector:
     return np.where(values > _SMALLEST, values, np.inf)
 
 
 class _CrossFitted:
-    """Log-ratios of rows not seen, for rows that are dealt out to two samples.
+    """Log-ratios of held-out rows, under permutations of the rows.
 
     Parameters
     ----------
-    X
-        Rows of both samples, of shape (n, d).
-    n_p
-        How many of them are dealt out to p.
+    X, n_p
+        Rows of both samples, of shape (n, d), and the number of rows of p.
     fold
-        Of the rows in the order of the deal, from 0 on, of shape (n,).
+        Fold of each position in the permutation, of shape (n,).
     fit
-        What fits a ratio.
+        Fits a ratio.
     """
 
-    def __init__(self, X: np.ndarray, n_p: int, fold: np.ndarray, fit: Fit) -> None:
+    def __init__(self, X: Matrix, n_p: int, fold: np.ndarray, fit: Fit) -> None:
         self.X, self.fold, self.fit = X, fold, fit
         self.is_p = np.arange(len(X)) < n_p
 
-    def statistics(self, order: np.ndarray) -> np.ndarray:
-        """Return, for a deal of rows, how far class probabilities of p are above those of q, of shape (1,)."""
+    def statistics(self, order: np.ndarray) -> Vector:
+        """Return, for a permutation, the mean class probability of p minus that of q, of shape (1,)."""
         X, probability = self.X[order], np.empty(len(order))
         for k in range(int(self.fold.max()) + 1):
-            rest, aside = self.fold != k, self.fold == k
-            probability[aside] = expit(self.fit(X[rest], self.is_p[rest].astype(int))(X[aside]))
+            rest, held_out = self.fold != k, self.fold == k
+            probability[held_out] = expit(self.fit(X[rest], self.is_p[rest].astype(int))(X[held_out]))
         return np.array([probability[self.is_p].mean() - probability[~self.is_p].mean()])
 
     def log_ratio(self) -> LogRatio:
-        """Return the log-ratio that is fitted to all rows as they were given."""
+        """Return the log-ratio that is fitted to all rows in their order."""
         return self.fit(self.X, self.is_p.astype(int))
 
 
 def _fitting(ratio: Any, seed: int) -> Fit:
-    """Return what fits a ratio to rows and labels: a classifier itself, where that spares the checks of every fit."""
+    """Return a function that fits a ratio to rows and labels: a classifier itself, where that saves the checks."""
+    ratio = AutoRatio() if ratio is None else ratio
     new_ratio(ratio, seed)  # refused before anything is fitted
     if not (isinstance(ratio, str) and ratio in PRESETS):
         return lambda X, y: new_ratio(ratio, seed).fit(X, y).log_ratio
 
-    def fit(X: np.ndarray, y: np.ndarray) -> LogRatio:
+    def fit(X: Matrix, y: Vector) -> LogRatio:
         classifier = PRESETS[ratio](X, y, seed).fit(X, y)
         log_odds = math.log(y.sum() / (1 - y).sum())
         return lambda X: classifier.decision_function(X) - log_odds

@@ -293,14 +293,7 @@ def compare(
         found = two_sample_test(
             X_p, X_q, ratio, n_permutations=permutations, groups=groups, random_state=seed, verbose=not quiet
         )
-    drivers = [
-        {"column": name, "effect": float(effect), "share": float(share)}
-        for name, effect, share in zip(found.drivers.names, found.drivers.effect, found.drivers.share, strict=True)
-    ]
-    if as_json:
-        print_json({"p_value": found.p_value, "statistic": found.statistic, "drivers": drivers})
-    else:
-        print(found)
+    print_found(found, as_json)
 
 
 @app.command()

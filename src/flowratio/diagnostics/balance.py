@@ -1,12 +1,15 @@
-r"""Whether weighted rows of q look like rows of p, column by column, and to a classifier that looks at all of them."""
+"""Whether weighted rows of q look like rows of p, column by column, and to a classifier of all columns."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from flowratio.diagnostics.scored_sample import Scored, Separation, errors_off, separation
+from flowratio._support.types import Matrix, Vector
+from flowratio.diagnostics.scored_sample import ScoredSample, Separation, errors_off, separation
+from flowratio.samples.folding import folds
 from flowratio.samples.weighting import mean_and_error
 from flowratio.weights import self_normalize
 
@@ -26,15 +29,15 @@ class Balance:
     .. math:: \mathrm{SMD}_j = \frac{\mathrm{mean}_p\, x_j - \mathrm{mean}_q\, x_j}
                                     {\sqrt{(\mathrm{var}_p\, x_j + \mathrm{var}_q\, x_j) / 2}}
 
-    with the same denominator before and after. 0.1 is commonly called small [1]_. A column that is constant in both
-    samples has a difference of 0, or of a million where the two constants differ.
+    with the same denominator before and after. Differences up to 0.1 are called small [1]_. A column that is constant
+    in both samples has a difference of 0, or of a million where the two constants differ.
 
     Attributes
     ----------
     names
         Names of the d columns.
     before, after
-        Standardized mean differences, p less q, of shape (d,).
+        Standardized mean differences, p minus q, of shape (d,).
     standard_error
         Of `after`, of shape (d,).
     deviation_before, deviation_after
@@ -47,24 +50,17 @@ class Balance:
     """
 
     names: list[str]
-    before: np.ndarray
-    after: np.ndarray
-    standard_error: np.ndarray
-    deviation_before: np.ndarray
-    deviation_after: np.ndarray
+    before: Vector
+    after: Vector
+    standard_error: Vector
+    deviation_before: Vector
+    deviation_after: Vector
 
 
-def balance(p: Scored, q: Scored, names: list[str], inflation: float = 1.0) -> Balance:
+def balance(p: ScoredSample, q: ScoredSample, names: list[str], inflation: float = 1.0) -> Balance:
     """Compare means and standard deviations of all columns.
 
-    Parameters
-    ----------
-    p, q
-        The samples with their log-ratios.
-    names
-        Names of the columns.
-    inflation
-        What standard errors of weighted means are multiplied by: `Overlap.inflation`.
+    `inflation` is the factor of the standard errors of weighted means: `Overlap.inflation`.
     """
     origin = p.X[0]  # no column is so far from 0 that squares cancel
     moments = [_moments(sample.X - origin, sample.share) for sample in (p, q, q.tilted())]
@@ -82,76 +78,68 @@ def balance(p: Scored, q: Scored, names: list[str], inflation: float = 1.0) -> B
     )
 
 
-def _moments(X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _moments(X: Matrix, share: Vector) -> tuple[Vector, Vector, Vector]:
     """Return mean, standard deviation, and standard error of the mean, each of shape (d,)."""
     mean, error = mean_and_error(X, share)
     std = np.sqrt(share @ (X - mean) ** 2)
     return mean, np.where(std > 1e-12 * np.abs(mean), std, 0.0), error  # a constant, up to rounding
 
 
-def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _quotient(a: Vector, b: Vector) -> Vector:
     """Return a / b of values of 0 or more, and 1 where both are 0, bounded on both sides."""
     smallest = np.finfo(np.float64).tiny
     return np.clip(np.maximum(a, smallest) / np.maximum(b, smallest), 1 / _LARGEST_RATIO, _LARGEST_RATIO)
 
 
-def leftover(p: Scored, q: Scored, rng: np.random.Generator, inflation: float = 1.0) -> Separation:
-    r"""Test whether a classifier can still tell rows of p from rows of q that are weighted by r.
+def leftover(p: ScoredSample, q: ScoredSample, rng: np.random.Generator, inflation: float = 1.0) -> Separation:
+    r"""Test whether a classifier still distinguishes rows of p from rows of q that are weighted by r.
 
     The classifier is Fisher's linear discriminant of the columns and their squares, in its ridge form,
 
     .. math:: f(x) = (\mu_p - \mu_{rq})^\top \big(\tfrac12 \Sigma_p + \tfrac12 \Sigma_{rq} + \lambda I\big)^{-1} \phi(x)
 
-    which has a closed form however uneven the weights are. It is fitted on four of five folds and looks at the fifth,
-    so that for the true ratio it is right in half of the pairs.
-
-    Parameters
-    ----------
-    p, q
-        The samples with their log-ratios.
-    rng
-        Draws the folds, and 10 000 rows of each sample where there are more.
-    inflation
-        What standard errors of weighted means are multiplied by: `Overlap.inflation`.
+    It is fitted on four of five folds and scores the fifth, so that for the true ratio it is right in half of the
+    pairs. `rng` draws the folds, and 10 000 rows of each sample where there are more.
     """
     d = p.X.shape[1]
     n_features = d if d > _MOST_SQUARED else 2 * d
     n_rows = min(_MOST_ROWS, max(1_000, int(_MOST_PRODUCTS / n_features**2)))
     p, q = (_some(sample, n_rows, rng) for sample in (p, q))
-    centre = (p.share @ p.X + q.share @ q.X) / 2
-    scale = np.sqrt((p.share @ (p.X - centre) ** 2 + q.share @ (q.X - centre) ** 2) / 2)
+    center = (p.share @ p.X + q.share @ q.X) / 2
+    scale = np.sqrt((p.share @ (p.X - center) ** 2 + q.share @ (q.X - center) ** 2) / 2)
     scale[scale == 0] = np.inf
-    F_p, F_q = (_features((sample.X - centre) / scale, n_features) for sample in (p, q))
+    F_p, F_q = (_features((sample.X - center) / scale, n_features) for sample in (p, q))
     log_w = q.log_weights()
     n_folds = min(_N_FOLDS, len(F_p), len(F_q))
-    fold_p, fold_q = (rng.permutation(np.arange(len(F)) % n_folds) for F in (F_p, F_q))
+    fold_p, fold_q = (folds(len(F), n_folds, rng) for F in (F_p, F_q))
     score_p, score_q = np.empty(len(F_p)), np.empty(len(F_q))
     for fold in range(n_folds):
         on_p, on_q = fold_p != fold, fold_q != fold
         w_p = p.share[on_p] / p.share[on_p].sum()
         direction, middle = _discriminant(F_p[on_p], w_p, F_q[on_q], self_normalize(log_w[on_q]))
         score_p[~on_p], score_q[~on_q] = F_p[~on_p] @ direction - middle, F_q[~on_q] @ direction - middle
-    found = separation(score_p, p.share, score_q, self_normalize(log_w), inflation)
-    # for the true ratio all that is left is chance, and each pair of folds, one fitted and one looked at, counts twice
-    error = np.sqrt(2) * found.standard_error
-    return Separation(found.auc, float(error), errors_off(found.auc - 0.5, float(error)))
+    auc, error, _ = separation(score_p, p.share, score_q, self_normalize(log_w), inflation)
+    error *= math.sqrt(
+        2
+    )  # for the true ratio only chance is left, and each pair of folds, fitted and scored, counts twice
+    return Separation(auc, error, errors_off(auc - 0.5, error))
 
 
-def _some(sample: Scored, n: int, rng: np.random.Generator) -> Scored:
-    """Return at most n of the rows, drawn without replacement."""
+def _some(sample: ScoredSample, n: int, rng: np.random.Generator) -> ScoredSample:
+    """Return n of the rows, without replacement, or all if there are no more."""
     if len(sample.X) <= n:
         return sample
-    chosen = np.sort(rng.permutation(len(sample.X))[:n])
-    X, log_r, share = (part[chosen] for part in sample)
-    return Scored(X, log_r, share / share.sum())
+    rows = np.sort(rng.permutation(len(sample.X))[:n])
+    X, log_r, share = (part[rows] for part in sample)
+    return ScoredSample(X, log_r, share / share.sum())
 
 
-def _features(Z: np.ndarray, n_features: int) -> np.ndarray:
+def _features(Z: Matrix, n_features: int) -> Matrix:
     Z = np.clip(Z, -_FARTHEST, _FARTHEST)
     return Z if n_features == Z.shape[1] else np.hstack([Z, (Z**2 - 1) / np.sqrt(2)])
 
 
-def _discriminant(A: np.ndarray, w_a: np.ndarray, B: np.ndarray, w_b: np.ndarray) -> tuple[np.ndarray, float]:
+def _discriminant(A: Matrix, w_a: Vector, B: Matrix, w_b: Vector) -> tuple[Vector, float]:
     """Return the direction in which A lies from B, of shape (k,), and where their middle is along it."""
     mean_a, mean_b = w_a @ A, w_b @ B
     within = np.diag(np.full(A.shape[1], _RIDGE))

@@ -1,11 +1,11 @@
-r"""What holds for the true ratio and for no multiple of it, and the factor by which an estimate is off.
+r"""Identities that hold for the true ratio and for no multiple of it, and the factor by which an estimate is off.
 
 .. math:: \mathrm{mean}_q\, r = 1, \qquad \mathrm{mean}_p\, \frac1r = 1, \qquad
           \mathrm{mean}_q \frac{r}{1 + r} = \mathrm{mean}_p \frac{1}{1 + r}
 
-The first two are ruled by a few rows where r or 1/r has a heavy tail, and their standard errors mean little then. Both
-sides of the third are bounded: its standard error is always worth the name. If r is c times a ratio for which it holds,
-then log c is found by shifting log r until it holds: the acceptance ratio of Bennett [1]_.
+Where r or 1/r has a heavy tail, a few rows decide the first two means, and their standard errors are not reliable. Both
+sides of the third are bounded, so its standard error always is. Shifting log r until the third holds gives the log of
+the factor: the acceptance ratio of Bennett [1]_.
 
 References
 ----------
@@ -23,22 +23,15 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from flowratio.diagnostics.scored_sample import LOG_LARGEST, Scored, errors_off, log_mean_of
-from flowratio.samples.weighting import mean_and_error
+from flowratio.diagnostics.scored_sample import LOG_LARGEST, ScoredSample, errors_off
+from flowratio.samples.weighting import log_mean_exp, mean_and_error
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A mean that is 1 for the true ratio.
+    """A mean that is 1 for the true ratio: its log in nats, the standard error of the log, and its distance from 1.
 
-    Attributes
-    ----------
-    log_mean
-        Log of the mean, in nats: 0 for the true ratio.
-    standard_error
-        Of `log_mean`.
-    z
-        How many standard errors the mean is from 1.
+    `z` is how many standard errors the mean is from 1.
     """
 
     log_mean: float
@@ -76,44 +69,34 @@ class BoundedIdentity:
 
 @dataclass(frozen=True)
 class Identities:
-    """The three identities of the true ratio r = p/q; p is y = 1.
-
-    Attributes
-    ----------
-    ratio_q
-        mean_q r = 1.
-    inverse_p
-        mean_p 1/r = 1.
-    bounded
-        mean_q[r / (1 + r)] = mean_p[1 / (1 + r)].
-    """
+    """The identities of r = p/q (p is y = 1): mean_q r = 1, mean_p 1/r = 1, and the bounded one."""
 
     ratio_q: Identity
     inverse_p: Identity
     bounded: BoundedIdentity
 
 
-def identities(p: Scored, q: Scored) -> Identities:
+def identities(p: ScoredSample, q: ScoredSample) -> Identities:
     """Compare the means of two samples that are equal for the true ratio."""
     return Identities(_mean_is_one(q, p, 1), _mean_is_one(p, q, -1), _bounded(p, q))
 
 
-def _mean_is_one(of: Scored, other: Scored, sign: int) -> Identity:
+def _mean_is_one(of: ScoredSample, other: ScoredSample, sign: int) -> Identity:
     """Compare the mean of r (of 1/r if `sign` is -1) with 1.
 
     Rows that happen to miss the largest values have too small a mean and too small an error. By mean_q r² = mean_p r
-    the rows of the other sample tell the error too: the larger counts.
+    the rows of the other sample estimate the error too. The larger one counts.
     """
-    log_mean = log_mean_of(sign * of.log_r, of.share)
+    log_mean = log_mean_exp(sign * of.log_r, of.share)
     _, error = mean_and_error(np.exp(sign * of.log_r - log_mean), of.share)
-    log_square = log_mean_of(sign * other.log_r, other.share) - log_mean  # of r by its mean
-    told = math.exp(min(log_square, LOG_LARGEST)) - 1
-    relative_error = math.sqrt(max(float(error) ** 2, told / of.n))
+    log_square = log_mean_exp(sign * other.log_r, other.share) - log_mean  # of r divided by its mean
+    variance = math.exp(min(log_square, LOG_LARGEST)) - 1
+    relative_error = math.sqrt(max(float(error) ** 2, variance / of.n))
     off = 1 - math.exp(min(-log_mean, LOG_LARGEST))  # mean - 1, in units of the mean as the error is
     return Identity(log_mean, relative_error, errors_off(off, relative_error))
 
 
-def _bounded(p: Scored, q: Scored) -> BoundedIdentity:
+def _bounded(p: ScoredSample, q: ScoredSample) -> BoundedIdentity:
     mean_q, error_q = map(float, mean_and_error(expit(q.log_r), q.share))
     mean_p, error_p = map(float, mean_and_error(expit(-p.log_r), p.share))
     error = math.hypot(error_q, error_p)

@@ -1,4 +1,4 @@
-r"""Which columns move log r: how much it changes when a column is drawn anew."""
+r"""Which columns move log r: how much log r changes when a column is permuted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flowratio._support.types import Matrix, Vector
 from flowratio.samples.weighting import systematic
 
 _MOST_ROWS = 2_000
@@ -20,22 +21,21 @@ class Importance:
 
     .. math:: I_j = \sqrt{\tfrac12\, E\big(\log r(x) - \log r(x')\big)^2}
 
-    where x' is x with column j from another row: the standard deviation in nats that the column brings to log r, alone
+    where x' is x with column j from another row: the standard deviation in nats that the column adds to log r, alone
     and with others (the total effect of Jansen [1]_). If log r is a sum over columns, it is that of the column's term.
-    Columns that say the same share their importance as the ratio shares it out.
 
     Attributes
     ----------
     names
         Names of the d columns, the most important one first.
     columns
-        Their positions in X, of shape (d,). Where columns were permuted in groups, these are the groups.
+        Their positions in X, of shape (d,). Where columns were permuted in groups, the numbers of the groups.
     effect
         I, in nats, of shape (d,).
     standard_error
         Of `effect`, from the repeats, of shape (d,); 0 for one repeat.
     share
-        I² by the sum of I² over columns, of shape (d,); 0 if nothing moves log r.
+        I² divided by the sum of I² over columns, of shape (d,); 0 if no column moves log r.
 
     References
     ----------
@@ -44,30 +44,29 @@ class Importance:
 
     names: list[str]
     columns: np.ndarray
-    effect: np.ndarray
-    standard_error: np.ndarray
-    share: np.ndarray
+    effect: Vector
+    standard_error: Vector
+    share: Vector
 
 
 def importance(
-    log_ratio: Callable[[np.ndarray], np.ndarray],
-    X: np.ndarray,
-    share: np.ndarray,
+    log_ratio: Callable[[Matrix], Vector],
+    X: Matrix,
+    share: Vector,
     names: list[str],
     n_repeats: int,
     rng: np.random.Generator,
     groups: np.ndarray | None = None,
 ) -> Importance:
-    """Permute one column, or one group of columns, at a time within rows, and see how log r changes.
+    """Permute one column, or one group of columns, at a time, and measure how log r changes.
 
     Parameters
     ----------
     log_ratio
         Returns log r of rows, (n, d) to (n,).
-    X
-        Rows of both samples, of shape (n, d). At most 2000 of them are scored, for each column and repeat.
-    share
-        Weights that add up to 1, of shape (n,).
+    X, share
+        Rows of both samples, of shape (n, d), and weights that add up to 1, of shape (n,). No more than 2000 rows are
+        scored for each column and repeat.
     names
         Names of the columns, or of the groups by their number.
     n_repeats
@@ -75,30 +74,30 @@ def importance(
     rng
         Draws rows and permutations.
     groups
-        Numbers of the groups that the columns are in, of shape (d,), such as the levels of one category: these are
-        permuted together. None if every column is for itself.
+        Number of the group of each column, of shape (d,), such as the indicators of one category: they are permuted
+        together. None if each column stands alone.
     """
     d = X.shape[1]
     groups = np.arange(d) if groups is None else groups
-    found = np.unique(groups)
-    n = min(len(X), _MOST_ROWS, max(100, _MOST_SCORED // (len(found) * n_repeats)))
+    numbers = np.unique(groups)
+    n = min(len(X), _MOST_ROWS, max(100, _MOST_SCORED // (len(numbers) * n_repeats)))
     order = rng.permutation(len(X))
     rows = X[order[systematic(share[order], n, rng.random())]]
     base = log_ratio(rows)
-    others = [(groups == g, rng.permutation(n)) for g in found for _ in range(n_repeats)]
+    permutations = [(groups == g, rng.permutation(n)) for g in numbers for _ in range(n_repeats)]
     at_once = max(1, _VALUES_AT_ONCE // (n * d))
     squares: list[float] = []
-    for start in range(0, len(others), at_once):
-        part = others[start : start + at_once]
-        changed = np.tile(rows, (len(part), 1)).reshape(len(part), n, d)
-        for block, (of, order) in zip(changed, part, strict=True):
+    for start in range(0, len(permutations), at_once):
+        part = permutations[start : start + at_once]
+        blocks = np.tile(rows, (len(part), 1)).reshape(len(part), n, d)
+        for block, (of, order) in zip(blocks, part, strict=True):
             block[:, of] = rows[order][:, of]
-        change = log_ratio(changed.reshape(-1, d)).reshape(len(part), n) - base
+        change = log_ratio(blocks.reshape(-1, d)).reshape(len(part), n) - base
         squares += np.mean(change**2, axis=1).tolist()
-    return _sorted(np.array(squares).reshape(len(found), n_repeats) / 2, names, found)
+    return _sorted(np.array(squares).reshape(len(numbers), n_repeats) / 2, names, numbers)
 
 
-def _sorted(variance: np.ndarray, names: list[str], groups: np.ndarray) -> Importance:
+def _sorted(variance: Matrix, names: list[str], groups: np.ndarray) -> Importance:
     """Summarize variances of shape (d, n_repeats) of groups of shape (d,)."""
     n_repeats = variance.shape[1]
     effect = np.sqrt(variance.mean(axis=1))

@@ -1,4 +1,4 @@
-r"""Whether there are rows of q where p is: effective draws, the tail of the weights, rows beyond the other sample."""
+r"""Whether rows of q lie where p is: effective sample size, tail of the weights, rows beyond the other sample."""
 
 from __future__ import annotations
 
@@ -7,39 +7,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowratio.diagnostics.scored_sample import Scored
-from flowratio.ratios.base import effective_draws
-from flowratio.weights import effective_sample_size, largest_k_hat, pareto_smooth
-
-FEWEST_DRAWS = 10  # of fewer nothing can be said
+from flowratio._support.types import Vector
+from flowratio.diagnostics.scored_sample import ScoredSample
+from flowratio.diagnostics.thresholds import THRESHOLDS
+from flowratio.weights import effective_sample_size, effective_sample_size_of_ratio, largest_k_hat, pareto_smooth
 
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    r"""How far the two samples overlap, as the ratio r = p/q (p is y = 1) has it.
+    r"""How far the two samples overlap, by the ratio r = p/q (p is y = 1).
 
-    A row of p is *beyond q* where :math:`r(x) > n_q`. By Markov's inequality
-    :math:`Q(r \geq t) = E_q[r \geq t] \leq P(r \geq t) / t \leq 1/t`: of n_q rows of q fewer than one is expected to
-    lie as far out as such a row does, so that nothing stands for it when rows of q are weighted. Rows of q are beyond
-    p where :math:`1/r(x) > n_p`: they are no harm to weights r, which are nearly 0 there, but to weights 1/r.
+    A row of p is *beyond q* where :math:`r(x) > n_q`. By Markov's inequality :math:`Q(r \geq t) \leq 1/t`, so fewer
+    than one of n_q rows of q is expected that far out, and no row of q represents it. Rows of q are beyond p where
+    :math:`1/r(x) > n_p`: they do not harm weights r, which are nearly 0 there, but they harm weights 1/r.
 
     Attributes
     ----------
     ess_q, ess_p
         Effective sample size of the weights r on rows of q, and of 1/r on rows of p.
     draws_q, draws_p
-        The same, but not more than the rows of the other sample say, by mean_q r² = mean_p r: `ess_q` does not notice
-        that no row of q lies where p does, and these do.
+        The same, but not more than rows of the other sample show, by mean_q r² = mean_p r. Unlike `ess_q`, they are
+        small if no row of q lies where p does.
     k_hat_q, k_hat_p
-        Pareto k̂ of the weights r on rows of q, and of 1/r on rows of p: the shape of their upper tail. Means that are
-        weighted by them can be trusted up to `weights.largest_k_hat(n)`; inf if the tail cannot be told, by too few
-        rows or too few distinct weights, and then the effective draws decide.
+        Pareto k̂ of the weights r on rows of q, and of 1/r on rows of p. Weighted means are reliable up to
+        `weights.largest_k_hat(n)`. inf if there are too few rows, or too few distinct weights, to fit a tail.
     n_p, n_q
-        How many rows the samples are worth.
+        Effective sample sizes of the weights that the samples came with.
     p_beyond_q, q_beyond_p
-        Which rows are beyond the other sample, of shapes (n_p,) and (n_q,), in the order in which they were given.
+        Which rows are beyond the other sample, of shapes (n_p,) and (n_q,), in the input order.
     share_p_beyond_q, share_q_beyond_p
-        How much of each sample that is, from 0 to 1.
+        Their share of each sample, from 0 to 1.
     """
 
     ess_q: float
@@ -57,41 +54,41 @@ class Overlap:
 
     @property
     def reliable_q(self) -> bool:
-        """Whether standard errors of means of r over rows of q can be trusted: a light tail, more than 10 draws."""
-        return _reliable(self.k_hat_q, self.draws_q, self.n_q)
+        """Whether standard errors of means of r over q are reliable: a light tail, an effective size above 10."""
+        return _is_reliable(self.k_hat_q, self.draws_q, self.n_q)
 
     @property
     def reliable_p(self) -> bool:
-        """The same of 1/r over rows of p."""
-        return _reliable(self.k_hat_p, self.draws_p, self.n_p)
+        """The same for 1/r over rows of p."""
+        return _is_reliable(self.k_hat_p, self.draws_p, self.n_p)
 
     @property
     def inflation(self) -> float:
-        """By how much rows of q alone understate the standard errors of means that are weighted by r."""
+        """Factor by which rows of q alone understate the standard errors of means that are weighted by r."""
         return math.sqrt(self.ess_q / self.draws_q)
 
 
-def _reliable(k_hat: float, draws: float, n: float) -> bool:
-    light = draws > n / 2 if k_hat == math.inf else k_hat <= largest_k_hat(n)
-    return light and draws > FEWEST_DRAWS
+def _is_reliable(k_hat: float, ess: float, n: float) -> bool:
+    is_light = ess > n / 2 if k_hat == math.inf else k_hat <= largest_k_hat(n)
+    return is_light and ess > THRESHOLDS.fewest_ess
 
 
-def overlap(p: Scored, q: Scored, log_p: np.ndarray, log_q: np.ndarray) -> Overlap:
-    """Look how far two samples overlap.
+def overlap(p: ScoredSample, q: ScoredSample, log_p: Vector, log_q: Vector) -> Overlap:
+    """Measure how far two samples overlap.
 
     Parameters
     ----------
     p, q
         The samples with their log-ratios.
     log_p, log_q
-        log r of all rows as they were given, of shapes (n_p,) and (n_q,): these are flagged.
+        log r of all input rows, of shapes (n_p,) and (n_q,): these are flagged.
     """
     log_n_p, log_n_q = math.log(p.n), math.log(q.n)
     return Overlap(
         ess_q=effective_sample_size(q.log_weights()),
         ess_p=effective_sample_size(p.log_weights(-1)),
-        draws_q=effective_draws(p.log_r, p.share, q.log_r, q.share, q.n),
-        draws_p=effective_draws(-q.log_r, q.share, -p.log_r, p.share, p.n),
+        draws_q=effective_sample_size_of_ratio(p.log_r, p.share, q.log_r, q.share, q.n),
+        draws_p=effective_sample_size_of_ratio(-q.log_r, q.share, -p.log_r, p.share, p.n),
         k_hat_q=pareto_smooth(q.log_weights()).k_hat,
         k_hat_p=pareto_smooth(p.log_weights(-1)).k_hat,
         n_p=p.n,

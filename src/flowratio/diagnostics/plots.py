@@ -1,7 +1,7 @@
 """Figures of ratios, weights and diagnoses, readable in black and white.
 
-Each function returns a figure that belongs to no window and no global state: save it with `figure.savefig(path)`. Given
-`axes` it draws into these, and returns their figure.
+Each function returns a figure that belongs to no window and no global state: save it with `figure.savefig(path)`. With
+`axes` it draws into these axes and returns their figure. Without, it makes a new figure.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from flowratio.diagnostics.balance import Balance
     from flowratio.diagnostics.diagnosis import Diagnosis
     from flowratio.diagnostics.importance import Importance
-    from flowratio.diagnostics.reliability import Calibration
+    from flowratio.diagnostics.reliability import Reliability
 
 _MOST_POINTS = 5_000  # of a scatter: evenly spaced ones of more
 _MOST_COLUMNS = 20
 _LONGEST_NAME = 24
-_LIGHTEST = 0.8  # of a colour map: beyond, points vanish on white paper
+_LIGHTEST = 0.8  # of a color map: lighter points vanish on white paper
 
 
 def plot_estimates(log_r: Any, true_log_r: Any, near: float = 5.0, axes: Axes | None = None) -> Figure:
@@ -37,22 +37,22 @@ def plot_estimates(log_r: Any, true_log_r: Any, near: float = 5.0, axes: Axes | 
     log_r, true_log_r
         Estimated and true log r in nats, of shape (n,).
     near
-        Rows whose true log r is within so many nats of 0 are drawn dark, and their error is told apart: beyond, r is so
+        Rows whose true log r is within this many nats of 0 are drawn dark, with an error of their own. Beyond, r is so
         large or small that its error hardly matters.
-    axes
-        Where to draw; a new figure if None.
     """
     log_r, truth = _vector(log_r, "log_r"), _vector(true_log_r, "true_log_r")
     if log_r.shape != truth.shape:
-        raise ValueError(f"`log_r` has {len(log_r)} values but `true_log_r` has {len(truth)}: give one of each a row.")
+        raise ValueError(
+            f"`log_r` has {len(log_r)} values but `true_log_r` has {len(truth)}. Give one of each per row."
+        )
     axes, figure = _axes(axes, (4.5, 4.5))
     is_near = np.abs(truth) <= near
-    for of, colour, marker, name in ((~is_near, "0.6", "x", "beyond"), (is_near, "black", "o", "within")):
+    for of, color, marker, name in ((~is_near, "0.6", "x", "beyond"), (is_near, "black", "o", "within")):
         if of.any():
             error = np.sqrt(np.mean((log_r[of] - truth[of]) ** 2))
             label = f"{name} {near:g} nats of 0: error {error:.3g} nats"
             some = _some(np.flatnonzero(of))
-            axes.plot(truth[some], log_r[some], marker, color=colour, markersize=2.5, alpha=0.6, label=label)
+            axes.plot(truth[some], log_r[some], marker, color=color, markersize=2.5, alpha=0.6, label=label)
     ends = [min(truth.min(), log_r.min()), max(truth.max(), log_r.max())]
     axes.plot(ends, ends, "--", color="0.3", linewidth=1, label="equal")
     axes.set(xlabel="true log r (nats)", ylabel="estimated log r (nats)", title="Estimated against true log r")
@@ -67,8 +67,6 @@ def plot_log_ratios(log_p: Any, log_q: Any, axes: Axes | None = None) -> Figure:
     ----------
     log_p, log_q
         log r in nats on rows of p and of q, of shapes (n_p,) and (n_q,).
-    axes
-        Where to draw; a new figure if None.
     """
     log_p, log_q = _vector(log_p, "log_p"), _vector(log_q, "log_q")
     axes, figure = _axes(axes, (5.5, 3.5))
@@ -87,7 +85,7 @@ def plot_log_ratios(log_p: Any, log_q: Any, axes: Axes | None = None) -> Figure:
 
 
 def plot_latent(Z: Any, log_r: Any, axes: Axes | None = None) -> Figure:
-    """Draw latent rows coloured by log r: two columns, or the two main directions of more.
+    """Draw latent rows colored by log r: two columns, or the two main directions of more.
 
     Parameters
     ----------
@@ -95,8 +93,6 @@ def plot_latent(Z: Any, log_r: Any, axes: Axes | None = None) -> Figure:
         Latent rows, of shape (n, d): what `FlowFeaturizer.transform` returns, or any rows.
     log_r
         log r in nats, of shape (n,).
-    axes
-        Where to draw; a new figure if None.
     """
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
@@ -104,7 +100,7 @@ def plot_latent(Z: Any, log_r: Any, axes: Axes | None = None) -> Figure:
     Z, log_r = np.asarray(Z, np.float64), _vector(log_r, "log_r")
     if Z.ndim != 2 or Z.shape[1] < 1 or len(Z) != len(log_r):
         raise ValueError(
-            f"`Z` has shape {Z.shape}: give a matrix with one row for each of the {len(log_r)} log-ratios."
+            f"`Z` has shape {Z.shape}. Give a matrix with one row for each of the {len(log_r)} log-ratios."
         )
     axes, figure = _axes(axes, (5.2, 4.2))
     names = ("first latent column", "second latent column")
@@ -113,30 +109,25 @@ def plot_latent(Z: Any, log_r: Any, axes: Axes | None = None) -> Figure:
     elif Z.shape[1] > 2:
         D = Z - Z.mean(axis=0)
         variance, directions = np.linalg.eigh(D.T @ D)
-        told = variance[:-3:-1].sum() / max(variance.sum(), np.finfo(np.float64).tiny)
+        share = variance[:-3:-1].sum() / max(variance.sum(), np.finfo(np.float64).tiny)
         Z, names = (
             D @ directions[:, :-3:-1],
-            (f"first principal direction (both: {told:.0%})", "second principal direction"),
+            (f"first principal direction (both: {share:.0%})", "second principal direction"),
         )
     some = _some(np.argsort(np.abs(log_r), kind="stable"))  # the largest last, on top
-    colours = ListedColormap(colormaps["cividis"](np.linspace(0, _LIGHTEST, 256)))
-    points = axes.scatter(*Z[some, :2].T, c=log_r[some], s=8, cmap=colours, linewidths=0)
+    color_map = ListedColormap(colormaps["cividis"](np.linspace(0, _LIGHTEST, 256)))
+    points = axes.scatter(*Z[some, :2].T, c=log_r[some], s=8, cmap=color_map, linewidths=0)
     figure.colorbar(points, ax=axes, label="log r (nats)")
     axes.set(xlabel=names[0], ylabel=names[1], title="Latent space")
     return figure
 
 
-def plot_reliability(calibration: Calibration | Diagnosis, axes: Axes | None = None) -> Figure:
+def plot_reliability(reliability: Reliability | Diagnosis, axes: Axes | None = None) -> Figure:
     """Draw the share of p in each bin against the probability that the ratio gives, with intervals of 95 %.
 
-    Parameters
-    ----------
-    calibration
-        A `Diagnosis`, or its field of this name.
-    axes
-        Where to draw; a new figure if None.
+    `reliability` is a `Diagnosis`, or its field of this name.
     """
-    curve: Calibration = _field(calibration, "calibration", "observed")
+    curve: Reliability = _field(reliability, "reliability", "observed")
     axes, figure = _axes(axes, (4.2, 4.2))
     observed = curve.observed
     axes.plot([0, 1], [0, 1], "--", color="0.5", linewidth=1, label="true ratio")
@@ -153,9 +144,9 @@ def plot_reliability(calibration: Calibration | Diagnosis, axes: Axes | None = N
     )
     axes.set(xlabel="predicted probability of p, r / (1 + r)", ylabel="observed share of p", title="Reliability")
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
-    told = f"error {curve.error:.3f}\nby chance {curve.noise:.3f}"
+    title = f"error {curve.error:.3f}\nby chance {curve.noise:.3f}"
     legend = axes.legend(
-        fontsize="small", loc="best", title=told, title_fontsize="small", edgecolor="none", framealpha=0.85
+        fontsize="small", loc="best", title=title, title_fontsize="small", edgecolor="none", framealpha=0.85
     )
     legend.set_alignment("left")
     return figure
@@ -164,12 +155,7 @@ def plot_reliability(calibration: Calibration | Diagnosis, axes: Axes | None = N
 def plot_balance(balance: Balance | Diagnosis, axes: Axes | None = None) -> Figure:
     """Draw standardized mean differences before and after weighting, of the 20 worst columns at most.
 
-    Parameters
-    ----------
-    balance
-        A `Diagnosis`, or its field of this name.
-    axes
-        Where to draw; a new figure if None.
+    `balance` is a `Diagnosis`, or its field of this name.
     """
     columns: Balance = _field(balance, "balance", "before")
     worst = np.argsort(-np.maximum(np.abs(columns.before), np.abs(columns.after)), kind="stable")[:_MOST_COLUMNS]
@@ -183,7 +169,7 @@ def plot_balance(balance: Balance | Diagnosis, axes: Axes | None = None) -> Figu
     axes.plot(before, at, "o", color="black", markerfacecolor="white", label="before")
     axes.plot(after, at, "o", color="black", label="after")
     _name_rows(axes, [columns.names[j] for j in worst], at, len(columns.names))
-    axes.set(xlabel="standardized mean difference, p less q", title="Balance before and after weighting")
+    axes.set(xlabel="standardized mean difference, p minus q", title="Balance before and after weighting")
     axes.legend(frameon=False, loc="best", title="dotted: ±0.1", fontsize="small", title_fontsize="small")
     return figure
 
@@ -195,8 +181,6 @@ def plot_weights(log_w: Any, axes: Axes | None = None) -> Figure:
     ----------
     log_w
         Log-weights, of shape (n,): log r of rows of q, for weights toward p; -inf for a weight of zero.
-    axes
-        Where to draw; a new figure if None.
     """
     w = np.sort(self_normalize(log_w))
     axes, figure = _axes(axes, (4.2, 4.2))
@@ -207,8 +191,8 @@ def plot_weights(log_w: Any, axes: Axes | None = None) -> Figure:
     axes.fill_between(rows, weight, rows, color="0.9", linewidth=0)
     axes.set(xlabel="share of rows, lightest first", ylabel="share of weight", title="Weights")
     axes.set(xlim=(0, 1), ylim=(0, 1.005), aspect="equal")
-    told = f"effective sample size {effective_sample_size(log_w):.0f} of {len(w)}"
-    legend = axes.legend(frameon=False, fontsize="small", loc="upper left", title=told, title_fontsize="small")
+    title = f"effective sample size {effective_sample_size(log_w):.0f} of {len(w)}"
+    legend = axes.legend(frameon=False, fontsize="small", loc="upper left", title=title, title_fontsize="small")
     legend.set_alignment("left")
     return figure
 
@@ -216,21 +200,16 @@ def plot_weights(log_w: Any, axes: Axes | None = None) -> Figure:
 def plot_importance(importance: Importance | Diagnosis, axes: Axes | None = None) -> Figure:
     """Draw how much each column moves log r, the 20 most important ones at most.
 
-    Parameters
-    ----------
-    importance
-        A `Diagnosis`, or its field of this name.
-    axes
-        Where to draw; a new figure if None.
+    `importance` is a `Diagnosis`, or its field of this name.
     """
-    told: Importance = _field(importance, "importance", "effect")
-    n = min(len(told.names), _MOST_COLUMNS)
+    effects: Importance = _field(importance, "importance", "effect")
+    n = min(len(effects.names), _MOST_COLUMNS)
     axes, figure = _axes(axes, (5.5, 1.3 + 0.25 * n))
     at = np.arange(n)[::-1]
-    axes.barh(at, told.effect[:n], xerr=told.standard_error[:n], color="0.6", edgecolor="black")
-    _name_rows(axes, told.names[:n], at, len(told.names))
-    axes.set(xlabel="standard deviation brought to log r (nats)", title="What moves log r")
-    axes.set_xlim(0, None if told.effect.any() else 1)
+    axes.barh(at, effects.effect[:n], xerr=effects.standard_error[:n], color="0.6", edgecolor="black")
+    _name_rows(axes, effects.names[:n], at, len(effects.names))
+    axes.set(xlabel="standard deviation that it adds to log r (nats)", title="Columns that move log r")
+    axes.set_xlim(0, None if effects.effect.any() else 1)
     return figure
 
 
@@ -244,7 +223,7 @@ def plot_diagnosis(diagnosis: Diagnosis) -> Figure:
     rows: Any = figure.subfigures(2, 1, height_ratios=[4.2, height])  # each row has margins of its own
     (first, second, third), (fourth, fifth, last) = (row.subplots(1, 3) for row in rows)
     plot_log_ratios(diagnosis.log_p, diagnosis.log_q, first)
-    plot_reliability(diagnosis.calibration, second)
+    plot_reliability(diagnosis.reliability, second)
     plot_weights(diagnosis.log_w, third)
     plot_balance(diagnosis.balance, fourth)
     plot_importance(diagnosis.importance, fifth)
@@ -253,17 +232,17 @@ def plot_diagnosis(diagnosis: Diagnosis) -> Figure:
 
 
 def _write_verdict(diagnosis: Diagnosis, axes: Axes) -> None:
-    seen, bounded = diagnosis.overlap, diagnosis.identities.bounded
+    overlap, bounded = diagnosis.overlap, diagnosis.identities.bounded
     lines = [
         f"{diagnosis.n_p} rows of p, {diagnosis.n_q} of q",
         f"score {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats",
-        f"effective sample size {seen.ess_q:.0f}",
-        f"… as both samples tell {seen.draws_q:.0f}",
-        f"Pareto k̂ {k_hat_text(seen.k_hat_q)}",
+        f"effective sample size {overlap.ess_q:.0f}",
+        f"… by rows of both samples {overlap.draws_q:.0f}",
+        f"Pareto k̂ {k_hat_text(overlap.k_hat_q)}",
         f"r off by {fixed(bounded.log_factor, 3)} nats (z = {fixed(bounded.z, 1)})",
         f"classifier after weighting: {diagnosis.leftover.auc:.1%} of pairs",
         "",
-        *("– " + textwrap.shorten(words.split(": ")[0], 110, placeholder=" …") for words in diagnosis.warnings[:5]),
+        *("– " + textwrap.shorten(words, 110, placeholder=" …") for words in diagnosis.warnings[:5]),
     ]
     text = "\n".join(textwrap.fill(line, 50, subsequent_indent="   ") for line in lines)
     axes.axis("off")
@@ -281,25 +260,25 @@ def _axes(axes: Axes | None, size: tuple[float, float]) -> tuple[Axes, Any]:
     return figure.add_subplot(), figure
 
 
-def _field(given: Any, name: str, has: str) -> Any:
-    """Return the field of a diagnosis, or what is given if it is that field."""
-    found = getattr(given, name, given)
-    if not hasattr(found, has):
-        raise TypeError(f"`{name}` is {given!r}: give a `Diagnosis`, which `diagnose` returns, or its `{name}`.")
-    return found
+def _field(source: Any, name: str, has: str) -> Any:
+    """Return the field of a diagnosis, or the argument if it is that field."""
+    part = getattr(source, name, source)
+    if not hasattr(part, has):
+        raise TypeError(f"`{name}` is {source!r}. Give a `Diagnosis`, which `diagnose` returns, or its `{name}`.")
+    return part
 
 
 def _vector(values: Any, name: str) -> np.ndarray:
     try:
         values = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"`{name}` is not an array of numbers ({error}): give one number a row.") from error
+        raise ValueError(f"`{name}` is not an array of numbers ({error}). Give one number for each row.") from error
     if values.ndim != 1 or not len(values):
-        raise ValueError(f"`{name}` has shape {values.shape}: give one number a row, of shape (n,), n at least 1.")
+        raise ValueError(f"`{name}` has shape {values.shape}. Give one number for each row, of shape (n,).")
     if not np.isfinite(values).all():
-        found = "NaN" if np.isnan(values).any() else "infinite"
+        kind = "NaN" if np.isnan(values).any() else "infinite"
         n_bad = np.count_nonzero(~np.isfinite(values))
-        raise ValueError(f"`{name}` is {found} in {n_bad} of {len(values)} rows: give finite numbers.")
+        raise ValueError(f"`{name}` is {kind} in {n_bad} of {len(values)} rows. Give finite numbers.")
     return values
 
 

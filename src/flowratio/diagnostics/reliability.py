@@ -1,7 +1,7 @@
-r"""Whether a row that r calls three times as likely under p is so: the reliability of class probabilities.
+r"""Whether the class probabilities of a ratio are right: the reliability curve.
 
-With both samples counting one half, the probability that a row is of p is :math:`\sigma(\log r)`. Rows are put into
-bins of equal mass by it; in each, the share that is of p should be the mean probability.
+With both samples counting one half, the probability that a row belongs to p is :math:`\sigma(\log r)`. Rows are put
+into bins of equal mass by it. In each bin the share of p should be the mean probability.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 from scipy.stats import chi2
 
-from flowratio.diagnostics.scored_sample import Scored
+from flowratio._support.types import Vector
+from flowratio.diagnostics.scored_sample import ScoredSample
 
 _MOST_BINS, _ROWS_IN_BIN = 10, 25
 _Z = 1.959963984540054  # intervals of 95 %
@@ -24,7 +25,7 @@ _LARGEST_ERROR = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class Reliability:
     r"""The reliability curve under even odds, k bins; r = p/q, p is y = 1.
 
     Attributes
@@ -40,20 +41,19 @@ class Calibration:
     error
         Expected calibration error, the mean over bins of abs(observed - predicted).
     noise
-        What `error` is on average for the true ratio, by the chance of the rows alone.
+        Expected value of `error` for the true ratio, by chance alone.
     chi2, n_bins, p_value
-        Sum over bins of squared standardized differences, its degrees of freedom, and the chance that the true ratio
-        has so large a one.
+        Sum over bins of squared standardized differences, its degrees of freedom, and its p-value.
     slope, slope_error
         The number b, and its standard error, for which b log r plus a constant fits the labels best: 1 for the true
-        ratio, below 1 where a ratio tells p from q too surely, above 1 where it does so too timidly.
+        ratio, below 1 for an overconfident ratio, above 1 for an underconfident one.
     """
 
-    predicted: np.ndarray
-    observed: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    mass: np.ndarray
+    predicted: Vector
+    observed: Vector
+    low: Vector
+    high: Vector
+    mass: Vector
     error: float
     noise: float
     chi2: float
@@ -63,36 +63,35 @@ class Calibration:
     slope_error: float
 
 
-def calibration(p: Scored, q: Scored) -> Calibration:
+def reliability(p: ScoredSample, q: ScoredSample) -> Reliability:
     """Compare class probabilities with labels, bin by bin."""
     probability = expit(np.concatenate([p.log_r, q.log_r]))
     half = np.concatenate([p.share, q.share]) / 2
     is_p = np.repeat([True, False], [len(p.share), len(q.share)])
     k_of = _bins(probability, half, min(_MOST_BINS, max(1, int((p.n + q.n) / _ROWS_IN_BIN))))
 
-    def sums(values: np.ndarray) -> np.ndarray:
+    def sums(values: Vector) -> Vector:
         return np.bincount(k_of, values)
 
     mass, mass_p = sums(half), sums(half * is_p)
     predicted, observed = (np.clip(sums(half * v) / mass, 0, 1) for v in (probability, is_p))
-    # a share of p that is made of two samples is worth so many rows of one
+    # number of rows of one sample that know such a share equally well
     worth = 2 * mass / (observed / q.n + (1 - observed) / p.n)
     low, high = _wilson(observed, worth)
     difference = 2 * (sums(half * probability) - mass_p)
     spread = 2 * half * probability * (1 - probability)
     at_truth = sums(spread * ((1 - probability) / p.n + probability / q.n))
     at_rows = sums(4 * half**2 * (probability - is_p) ** 2)
-    square = np.where(at_rows > 4 * at_truth, at_rows, at_truth)  # rows that r calls impossible tell their own error
+    square = np.where(at_rows > 4 * at_truth, at_rows, at_truth)  # where r is very wrong, the rows estimate the error
     statistic, deviation = _chi_squared(difference, square, sums(spread), 1 / p.n + 1 / q.n)
-    gap = np.abs(observed - predicted)
     slope, slope_error = _slope(np.concatenate([p.log_r, q.log_r]), half, is_p)
-    return Calibration(
+    return Reliability(
         predicted,
         observed,
         low,
         high,
         mass,
-        error=float(mass @ gap),
+        error=float(mass @ np.abs(observed - predicted)),
         noise=float(math.sqrt(2 / math.pi) * np.sum(deviation) / 2),
         chi2=statistic,
         n_bins=len(mass),
@@ -102,51 +101,40 @@ def calibration(p: Scored, q: Scored) -> Calibration:
     )
 
 
-def _slope(log_r: np.ndarray, half: np.ndarray, is_p: np.ndarray) -> tuple[float, float]:
+def _slope(log_r: Vector, half: Vector, is_p: Vector) -> tuple[float, float]:
     r"""Fit the labels by :math:`\sigma(a + b \log r)`, and return b and its standard error.
 
-    Parameters
-    ----------
-    log_r, half, is_p
-        log r, weights that add up to one half in each sample, and labels of the rows of both, of shape (n,).
+    The weights `half` add up to one half in each sample. All arguments have shape (n,).
     """
-    centre = float(half @ log_r)
-    scale = math.sqrt(half @ (log_r - centre) ** 2)
-    if scale <= 1e-9 * max(1.0, abs(centre)):  # a constant has no slope
+    center = float(half @ log_r)
+    scale = math.sqrt(half @ (log_r - center) ** 2)
+    if scale <= 1e-9 * max(1.0, abs(center)):  # a constant has no slope
         return 1.0, _LARGEST_ERROR
-    U = np.stack([np.ones(len(log_r)), (log_r - centre) / scale], axis=1)  # (n, 2)
+    U = np.stack([np.ones(len(log_r)), (log_r - center) / scale], axis=1)  # (n, 2)
     sign = np.where(is_p, 1.0, -1.0)
 
-    def loss(beta: np.ndarray) -> tuple[float, np.ndarray]:
+    def loss(beta: Vector) -> tuple[float, Vector]:
         margin = sign * (U @ beta)
         return -float(half @ log_expit(margin)), -((half * sign * expit(-margin)) @ U)
 
     bounds = [(-_FARTHEST, _FARTHEST)] * 2  # where no row is on the wrong side, the best slope is infinite
-    found: Any = minimize(loss, np.zeros(2), jac=True, bounds=bounds, method="L-BFGS-B")
-    probability = expit(U @ found.x)
+    fit: Any = minimize(loss, np.zeros(2), jac=True, bounds=bounds, method="L-BFGS-B")
+    probability = expit(U @ fit.x)
     curvature = (U.T * (half * probability * (1 - probability))) @ U
     gradients = U * (half * (is_p - probability))[:, None]
     inverse = np.linalg.pinv(curvature)
     error = math.sqrt(max((inverse @ (gradients.T @ gradients) @ inverse)[1, 1], 0.0)) / scale
-    return float(found.x[1] / scale), min(error, _LARGEST_ERROR)
+    return float(fit.x[1] / scale), min(error, _LARGEST_ERROR)
 
 
-def _chi_squared(
-    difference: np.ndarray, square: np.ndarray, mean: np.ndarray, one_by_n: float
-) -> tuple[float, np.ndarray]:
+def _chi_squared(difference: Vector, square: Vector, mean: Vector, one_by_n: float) -> tuple[float, Vector]:
     r"""Return the squared length of the differences in units of their errors, and these errors, of shape (k,).
 
     With h = 1 on the rows of a bin and 0 elsewhere, :math:`\mathrm{mean}_q[h r / (1 + r)]` and
     :math:`\mathrm{mean}_p[h / (1 + r)]` have the same mean m_k for the true ratio, so that their differences have the
     covariance :math:`\mathrm{diag}(s) - c\, m m^\top`, with s from the mean squares and c = 1/n_p + 1/n_q. The formula
     of Sherman and Morrison inverts it.
-
-    Parameters
-    ----------
-    difference, square, mean
-        The differences, s and m, of shape (k,).
-    one_by_n
-        The number c.
+    The arguments are the differences, s and m, of shape (k,), and c.
     """
     square = np.maximum(square, 1e-30)  # below it differences are rounding
     left = 1 - one_by_n * float(np.sum(mean**2 / square))  # 0 where r is constant, and its mean without error
@@ -155,7 +143,7 @@ def _chi_squared(
     return statistic, np.sqrt(np.maximum(square - one_by_n * mean**2, 0))
 
 
-def _bins(values: np.ndarray, mass: np.ndarray, n_bins: int) -> np.ndarray:
+def _bins(values: Vector, mass: Vector, n_bins: int) -> Vector:
     """Return the bin of each value, of shape (n,), counted from 0: bins of equal mass, equal values in one of them."""
     order = np.argsort(values, kind="stable")
     middle = np.cumsum(mass[order]) - mass[order] / 2
@@ -167,8 +155,8 @@ def _bins(values: np.ndarray, mass: np.ndarray, n_bins: int) -> np.ndarray:
     return k_of
 
 
-def _wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _wilson(share: Vector, n: Vector) -> tuple[Vector, Vector]:
     """Return the ends of Wilson's interval around shares of n rows, each of shape (k,)."""
-    centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    center = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
     half = _Z / (1 + _Z**2 / n) * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
-    return np.clip(centre - half, 0, share), np.clip(centre + half, share, 1)
+    return np.clip(center - half, 0, share), np.clip(center + half, share, 1)

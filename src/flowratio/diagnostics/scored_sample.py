@@ -1,4 +1,4 @@
-"""Rows with their log r, and means over them with standard errors: what every diagnosis begins with."""
+"""A sample with its log r, and means over it with standard errors: the input of every check."""
 
 from __future__ import annotations
 
@@ -7,91 +7,93 @@ from typing import NamedTuple
 
 import numpy as np
 
+from flowratio._support.types import Matrix, Vector
 from flowratio.samples.weighting import mean_and_error
 from flowratio.weights import self_normalize
 
-LARGEST_Z = 1e6  # a difference without any error is so many standard errors
+LARGEST_Z = 1e6  # a difference with a standard error of 0 is so many standard errors
 LOG_LARGEST = math.log(np.finfo(np.float64).max)
 
 
-class Scored(NamedTuple):
+class ScoredSample(NamedTuple):
     """A sample and its log-ratios; r = p/q, p is y = 1.
 
     Parameters
     ----------
-    X
-        Rows, of shape (n, d).
-    log_r
-        log r of the rows, of shape (n,).
+    X, log_r
+        Rows, of shape (n, d), and their log r, of shape (n,).
     share
         Positive weights of the rows that add up to 1, of shape (n,).
     """
 
-    X: np.ndarray
-    log_r: np.ndarray
-    share: np.ndarray
+    X: Matrix
+    log_r: Vector
+    share: Vector
 
     @property
     def n(self) -> float:
-        """How many equally weighted rows these are worth (Kish)."""
+        """Effective sample size of the weights of the rows (Kish)."""
         return float(1 / (self.share @ self.share))
 
-    def log_weights(self, sign: int = 1) -> np.ndarray:
+    def log_weights(self, sign: int = 1) -> Vector:
         """Return log-weights of rows weighted by r, or by 1/r if `sign` is -1, of shape (n,)."""
         return sign * self.log_r + np.log(self.share)
 
-    def divided(self, log_factor: float) -> Scored:
+    def divided(self, log_factor: float) -> ScoredSample:
         """Return the rows with ratios that are divided by a factor."""
         return self._replace(log_r=self.log_r - log_factor)
 
-    def tilted(self, sign: int = 1) -> Scored:
-        """Return the rows with shares that are weighted by r: rows of q as a sample of p; for `sign=-1` by 1/r."""
+    def tilted(self, sign: int = 1) -> ScoredSample:
+        """Return the rows with shares weighted by r: rows of q as a sample of p. For `sign=-1` by 1/r."""
         return self._replace(share=self_normalize(self.log_weights(sign)))
 
 
-def log_mean_of(log_values: np.ndarray, share: np.ndarray) -> float:
-    """Return the log of a weighted mean, from logs of the values and weights that add up to 1, of shape (n,).
+class Separation(NamedTuple):
+    """How well values distinguish rows of p from rows of q.
 
-    Examples
-    --------
-    >>> log_mean_of(np.array([800.0, 800.0]), np.array([0.5, 0.5]))
-    800.0
+    Parameters
+    ----------
+    auc
+        Share of pairs in which the row of p has the larger value: 0.5 is no better than a guess.
+    standard_error
+        Of `auc`.
+    z
+        How many standard errors `auc` is above 0.5.
     """
-    largest = float(log_values.max())
-    return largest + math.log(share @ np.exp(log_values - largest))
+
+    auc: float
+    standard_error: float
+    z: float
 
 
 def errors_off(difference: float, error: float) -> float:
-    """Return how many standard errors a difference is from 0, at most a million.
+    """Return how many standard errors a difference is from 0. The maximum is a million.
 
     Examples
     --------
     >>> errors_off(0.5, 0.25), errors_off(-1.0, 0.0), errors_off(0.0, 0.0)
     (2.0, -1000000.0, 0.0)
     """
-    if abs(difference) <= 1e-12:  # rounding: all that is compared is of order 1
+    if abs(difference) <= 1e-12:  # rounding: all quantities that are compared are of order 1
         return 0.0
     return math.copysign(min(abs(difference) / max(error, 1e-300), LARGEST_Z), difference)
 
 
 def separation(
-    values_p: np.ndarray, share_p: np.ndarray, values_q: np.ndarray, share_q: np.ndarray, inflation: float = 1.0
+    values_p: Vector, share_p: Vector, values_q: Vector, share_q: Vector, inflation: float = 1.0
 ) -> Separation:
-    r"""Return in what share of pairs the row of p has the larger value, ties counting one half: the AUC.
+    r"""Return the share of pairs in which the row of p has the larger value, ties counting one half: the AUC.
 
     .. math:: A = \sum_{i \in p} \sum_{j \in q} w_i w_j \big([f_i > f_j] + \tfrac12 [f_i = f_j]\big)
 
-    Its standard error is that of DeLong et al. [1]_: each row has a mean over the rows of the other sample, and the
-    spread of these means is all there is to know. One sort gives all of them.
+    Its standard error is that of DeLong et al. [1]_, from the mean of each row over the rows of the other sample.
 
     Parameters
     ----------
-    values_p, share_p
-        Values and weights that add up to 1, of rows of p, of shape (n_p,).
-    values_q, share_q
-        The same of rows of q, of shape (n_q,).
+    values_p, share_p, values_q, share_q
+        Values, and weights that add up to 1, of rows of p, of shape (n_p,), and of rows of q, of shape (n_q,).
     inflation
-        What the part of the standard error that is due to rows of q is multiplied by.
+        Factor of the part of the standard error that is due to rows of q.
 
     References
     ----------
@@ -112,25 +114,7 @@ def separation(
     return Separation(float(auc), error, errors_off(float(auc) - 0.5, error))
 
 
-class Separation(NamedTuple):
-    """How well values tell rows of p from rows of q: 0.5 is not at all.
-
-    Parameters
-    ----------
-    auc
-        In what share of pairs the row of p has the larger value.
-    standard_error
-        Of `auc`.
-    z
-        How many standard errors `auc` is above 0.5.
-    """
-
-    auc: float
-    standard_error: float
-    z: float
-
-
-def _share_below(at: np.ndarray, values: np.ndarray, share: np.ndarray) -> np.ndarray:
+def _share_below(at: Vector, values: Vector, share: Vector) -> Vector:
     """Return the weight of the values below each point, and half of that at it: (m,), (n,), (n,) to (m,)."""
     order = np.argsort(values, kind="stable")
     total, values = np.concatenate([[0.0], np.cumsum(share[order])]), values[order]

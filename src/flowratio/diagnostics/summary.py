@@ -1,4 +1,4 @@
-"""A diagnosis as a text for people: the verdict, its reasons, then the numbers."""
+"""A diagnosis as text: the verdict, its reasons, then the numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flowratio.diagnostics.identities import Identity
+from flowratio.diagnostics.verdict import Verdict
 from flowratio.weights import largest_k_hat
 
 if TYPE_CHECKING:
@@ -17,52 +18,52 @@ if TYPE_CHECKING:
 _WIDTH = 100
 _COLUMNS = 8  # listed, the worst or most important first
 _MEANING = {
-    "good": "nothing speaks against weights r on rows of q.",
-    "usable with care": "there is something to look at before weights r on rows of q are used.",
-    "do not trust": "weights r on rows of q would mislead.",
+    Verdict.RELIABLE: "no check speaks against weights r on rows of q.",
+    Verdict.CARE: "read the points below before you use weights r on rows of q.",
+    Verdict.DO_NOT_USE: "weights r on rows of q would mislead.",
 }
 
 
-def summary_of(found: Diagnosis) -> str:
+def summary_of(diagnosis: Diagnosis) -> str:
     """Return the text."""
     reasons = [
         textwrap.fill(words, _WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
-        for words in found.warnings
+        for words in diagnosis.warnings
     ]
     lines = [
-        f"Verdict: {found.verdict}: {_MEANING[found.verdict]}",
+        f"Verdict: {diagnosis.verdict}: {_MEANING[diagnosis.verdict]}",
         *reasons,
         "",
-        f"Rows: {found.n_p} of p (y = 1), {found.n_q} of q; r = p/q. Held-out rows are assumed.",
-        f"Score: {fixed(found.score, 3)} ± {found.score_error:.3f} nats, of at most log 2 = 0.693. Rows of p have the "
-        f"larger log r in {found.direction.auc:.1%} of pairs.",
-        *_overlap(found),
-        *_identities(found),
-        *_calibration(found),
-        *_balance(found),
-        *_importance(found),
+        f"Rows: {diagnosis.n_p} of p (y = 1), {diagnosis.n_q} of q; r = p/q. They must be held-out rows.",
+        f"Score: {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats (0 = identical, 0.69 = fully "
+        f"separable). Rows of p have the larger log r in {diagnosis.direction.auc:.1%} of pairs.",
+        *_overlap(diagnosis),
+        *_identities(diagnosis),
+        *_reliability(diagnosis),
+        *_balance(diagnosis),
+        *_importance(diagnosis),
     ]
     return "\n".join(lines)
 
 
-def _overlap(found: Diagnosis) -> list[str]:
-    seen = found.overlap
-    k_hat_q, k_hat_p = k_hat_text(seen.k_hat_q), k_hat_text(seen.k_hat_p)
+def _overlap(diagnosis: Diagnosis) -> list[str]:
+    overlap = diagnosis.overlap
+    k_hat_q, k_hat_p = k_hat_text(overlap.k_hat_q), k_hat_text(overlap.k_hat_p)
     return [
         "",
         "Overlap                            weights r on q    weights 1/r on p",
-        f"  rows                            {seen.n_q:15.0f}  {seen.n_p:18.0f}",
-        f"  effective sample size           {seen.ess_q:15.1f}  {seen.ess_p:18.1f}",
-        f"  … as both samples tell          {seen.draws_q:15.1f}  {seen.draws_p:18.1f}",
+        f"  rows                            {overlap.n_q:15.0f}  {overlap.n_p:18.0f}",
+        f"  effective sample size           {overlap.ess_q:15.1f}  {overlap.ess_p:18.1f}",
+        f"  … by rows of both samples       {overlap.draws_q:15.1f}  {overlap.draws_p:18.1f}",
         f"  Pareto k̂                         {k_hat_q:>15}  {k_hat_p:>18}",
-        f"  … to be trusted up to           {largest_k_hat(seen.n_q):15.2f}  {largest_k_hat(seen.n_p):18.2f}",
-        f"  Rows of p beyond q: {np.count_nonzero(seen.p_beyond_q)} of {found.n_p}; of q beyond p: "
-        f"{np.count_nonzero(seen.q_beyond_p)} of {found.n_q} (fewer than one row of the other sample expected there).",
+        f"  … reliable up to                {largest_k_hat(overlap.n_q):15.2f}  {largest_k_hat(overlap.n_p):18.2f}",
+        f"  Rows of p beyond q: {np.count_nonzero(overlap.p_beyond_q)} of {diagnosis.n_p}; of q beyond p: "
+        f"{np.count_nonzero(overlap.q_beyond_p)} of {diagnosis.n_q} (where fewer than one row of the other is expected).",
     ]
 
 
 def k_hat_text(k_hat: float) -> str:
-    """Write a Pareto k̂: -inf is that of weights that are all alike, inf where there are too few to tell.
+    """Write a Pareto k̂: -inf means that all large weights are equal, inf that there are too few to fit a tail.
 
     Examples
     --------
@@ -85,21 +86,21 @@ def fixed(value: float, digits: int) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
-def _identities(found: Diagnosis) -> list[str]:
-    same, seen = found.identities, found.overlap
-    bounded = same.bounded
+def _identities(diagnosis: Diagnosis) -> list[str]:
+    means, overlap = diagnosis.identities, diagnosis.overlap
+    bounded = means.bounded
     return [
         "",
         "Identities of the true ratio",
-        f"  mean_q r = 1:    {_identity(same.ratio_q, seen.reliable_q)}",
-        f"  mean_p 1/r = 1:  {_identity(same.inverse_p, seen.reliable_p)}",
+        f"  mean_q r = 1:    {_identity(means.ratio_q, overlap.reliable_q)}",
+        f"  mean_p 1/r = 1:  {_identity(means.inverse_p, overlap.reliable_p)}",
         f"  mean_q[r/(1+r)] = mean_p[1/(1+r)]: {bounded.mean_q:.4f} and {bounded.mean_p:.4f}, z = {_z(bounded.z)}; r "
         f"is off by {fixed(bounded.log_factor, 3)} nats",
     ]
 
 
 def _identity(of: Identity, reliable: bool) -> str:
-    doubt = "" if reliable else " (means little: k̂ is too large, or draws are too few)"
+    doubt = "" if reliable else " (not reliable: k̂ is too large, or the effective sample size too small)"
     return f"log of the mean {fixed(of.log_mean, 3)} ± {of.standard_error:.3f}, z = {_z(of.z)}{doubt}"
 
 
@@ -107,22 +108,22 @@ def _z(z: float) -> str:
     return f"{z:+.1f}" if abs(z) < 1000 else f"beyond {math.copysign(1000, z):+.0f}"
 
 
-def _calibration(found: Diagnosis) -> list[str]:
-    curve = found.calibration
+def _reliability(diagnosis: Diagnosis) -> list[str]:
+    curve = diagnosis.reliability
     return [
         "",
-        f"Calibration: expected error {curve.error:.4f}, by chance {curve.noise:.4f}; χ² = {curve.chi2:.1f} of "
+        f"Reliability: expected error {curve.error:.4f}, by chance {curve.noise:.4f}; χ² = {curve.chi2:.1f} of "
         f"{curve.n_bins} bins, p-value {curve.p_value:.2g}; {_slope(curve.slope, curve.slope_error)}",
     ]
 
 
 def _slope(slope: float, error: float) -> str:
-    """Write by what log r should be multiplied."""
+    """Write the factor by which log r should be multiplied."""
     return f"slope {slope:.2f} ± {error:.2f}" if error < 100 else "slope unknown"
 
 
-def _balance(found: Diagnosis) -> list[str]:
-    columns, left = found.balance, found.leftover
+def _balance(diagnosis: Diagnosis) -> list[str]:
+    columns, left = diagnosis.balance, diagnosis.leftover
     worst = np.argsort(-np.maximum(np.abs(columns.before), np.abs(columns.after)), kind="stable")[:_COLUMNS]
     width = max([6, *(len(columns.names[j]) for j in worst)])
     table = [
@@ -140,14 +141,14 @@ def _balance(found: Diagnosis) -> list[str]:
     ]
 
 
-def _importance(found: Diagnosis) -> list[str]:
-    told = found.importance
-    width = max([6, *map(len, told.names[:_COLUMNS])])
+def _importance(diagnosis: Diagnosis) -> list[str]:
+    effects = diagnosis.importance
+    width = max([6, *map(len, effects.names[:_COLUMNS])])
     table = [
         f"  {name:<{width}}  {effect:8.3f} nats  {share:6.1%}"
-        for name, effect, share in zip(told.names[:_COLUMNS], told.effect, told.share, strict=False)
+        for name, effect, share in zip(effects.names[:_COLUMNS], effects.effect, effects.share, strict=False)
     ]
-    return ["", "What moves log r (standard deviation it brings)", *table, *_more(len(told.names))]
+    return ["", "Columns that move log r (standard deviation that each adds)", *table, *_more(len(effects.names))]
 
 
 def _more(n: int) -> list[str]:

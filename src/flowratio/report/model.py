@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import math
 import os
 import re
 import secrets
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from flowratio.applications.generation import Drawn, TargetedSampler
+from flowratio.applications.generation import TargetedSample, TargetedSampler
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.base import OverlapWarning
@@ -45,8 +44,6 @@ _FLOW = "flow"
 _OURS = re.compile(  # files of a model folder, and of writers that were killed
     rf"(\.[0-9a-f]{{8}}\.)?(model\.json|{re.escape(FILE)}|tensors-[0-9a-f]{{16}}\.safetensors)"
 )
-_POOL = 200_000  # candidates for rows that are drawn: as many as take seconds
-_FEWEST, _MOST = 10, 100  # candidates for each row: effective ones, and all
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
@@ -84,7 +81,7 @@ class Model:
 
     def sample(
         self, n: int, toward: Literal["p", "q"], *, seed: int = 0, verbose: bool = False
-    ) -> tuple[pl.DataFrame, Drawn]:
+    ) -> tuple[pl.DataFrame, TargetedSample]:
         """Draw new rows of p or of q, and return them as a table, with what they rest on.
 
         Candidates of the flow become rows of a table, with one level of each category, before they are weighted. There
@@ -103,12 +100,10 @@ class Model:
         verbose
             Whether to show a progress bar.
         """
-        proportion = self.evidence["made"]["proportion"]
         sampler = TargetedSampler(
+            self.ratio,
             self._flow,
-            _RatioOfCodes(self),
-            proportion=proportion,
-            n_candidates=_n_candidates(n, proportion if toward == "p" else 1 - proportion),
+            proportion=self.evidence["made"]["proportion"],
             random_state=seed,
             verbose=verbose,
         )
@@ -134,28 +129,6 @@ class Model:
         """Read what `save` wrote."""
         featurizer = load(folder / _FLOW) if (folder / _FLOW).is_dir() else None
         return cls(load_ratio(folder), featurizer, read_evidence(folder))
-
-
-@dataclass(frozen=True)
-class _RatioOfCodes:
-    """log r of latent codes: that of the rows of a table which they stand for."""
-
-    model: Model
-
-    def log_ratio(self, Z: np.ndarray) -> np.ndarray:
-        ratio = self.model.ratio
-        return ratio.ratio_.log_ratio(ratio.encoder_.transform(self.model.decode(Z)))
-
-
-def _n_candidates(n: int, share: float) -> int:
-    """Return how many candidates there are for each of n rows of a sample that has a share of the mixture.
-
-    Examples
-    --------
-    >>> _n_candidates(1000, 0.5), _n_candidates(20_000, 0.5), _n_candidates(20_000, 0.2), _n_candidates(20_000, 0.01)
-    (100, 20, 50, 100)
-    """
-    return min(_MOST, max(_POOL // n, math.ceil(_FEWEST / share)))
 
 
 def load_ratio(folder: Path) -> TableRatio:

@@ -18,16 +18,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from flowratio._support.atomic import replacing
-from flowratio.diagnostics.verdict import calibration_cure
+from flowratio.diagnostics.thresholds import THRESHOLDS
+from flowratio.diagnostics.verdict import Verdict, reliability_advice
 
-_FEWEST_DRAWS, _SMALL_DIFFERENCE = 20.0, 0.1
 _ALIKE = 0.55  # share of pairs in which p is found, up to which two samples hardly differ
 _MOST_DAYS = 1e8  # from 1970: dates of the script of the page end there
 _DRIVERS = 3  # named in the verdict
 _TONES = {
-    "good": ("good", "✓", "Good"),
-    "usable with care": ("care", "!", "Usable with care"),
-    "do not trust": ("bad", "✕", "Do not trust"),
+    Verdict.RELIABLE: ("good", "✓", "Reliable"),
+    Verdict.CARE: ("care", "!", "Use with care"),
+    Verdict.DO_NOT_USE: ("bad", "✕", "Do not use"),
 }
 _NOUNS = {
     "number": ("number", "numbers"),
@@ -132,7 +132,7 @@ def _payload(told: dict[str, Any]) -> dict[str, Any]:
     return {
         "rows": {name: told["rows"][name] for name in ("log_p", "log_q", "p", "q", "scale")},
         "n_q": diagnosis["n_q"],
-        "calibration": {name: diagnosis["calibration"][name] for name in ("predicted", "observed", "low", "high")},
+        "reliability": {name: diagnosis["reliability"][name] for name in ("predicted", "observed", "low", "high")},
         "balance": balance["table"],
         "columns": [
             {name: column[name] for name in ("name", "kind", "histogram", "levels") if name in column}
@@ -153,7 +153,7 @@ def _payload(told: dict[str, Any]) -> dict[str, Any]:
 def _verdict(evidence: dict[str, Any]) -> dict[str, Any]:
     """Say in words what the numbers come to."""
     diagnosis, made = evidence["diagnosis"], evidence["made"]
-    tone, sign, name = _TONES[diagnosis["verdict"]]
+    tone, sign, name = _TONES[Verdict(diagnosis["verdict"])]
     p, q = made["file_p"], made["file_q"]
     headline = {
         "good": f"Weighted, the rows of {q} can stand in for those of {p}.",
@@ -161,7 +161,7 @@ def _verdict(evidence: dict[str, Any]) -> dict[str, Any]:
         "bad": f"Do not use these weights: they would not make the rows of {q} stand in for those of {p}.",
     }[tone]
     before = max((abs(value) for value in diagnosis["balance"]["before"]), default=0.0)
-    if tone == "good" and diagnosis["direction"]["auc"] <= _ALIKE and before <= _SMALL_DIFFERENCE:
+    if tone == "good" and diagnosis["direction"]["auc"] <= _ALIKE and before <= THRESHOLDS.difference:
         headline = f"The rows of {q} look like those of {p}, with or without weights."
     return {
         "tone": tone,
@@ -206,21 +206,21 @@ def _advice(evidence: dict[str, Any]) -> list[str]:
     """Say what to do, the gravest first."""
     diagnosis, overlap = evidence["diagnosis"], evidence["diagnosis"]["overlap"]
     told = []
-    if diagnosis["direction"]["auc"] < 0.5 and diagnosis["direction"]["z"] < -3:
+    if diagnosis["direction"]["auc"] < 0.5 and diagnosis["direction"]["z"] < -THRESHOLDS.z:
         told.append("See whether the two files were swapped: p, the first, is the one that rows shall look like.")
-    if overlap["draws_q"] <= _FEWEST_DRAWS:
-        told.append("Get more rows of q where p is, or settle for less: flatten the weights with the slider below.")
+    if overlap["draws_q"] <= THRESHOLDS.small_ess:
+        told.append("Get more rows of q where p is, or settle for less: temper the weights with the slider below.")
     elif (overlap["k_hat_q"] or 0) > (evidence["k_hat"]["limit"] or 0):
-        told.append("Truncate the largest weights: find a cap with the slider below, for `flowratio score --truncate`.")
-    if overlap["share_p_beyond_q"] > 0.01:
+        told.append("Cap the largest weights: find a cap with the slider below, for `flowratio score --cap`.")
+    if overlap["share_p_beyond_q"] > THRESHOLDS.beyond:
         told.append("Say to whom results apply: part of p has no counterpart in q, and weighting cannot make one.")
-    curve = diagnosis["calibration"]
-    if curve["p_value"] < 1e-3 and curve["error"] - curve["noise"] > 0.025:
-        told.append(f"{calibration_cure(curve['slope'], curve['slope_error'])}: the probabilities are off.")
+    curve = diagnosis["reliability"]
+    if curve["p_value"] < THRESHOLDS.chance and curve["error"] - curve["noise"] > THRESHOLDS.reliability:
+        told.append(f"{reliability_advice(curve['slope'], curve['slope_error'])}: the probabilities are off.")
     after = [abs(value) for value in diagnosis["balance"]["after"]]
-    if diagnosis["warnings"] and max(after, default=0.0) > _SMALL_DIFFERENCE:
+    if diagnosis["warnings"] and max(after, default=0.0) > THRESHOLDS.difference:
         told.append("Look under Balance for the columns that weighting leaves apart, and adjust for them as well.")
-    if diagnosis["verdict"] != "do not trust":
+    if Verdict(diagnosis["verdict"]) is not Verdict.DO_NOT_USE:
         told.append(
             "Weight rows with `flowratio score MODEL DATA -o OUT`, and use its column `weight` in every mean, fit or "
             "test that shall hold for p."

@@ -36,13 +36,13 @@ from flowratio._support.atomic import beside, remove_temporaries
 from flowratio._support.progress import progress
 from flowratio._support.validation import is_count
 from flowratio._support.wording import listed
-from flowratio.ratios.table_ratio import TableRatio
+from flowratio.diagnostics.thresholds import THRESHOLDS
+from flowratio.ratios.table_ratio import TableRatio, UnseenWarning
 from flowratio.storage.csv_layout import safe_separator
 from flowratio.storage.reading import BATCH_ROWS, Table, is_stream, open_table
 from flowratio.storage.writing import TABLE_ENDINGS, check_output, check_types, with_numbers, write_table
 from flowratio.tables.cells import CellError
-from flowratio.tables.encoder import UnseenWarning
-from flowratio.weights import flatten, truncate
+from flowratio.weights import cap, temper
 
 if sys.platform == "win32":
     fcntl = None
@@ -53,7 +53,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 _ADDED = ("log_ratio", "weight")
 _LOCK = "lock"
-_FEW_DRAWS, _FEW_OF_ROWS = 2.0, 0.01  # effective rows, and their share, below which weights are those of a few rows
 
 
 @dataclass(frozen=True)
@@ -93,10 +92,12 @@ class Scored:
             f"rows: {self.rows:,} in {self.seconds:.1f} s",
             f"effective sample size of the weights: {self.effective_sample_size:,.0f} ({share:.1%} of the rows)",
         ]
-        if self.rows > 1 and self.effective_sample_size < max(_FEW_DRAWS, _FEW_OF_ROWS * self.rows):
+        if self.rows > 1 and self.effective_sample_size < max(
+            THRESHOLDS.fewest_in_file, THRESHOLDS.fewest_share_in_file * self.rows
+        ):
             lines.append(
                 "a few rows have nearly all of the weight: look at those with the largest `log_ratio`, which may be "
-                "errors, and flatten or truncate the weights"
+                "errors, and temper or cap the weights"
             )
         if self.resumed:
             lines.append(f"resumed: {self.resumed:,} rows were scored before")
@@ -137,9 +138,9 @@ def score_file(
         The folder from which the model was loaded: a run is resumed only if it holds the same model still. Without it,
         models are told apart by their log r of the first batch.
     gamma
-        The weight is of r^γ, as of `flatten`: below 1, more rows count, and the balance is less.
+        The weight is of r^γ, as of `temper`: below 1, more rows count, and the balance is less.
     largest
-        Weights above this cap, in units of their mean, are lowered to it, as of `truncate`; None for no cap.
+        Weights above this cap, in units of their mean, are lowered to it, as of `cap`; None for no cap.
     scores_only
         Whether to leave out the columns of the source.
     batch_rows
@@ -166,7 +167,7 @@ def score_file(
     for name, value in (("batch_rows", batch_rows), ("workers", workers)):
         if not is_count(value):
             raise ValueError(f"`{name}` is {value!r}: give a whole number of 1 or more.")
-    truncate(flatten([0.0], gamma), largest)  # refused before any row is read
+    cap(temper([0.0], gamma), largest)  # refused before any row is read
     with open_table(source) as table, _scratch_folder(source, out) as folder:
         columns = _columns_of(model, table, scores_only)
         if not scores_only:

@@ -21,8 +21,7 @@ from sklearn.ensemble import (
 )
 from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.feature_selection import RFE, RFECV, SelectKBest
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
-from sklearn.metrics import accuracy_score, get_scorer, make_scorer, max_error, mean_squared_error
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import (
     FixedThresholdClassifier,
     GridSearchCV,
@@ -40,8 +39,9 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from flowratio import AutoRatio, ClassifierRatio
 from flowratio.applications import adaptation
-from flowratio.applications.adaptation import ImportanceWeighted, ResampledWarning, TargetScorer, _systematic
-from flowratio.applications.conformal import conformal_quantile
+from flowratio.applications.adaptation import ImportanceWeighted
+from flowratio.applications.target_scorer import TargetScorer
+from flowratio.applications.weighted_fit import ResampledWarning
 from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.table_ratio import TableRatio
 from flowratio.weights import effective_sample_size, pareto_smooth
@@ -96,7 +96,7 @@ def test_the_estimator_is_fitted_with_the_ratio_as_weights() -> None:
     X, y, X_target = draw()
     model = ImportanceWeighted(LogisticRegression(), KnownRatio()).fit(X, y, X_target=X_target)
     w = expected_weights(X)
-    np.testing.assert_allclose(model.weights_, w, rtol=1e-12)
+    np.testing.assert_allclose(model.sample_weight_, w, rtol=1e-12)
     assert model.effective_sample_size_ == pytest.approx(w.sum() ** 2 / (w @ w))
     assert model.k_hat_ == pareto_smooth(X[:, 0]).k_hat
     reference = LogisticRegression().fit(X, y, sample_weight=w)
@@ -118,13 +118,13 @@ def test_the_target_is_the_numerator() -> None:
 def test_gamma_flattens_and_smooth_smooths() -> None:
     X, y, X_target = draw()
     flat = ImportanceWeighted(LogisticRegression(), KnownRatio(), gamma=0.25).fit(X, y, X_target=X_target)
-    np.testing.assert_allclose(flat.weights_, expected_weights(X, 0.25), rtol=1e-12)
+    np.testing.assert_allclose(flat.sample_weight_, expected_weights(X, 0.25), rtol=1e-12)
     smooth = ImportanceWeighted(LogisticRegression(), KnownRatio(2), smooth=True).fit(X, y, X_target=X_target)
     log_w = pareto_smooth(2 * X[:, 0]).log_w
-    np.testing.assert_allclose(smooth.weights_, np.exp(log_w) / np.exp(log_w).mean(), rtol=1e-12)
-    assert not np.allclose(smooth.weights_, expected_weights(X, 2))
+    np.testing.assert_allclose(smooth.sample_weight_, np.exp(log_w) / np.exp(log_w).mean(), rtol=1e-12)
+    assert not np.allclose(smooth.sample_weight_, expected_weights(X, 2))
     none = ImportanceWeighted(LogisticRegression(), KnownRatio(), gamma=0).fit(X, y, X_target=X_target)
-    np.testing.assert_allclose(none.weights_, 1.0)
+    np.testing.assert_allclose(none.sample_weight_, 1.0)
     assert none.effective_sample_size_ == pytest.approx(N)
 
 
@@ -135,8 +135,8 @@ def test_the_ratio_multiplies_a_copy_of_the_users_weights_and_sees_them() -> Non
     model = ImportanceWeighted(LogisticRegression(), KnownRatio()).fit(X, y, X_target=X_target, sample_weight=given)
     np.testing.assert_array_equal(given, counts)
     w = counts * np.exp(X[:, 0])
-    np.testing.assert_allclose(model.weights_, w * counts.sum() / w.sum(), rtol=1e-12)
-    np.testing.assert_array_equal(model.ratio_.w_, np.concatenate([np.ones(N_TARGET), counts]))
+    np.testing.assert_allclose(model.sample_weight_, w * counts.sum() / w.sum(), rtol=1e-12)
+    np.testing.assert_array_equal(model.ratio_.w_, np.concatenate([np.ones(N_TARGET), counts[counts > 0]]))
     with np.errstate(divide="ignore"):
         assert model.effective_sample_size_ == pytest.approx(effective_sample_size(np.log(w)))
 
@@ -150,7 +150,7 @@ def test_a_weight_counts_rows(ratio: str) -> None:
     repeated = ImportanceWeighted(Ridge(), ratio).fit(X[often], y[often], X_target=X_target)
     # the same sums in another order
     np.testing.assert_allclose(weighted.estimator_.coef_, repeated.estimator_.coef_, rtol=1e-6)
-    assert weighted.weights_.sum() == pytest.approx(repeated.weights_.sum())
+    assert weighted.sample_weight_.sum() == pytest.approx(repeated.sample_weight_.sum())
 
 
 def test_folds_weight_rows_by_ratios_that_have_not_seen_them() -> None:
@@ -181,10 +181,10 @@ def test_the_choice_of_an_automatic_ratio_is_made_once(monkeypatch: pytest.Monke
     model = ImportanceWeighted(Ridge(), Counted(["lda", "logistic"]), n_folds=3, random_state=0)
     model.fit(X, y, X_target=X_target)
     assert n_choices == 1
-    assert np.corrcoef(np.log(model.weights_), model.ratio_.log_ratio(X))[0, 1] > 0.9
+    assert np.corrcoef(np.log(model.sample_weight_), model.ratio_.log_ratio(X))[0, 1] > 0.9
     monkeypatch.setattr(adaptation, "AutoRatio", KnownRatio)  # in place of the default, which takes its time
     np.testing.assert_allclose(
-        ImportanceWeighted(Ridge()).fit(X, y, X_target=X_target).weights_, expected_weights(X), rtol=1e-12
+        ImportanceWeighted(Ridge()).fit(X, y, X_target=X_target).sample_weight_, expected_weights(X), rtol=1e-12
     )
 
 
@@ -231,13 +231,6 @@ def test_resampling_frames_and_series() -> None:
         assert model.predict(frames[1]).shape == (N_TARGET,)
 
 
-def test_systematic_draws_skip_rows_of_weight_zero() -> None:
-    for seed in range(50):
-        drawn = _systematic(np.array([0.0, 0.1, 0.0, 0.7, 0.2, 0.0]), np.random.default_rng(seed))
-        assert set(drawn) <= {1, 3, 4}
-        assert np.bincount(drawn, minlength=6)[3] in (4, 5)  # 6 · 0.7
-
-
 def test_it_is_what_the_estimator_inside_is() -> None:
     assert is_classifier(ImportanceWeighted(LogisticRegression()))
     assert not is_regressor(ImportanceWeighted(LogisticRegression()))
@@ -275,12 +268,12 @@ def test_a_fitted_ratio_is_used_as_it_is_and_shared_by_clones() -> None:
     model = cloned(ImportanceWeighted(LogisticRegression(), ratio))
     model.fit(X[:60], y[:60])
     assert model.ratio_ is ratio
-    np.testing.assert_allclose(model.weights_, ratio.weights(X[:60]), rtol=1e-12)
-    with pytest.raises(ValueError, match="`ratio` is fitted already"):
+    np.testing.assert_allclose(model.sample_weight_, ratio.weights(X[:60]), rtol=1e-12)
+    with pytest.raises(ValueError, match="`ratio` is fitted"):
         model.fit(X, y, X_target=X_target)
-    with pytest.raises(ValueError, match="`ratio__classifier` is given"):
+    with pytest.raises(ValueError, match="`ratio__classifier` cannot be set"):
         model.set_params(ratio__classifier="lda")
-    with pytest.raises(ValueError, match="leave out `X_target` and `n_folds`"):
+    with pytest.raises(ValueError, match="Leave out `X_target` and `n_folds`"):
         cloned(model).set_params(n_folds=3).fit(X, y)
     unfitted = cloned(ImportanceWeighted(LogisticRegression(), ClassifierRatio("logistic")))
     assert unfitted.fit(X, y, X_target=X_target).ratio_ is not unfitted.ratio
@@ -293,7 +286,7 @@ def test_data_frames(library: Any) -> None:
     frame, target = (library.DataFrame(dict(zip(names, rows.T, strict=True))) for rows in (X, X_target))
     model = ImportanceWeighted(LogisticRegression(), "logistic").fit(frame, y, X_target=target)
     plain = ImportanceWeighted(LogisticRegression(), "logistic").fit(X, y, X_target=X_target)
-    np.testing.assert_allclose(model.weights_, plain.weights_, rtol=1e-12)
+    np.testing.assert_allclose(model.sample_weight_, plain.sample_weight_, rtol=1e-12)
     assert model.feature_names_in_.tolist() == names
     assert model.ratio_.feature_names_in_.tolist() == names
     assert model.n_features_in_ == 2
@@ -311,7 +304,7 @@ def test_bad_input_is_refused() -> None:
     for match, arguments in (
         ("`X_target` is None", (X, y)),
         ("`X_target` has 1 columns but `X` has 2", (X, y, X_target[:, :1])),
-        ("`X_target` has 1 missing or infinite", (X, y, np.where(X_target == X_target[3, 1], np.nan, X_target))),
+        ("`X_target` has 1 missing or infinite", (X, y, np.where(X_target == X_target[3, 1], np.inf, X_target))),
         ("`X` has 2 missing or infinite", (np.where(np.arange(N)[:, None] == 3, np.inf, X), y, X_target)),
         ("inconsistent numbers of samples", (X, y[:-1], X_target)),
         ("`sample_weight` has shape", (X, y, X_target, np.ones(N - 1))),
@@ -324,7 +317,7 @@ def test_bad_input_is_refused() -> None:
     for match, params in (
         ("`gamma` is -1", {"gamma": -1}),
         ("`gamma` is nan", {"gamma": math.nan}),
-        ("`smooth` is 'no': give True or False", {"smooth": "no"}),
+        (r"`smooth` is 'no'\. Use True or False", {"smooth": "no"}),
         ("`n_folds` is 1", {"n_folds": 1}),
         ("`ratio` is 'logistik'", {"ratio": "logistik"}),
         ("`random_state` is -1", {"random_state": -1}),
@@ -383,7 +376,7 @@ def test_a_search_over_estimators_without_weights_is_resampled() -> None:
     X, y, X_target = draw()
     model = ImportanceWeighted(GridSearchCV(KNeighborsClassifier(), {"n_neighbors": [1, 5]}), KnownRatio())
     with pytest.warns(
-        ResampledWarning, match="KNeighborsClassifier takes no `sample_weight`: GridSearchCV is fitted to"
+        ResampledWarning, match=r"KNeighborsClassifier takes no `sample_weight`\. GridSearchCV is fitted to"
     ):
         model.fit(X, y, X_target=X_target)
 
@@ -425,11 +418,11 @@ L, K = LogisticRegression(), KNeighborsClassifier()
         (OutputCodeClassifier(L, random_state=0), "OutputCodeClassifier takes no"),
         (TunedThresholdClassifierCV(L, cv=2), "TunedThresholdClassifierCV takes no"),
         (FixedThresholdClassifier(L), "FixedThresholdClassifier takes no"),
-        (make_pipeline(StandardScaler(), OneVsRestClassifier(L)), "OneVsRestClassifier takes .*: Pipeline is fitted"),
-        (make_pipeline(StandardScaler(), K), "KNeighborsClassifier takes no `sample_weight`: Pipeline is fitted"),
-        (GridSearchCV(OneVsRestClassifier(L), {"estimator__C": [1.0]}), "OneVsRestClassifier takes .*: GridSearchCV"),
+        (make_pipeline(StandardScaler(), OneVsRestClassifier(L)), r"OneVsRestClassifier takes .*\. Pipeline is fitted"),
+        (make_pipeline(StandardScaler(), K), r"KNeighborsClassifier takes no `sample_weight`\. Pipeline is fitted"),
+        (GridSearchCV(OneVsRestClassifier(L), {"estimator__C": [1.0]}), r"OneVsRestClassifier takes .*\. GridSearchCV"),
         (RFECV(L, cv=2), "RFECV takes no"),
-        (VotingClassifier([("l", L), ("k", K)]), "KNeighborsClassifier takes no `sample_weight`: VotingClassifier"),
+        (VotingClassifier([("l", L), ("k", K)]), r"KNeighborsClassifier takes no `sample_weight`\. VotingClassifier"),
         (VotingClassifier([("l", make_pipeline(StandardScaler(), L))]), "Pipeline takes no `sample_weight` without"),
         (StackingClassifier([("k", K)], cv=2), "KNeighborsClassifier takes no"),
         (StackingClassifier([("l", L)], K, cv=2), "KNeighborsClassifier takes no"),
@@ -487,7 +480,7 @@ def test_a_target_beyond_the_source_leaves_no_rows() -> None:
     with pytest.warns(OverlapWarning, match="source and target hardly overlap") as caught:
         model.fit(X, X[:, 0], X_target=X_target)
     assert [warning.filename for warning in caught] == [__file__]
-    assert effective_sample_size(np.log(model.weights_)) > 100  # which does not notice
+    assert effective_sample_size(np.log(model.sample_weight_)) > 100  # which does not notice
     assert model.effective_sample_size_ == 1.0
     assert model.ratio_.effective_draws_ == 1.0
     with pytest.warns(OverlapWarning):
@@ -519,14 +512,14 @@ def test_a_fitted_pipeline_and_anything_with_log_ratios_are_ratios() -> None:
     right = fitted.predict(X) == y
     for ratio in (pipeline, Plain()):
         model = cloned(ImportanceWeighted(LogisticRegression(), ratio)).fit(X, y)
-        np.testing.assert_allclose(model.weights_, w / w.mean(), rtol=1e-12)
+        np.testing.assert_allclose(model.sample_weight_, w / w.mean(), rtol=1e-12)
         assert TargetScorer("accuracy", ratio)(fitted, X, y) == pytest.approx((w @ right) / w.sum())
     table = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "u", "v")})
     of_target = pd.DataFrame({"a": X_target[:, 0], "b": np.where(X_target[:, 1] > 0, "u", "v")})
     ratio = TableRatio("logistic").fit_samples(of_target, table)
     inner = make_pipeline(make_column_transformer((OneHotEncoder(), ["b"]), remainder="passthrough"), L)
     model = ImportanceWeighted(inner, ratio).fit(table, y)
-    np.testing.assert_allclose(model.weights_, ratio.weights(table), rtol=1e-12)
+    np.testing.assert_allclose(model.sample_weight_, ratio.weights(table), rtol=1e-12)
     assert 0 < TargetScorer("accuracy", ratio)(model, table, y) <= 1
 
 
@@ -553,11 +546,11 @@ def test_the_last_step_of_a_pipeline() -> None:
         last = ImportanceWeighted(LogisticRegression(), "logistic").set_fit_request(X_target=True)
         pipe: Any = make_pipeline(StandardScaler(), last, transform_input=["X_target"])
         pipe.fit(X, y, X_target=X_target)
-    np.testing.assert_allclose(pipe[-1].weights_, reference.weights_, rtol=1e-9)
+    np.testing.assert_allclose(pipe[-1].sample_weight_, reference.sample_weight_, rtol=1e-9)
     # without routing the target comes as it is given, in the units of the last step
     pipe = make_pipeline(StandardScaler(), ImportanceWeighted(LogisticRegression(), "logistic"))
     pipe.fit(X, y, importanceweighted__X_target=scaler.transform(X_target))
-    np.testing.assert_allclose(pipe[-1].weights_, reference.weights_, rtol=1e-9)
+    np.testing.assert_allclose(pipe[-1].sample_weight_, reference.sample_weight_, rtol=1e-9)
 
 
 @pytest.mark.parametrize("routing", [False, True])
@@ -574,7 +567,9 @@ def test_cross_validation_passes_the_whole_target_if_it_has_another_length(routi
         )  # fmt: skip
     for one, train in zip(found["estimator"], found["indices"]["train"], strict=True):
         np.testing.assert_array_equal(one.ratio_.X_, np.concatenate([X_target, X[train]]))
-        np.testing.assert_array_equal(one.ratio_.w_[N_TARGET:], u[train])
+        w = one.ratio_.w_[N_TARGET:]  # relative weights: they add up to the rows that they are worth
+        np.testing.assert_allclose(w / w.sum(), u[train] / u[train].sum(), rtol=1e-12)
+        assert w.sum() == pytest.approx(w.sum() ** 2 / (w @ w))
 
 
 def test_cross_validation_by_a_fitted_ratio_cuts_nothing() -> None:
@@ -589,7 +584,7 @@ def test_cross_validation_by_a_fitted_ratio_cuts_nothing() -> None:
     model = ImportanceWeighted(Ridge(), ratio)
     found = cross_validate(model, X, y, cv=KFold(3), return_estimator=True, return_indices=True)
     for one, train in zip(found["estimator"], found["indices"]["train"], strict=True):
-        np.testing.assert_allclose(one.weights_, ratio.weights(X[train]), rtol=1e-12)
+        np.testing.assert_allclose(one.sample_weight_, ratio.weights(X[train]), rtol=1e-12)
 
 
 def test_a_search_over_the_settings_of_both() -> None:
@@ -601,131 +596,7 @@ def test_a_search_over_the_settings_of_both() -> None:
     assert set(search.best_params_) == {"estimator__C", "gamma"}
 
 
-def test_the_scorer_weights_held_out_rows() -> None:
-    X, y, _ = draw()
-    ratio = KnownRatio(2.0).fit(X, y)
-    model = LogisticRegression().fit(X, y)
-    w = np.exp(2 * X[:, 0])
-    right = model.predict(X) == y
-    assert TargetScorer("accuracy", ratio)(model, X, y) == pytest.approx((w @ right) / w.sum())
-    loss = TargetScorer(make_scorer(mean_squared_error, greater_is_better=False), ratio)(model, X, y)
-    assert loss == pytest.approx(-(w @ ~right) / w.sum())
-    u = np.random.default_rng(1).uniform(size=N)
-    assert TargetScorer("accuracy", ratio)(model, X, y, u) == pytest.approx(((u * w) @ right) / (u @ w))
-    assert "accuracy_score" in repr(TargetScorer("accuracy", ratio))
-
-
-def test_the_scorer_in_searches_with_weights_of_the_user() -> None:
-    X, y, _ = draw()
-    ratio = KnownRatio(2.0).fit(X, y)
-    u = np.random.default_rng(1).uniform(size=N)
-    for scoring in (TargetScorer("accuracy", ratio), {"a": TargetScorer("accuracy", ratio), "b": "accuracy"}):
-        search = GridSearchCV(LogisticRegression(), {"C": [0.01, 1.0]}, scoring=scoring, refit=False, cv=KFold(2))
-        search.fit(X, y, sample_weight=u)
-        name = "mean_test_a" if isinstance(scoring, dict) else "mean_test_score"
-        half = N // 2
-        expected = []
-        for train, test in ((slice(half, N), slice(half)), (slice(half), slice(half, N))):
-            right = LogisticRegression().fit(X[train], y[train], u[train]).predict(X[test]) == y[test]
-            w = u[test] * np.exp(2 * X[test, 0])
-            expected.append((w @ right) / w.sum())
-        assert search.cv_results_[name][1] == pytest.approx(np.mean(expected))
-    with config_context(enable_metadata_routing=True):
-        found = cross_validate(LogisticRegression(), X, y, scoring=TargetScorer("accuracy", ratio))
-    assert (found["test_score"] > 0).all()
-
-
-def test_the_scorer_with_routed_weights_is_that_without_routing() -> None:
-    X, y, _ = draw()
-    ratio = KnownRatio(2.0).fit(X, y)
-    u = np.random.default_rng(1).uniform(size=N) ** 4
-    plain = GridSearchCV(LogisticRegression(), {"C": [0.01, 1.0]}, scoring=TargetScorer("accuracy", ratio), cv=KFold(2))
-    expected = plain.fit(X, y, sample_weight=u).cv_results_["mean_test_score"]
-    with config_context(enable_metadata_routing=True):
-        estimator = LogisticRegression().set_fit_request(sample_weight=True)
-        asks = TargetScorer("accuracy", ratio).set_score_request(sample_weight=True)
-        inside: Any = get_scorer("accuracy")
-        also = TargetScorer(inside.set_score_request(sample_weight=True), ratio)
-        for scoring in (asks, also):
-            search = GridSearchCV(estimator, {"C": [0.01, 1.0]}, scoring=scoring, cv=KFold(2))
-            np.testing.assert_allclose(search.fit(X, y, sample_weight=u).cv_results_["mean_test_score"], expected)
-        search = GridSearchCV(estimator, {"C": [1.0]}, scoring=TargetScorer("accuracy", ratio), cv=KFold(2))
-        with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):  # not dropped in silence
-            search.fit(X, y, sample_weight=u)
-
-
-def test_what_cannot_score_is_refused() -> None:
-    X, y, _ = draw()
-    ratio = KnownRatio().fit(X, y)
-    with pytest.raises(ValueError, match="takes no `sample_weight`"):
-        TargetScorer(make_scorer(max_error), ratio)
-    with pytest.raises(TypeError, match="what `make_scorer` returns"):
-        TargetScorer(accuracy_score, ratio)
-    with pytest.raises(ValueError, match="give a ratio that is fitted"):
-        TargetScorer("accuracy", ClassifierRatio())
-    with pytest.raises(ValueError, match="give a ratio that is fitted"):
-        TargetScorer("accuracy", LinearRegression().fit(X, y))
-
-
 def test_boosting_takes_the_weights() -> None:
     X, y, X_target = draw()
     model = ImportanceWeighted(HistGradientBoostingClassifier(max_iter=5), KnownRatio())
     assert model.fit(X, y, X_target=X_target).predict_proba(X_target).shape == (N_TARGET, 2)
-
-
-@pytest.mark.parametrize("coverage", [0.5, 0.55, 0.7, 0.9, 0.95])
-@pytest.mark.parametrize("n", [1, 9, 10, 19, 99, 100, 999])
-def test_equal_weights_give_the_textbook_quantile(n: int, coverage: float) -> None:
-    scores = np.random.default_rng(n).normal(size=n)
-    k = math.ceil(round((n + 1) * coverage, 9))  # 0.55 · 100 is 55.00000000000001 in floats
-    expected = np.sort(scores)[k - 1] if k <= n else math.inf
-    np.testing.assert_array_equal(conformal_quantile(scores, np.zeros(n), np.zeros(3), coverage), expected)
-
-
-def brute_force(scores: np.ndarray, log_c: np.ndarray, log_t: float, coverage: float) -> float:
-    w = np.exp(np.append(log_c, log_t))
-    w /= w.sum()
-    values = np.append(scores, np.inf)
-    return min(s for s in values if w[values <= s].sum() >= coverage)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_weighted_quantiles_against_brute_force(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    n = rng.integers(1, 40)
-    scores, log_c, log_t = rng.integers(0, 12, size=n) / 2, rng.normal(size=n), rng.normal(0, 2, size=15)  # ties too
-    coverage = rng.uniform(0.05, 0.99)
-    expected = [brute_force(scores, log_c, t, coverage) for t in log_t]
-    np.testing.assert_array_equal(conformal_quantile(scores, log_c, log_t, coverage), expected)
-    shifted = conformal_quantile(scores, log_c + 1000, log_t + 1000, coverage)  # a constant cancels
-    np.testing.assert_array_equal(shifted, expected)
-
-
-def test_rows_that_weigh_all_or_nothing() -> None:
-    bound = conformal_quantile([1.0, 2.0], [-900.0, 0.0], [-1e4, 1e4], 0.9)
-    assert bound.tolist() == [2.0, math.inf]
-    # rows of weight zero are not there
-    rng = np.random.default_rng(0)
-    scores, log_c, log_t = rng.normal(size=50), rng.normal(size=50), np.append(rng.normal(size=9), -np.inf)
-    zero = np.arange(50) % 3 == 0
-    found = conformal_quantile(scores, np.where(zero, -np.inf, log_c), log_t, 0.8)
-    np.testing.assert_array_equal(found, conformal_quantile(scores[~zero], log_c[~zero], log_t, 0.8))
-    assert conformal_quantile([1.0, 2.0], [-np.inf, -np.inf], [0.0]).tolist() == [math.inf]
-
-
-def test_quantiles_refuse_bad_input() -> None:
-    scores, log_r = np.arange(4.0), np.zeros(4)
-    cases: list[tuple[str, Any]] = [
-        ("`scores` has 4 values and `log_r_calibration` 3", (scores, log_r[:3], log_r)),
-        ("at least one row", ([], [], log_r)),
-        ("`coverage` is 1", (scores, log_r, log_r, 1)),
-        ("`coverage` is 90", (scores, log_r, log_r, 90)),
-        ("`scores` is NaN in 1 of 4 rows", (np.array([0, 1, 2, np.nan]), log_r, log_r)),
-        ("`scores` is infinite in 1 of 4 rows", (np.array([0, 1, 2, np.inf]), log_r, log_r)),
-        ("`scores` is not an array of numbers", (["a"] * 4, log_r, log_r)),
-        ("`log_r_test` is infinite in 1 of 1 rows", (scores, log_r, [np.inf])),
-        ("`log_r_test` has shape", (scores, log_r, log_r[:, None])),
-    ]
-    for match, arguments in cases:
-        with pytest.raises(ValueError, match=match):
-            conformal_quantile(*arguments)

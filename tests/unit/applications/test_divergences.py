@@ -11,7 +11,7 @@ import pytest
 from scipy.special import expit
 
 from flowratio import RatioEstimator
-from flowratio.applications.crossfit import CrossFitted, Sample
+from flowratio.applications.crossfit import CrossFitted, FoldScores, folds_of
 from flowratio.applications.divergences import (
     KINDS,
     Divergence,
@@ -19,10 +19,10 @@ from flowratio.applications.divergences import (
     clipped_terms,
     divergence,
     estimate,
-    interval,
     kl_terms,
-    two_samples,
 )
+from flowratio.applications.result import gaussian_interval
+from flowratio.samples.two_samples import two_samples
 
 
 def truth(kind: str, m: float) -> float:
@@ -113,10 +113,9 @@ def test_intervals_cover(m: float) -> None:
     normal, whole = (dict.fromkeys(KINDS, 0) for _ in range(2))
     truths = {kind: truth(kind, m) for kind in KINDS}
     for seed in range(200):
-        p, q, _ = two_samples(*draw(m, 400, 600, seed), None, None, 5, seed)
-        found = _linear(p, q)
+        scores = _linear(*draw(m, 400, 600, seed), seed)
         for kind in KINDS:
-            made = estimate(cast(Kind, kind), found, p, q)
+            made = estimate(cast(Kind, kind), scores)
             low, high = made.interval()
             normal[kind] += abs(made.raw - truths[kind]) < 1.96 * made.standard_error
             whole[kind] += low <= truths[kind] <= high
@@ -128,28 +127,29 @@ def test_intervals_cover(m: float) -> None:
     assert {kind: n for kind, n in normal.items() if not 181 <= n <= 199} == {}
 
 
-def _linear(p: Sample, q: Sample) -> CrossFitted:
+def _linear(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> CrossFitted:
     """Cross-fit logistic regression of one column by Newton's method, all folds at once."""
-    X = np.concatenate([p.X, q.X])
+    both = two_samples(X_p, X_q)
+    fold, n_p = folds_of(both, 5, np.random.default_rng([seed, 0, 7])), len(X_p)
+    X = both.X
     A = np.column_stack([X, np.ones(len(X))])  # (n, 2)
-    y = np.repeat([1.0, 0.0], [len(p.X), len(q.X)])
-    n_folds = int(p.fold.max()) + 1
-    w = 1.0 * (np.concatenate([p.fold, q.fold]) != np.arange(n_folds)[:, None])  # (n_folds, n)
+    y = both.y.astype(float)
+    n_folds = int(fold.max()) + 1
+    w = 1.0 * (fold != np.arange(n_folds)[:, None])  # (n_folds, n)
     theta = np.zeros((n_folds, 2))
     for _ in range(12):
         probability = expit(theta @ A.T)
         hessian = np.einsum("kn,ni,nj->kij", w * probability * (1 - probability), A, A, optimize=True)
         theta += np.linalg.solve(hessian, ((w * (y - probability)) @ A)[:, :, None])[:, :, 0]
     log_r = theta @ A.T - np.log((w @ y) / (w @ (1 - y)))[:, None]
-    each_p, each_q = log_r[:, : len(p.X)], log_r[:, len(p.X) :]
-    return CrossFitted(each_p[p.fold, np.arange(len(p.X))], each_q[q.fold, np.arange(len(q.X))], each_p, each_q)
+    parts = slice(n_p), slice(n_p, None)
+    return CrossFitted(*(FoldScores.of(log_r[:, part], both.w[part], fold[part]) for part in parts))
 
 
 @pytest.mark.parametrize("kind", ["kl", "js", "tv"])
 def test_what_covers_is_what_users_get(kind: Kind) -> None:
     X_p, X_q = draw(1.0, 400, 600)
-    p, q, _ = two_samples(X_p, X_q, None, None, 5, 0)
-    made = estimate(kind, _linear(p, q), p, q)
+    made = estimate(kind, _linear(X_p, X_q, 0))
     public = divergence(X_p, X_q, kind, ratio="logistic", n_folds=5, random_state=0)  # with a small penalty
     assert public.raw == pytest.approx(made.raw, abs=0.2 * made.standard_error)
     assert public.standard_error == pytest.approx(made.standard_error, rel=0.1)
@@ -159,13 +159,13 @@ def test_what_covers_is_what_users_get(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", ["kl", "reverse-kl"])
 def test_kl_beyond_all_rows_is_announced(kind: Kind, n: int) -> None:
     found = divergence(*draw(10.0, n, n), kind, ratio="logistic", random_state=0)  # KL = 50, and all are told apart
-    assert found.verdict == "near the ln n ceiling"
-    assert "told apart but for 0 of" in found.reason
+    assert (found.verdict, found.limit) == ("use with care", "near the ln n ceiling")
+    assert "separates the samples except for 0 of" in found.reason
     low, high = found.interval()
     assert 1 < low < 50
     assert high == math.inf
     assert found.to_dict()["interval"][1] is None
-    assert "or more)\nnear the ln n ceiling: " in str(found)
+    assert "or more)\nuse with care: " in str(found)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -173,32 +173,35 @@ def test_constants(kind: Kind) -> None:
     largest = {"js": math.log(2), "tv": 1.0, "hellinger": 1.0}.get(kind, math.inf)
     for n in (20, 1000):
         found = divergence(np.ones((n, 1)), np.zeros((n, 1)), kind, ratio="logistic", random_state=0)
-        assert found.verdict in ("lower bound", "near the ln n ceiling")
+        assert found.limit in ("lower bound", "near the ln n ceiling")
         assert found.interval()[1] == largest
         assert found.standard_error > 0.5 / n  # rows that are all alike do not know the next one
-    with pytest.raises(ValueError, match="All rows of `X_p` and `X_q` are the same"):
+    with pytest.raises(ValueError, match="All rows of `X_p` and `X_q` are equal"):
         divergence(np.ones((20, 1)), np.ones((30, 1)), kind)
 
 
 def test_large_ratios_are_announced() -> None:
     found = divergence(*draw(3.0, 2000, 2000), ratio=Known(3.0), n_folds=2, random_state=0)
-    assert found.verdict == "near the ln n ceiling"  # r > n for x > 4.03, which are 15 % of the rows
-    assert "15% of the rows have a ratio above the 2000 rows" in found.reason
+    assert (found.verdict, found.limit) == (
+        "use with care",
+        "near the ln n ceiling",
+    )  # r > n for x > 4.03, which are 15 % of the rows
+    assert "15% of the rows have a ratio above 2000, the number of rows" in found.reason
     assert found.confirmed < 4.5 < found.interval()[1] == math.inf
     near = divergence(*draw(1.0, 2000, 2000), ratio=Known(1.0), n_folds=2, random_state=0)
-    assert near.verdict == "trustworthy"
+    assert (near.verdict, near.limit) == ("reliable", "none")
     assert near.interval()[1] < 1
 
 
 def test_pearson_says_that_it_is_cut_off() -> None:
     for seed in range(10):
         found = divergence(*draw(2.0, 400, 700, seed), "pearson", ratio=Known(2.0), n_folds=2, random_state=0)
-        assert found.verdict == "lower bound"
-        assert "above √n = 26.5, at which it is cut off" in found.reason
+        assert (found.verdict, found.limit) == ("use with care", "lower bound")
+        assert "above √n = 26.5, where it is cut off" in found.reason
         low, high = found.interval()
         assert low < truth("pearson", 2.0) < high == math.inf
     hardly = divergence(*draw(1.2, 100, 100, 3), "pearson", ratio=Known(0.5), n_folds=2, random_state=0)
-    assert (hardly.verdict, "worth" in hardly.reason) == ("lower bound", True)
+    assert (hardly.limit, "effective sample size" in hardly.reason) == ("lower bound", True)
 
 
 def test_what_is_confirmed_is_a_bound_whatever_the_ratio() -> None:
@@ -208,29 +211,28 @@ def test_what_is_confirmed_is_a_bound_whatever_the_ratio() -> None:
         assert of_p.mean() + of_q.mean() < 0.5 + 4 * math.sqrt((of_p.var() + of_q.var()) / 1e5)
 
 
-def test_a_wrong_ratio_is_called_unstable() -> None:
+def test_a_wrong_ratio_is_not_to_be_used() -> None:
     found = divergence(*draw(1.0, 500, 500), ratio=Known(-2.0), n_folds=2, random_state=0)
-    assert (found.value, found.verdict) == (0.0, "unstable")
+    assert (found.value, found.verdict) == (0.0, "do not use")
     assert "worse than none" in found.reason
     assert found.interval() == (0.0, math.inf)
 
 
-def test_overfitting_is_called_unstable() -> None:
+def test_an_overfitted_ratio_is_not_to_be_used() -> None:
     from sklearn.neighbors import KNeighborsClassifier
 
     from flowratio import ClassifierRatio
 
     ratio = ClassifierRatio(KNeighborsClassifier(3))
     found = divergence(*draw(0.5, 200, 200), "js", ratio=ratio, n_folds=3, random_state=0)
-    assert (found.verdict, found.raw) == ("unstable", found.held_out)
+    assert (found.verdict, found.raw) == ("do not use", found.held_out)
     assert "overfitted" in found.reason
 
 
 def test_swapping_the_samples_turns_kl_over() -> None:
     X_p, X_q = draw(1.0, 300, 500)
-    p, q, _ = two_samples(X_p, X_q, None, None, 5, 0)
-    found = _linear(p, q)
-    there, back = estimate("kl", found, p, q), estimate("reverse-kl", found.swapped(), q, p)
+    scores = _linear(X_p, X_q, 0)
+    there, back = estimate("kl", scores), estimate("reverse-kl", scores.swapped())
     assert (there.raw, there.standard_error) == (back.raw, back.standard_error)
 
 
@@ -287,36 +289,36 @@ def test_unequal_weights_are_worth_fewer_rows() -> None:
 
 
 def test_an_interval_is_normal_and_cut_off() -> None:
-    low, high = interval(1.0, 0.1, 0.95)
+    low, high = gaussian_interval(1.0, 0.1, 0.95)
     assert (low, high) == (pytest.approx(0.804, abs=1e-3), pytest.approx(1.196, abs=1e-3))
-    assert interval(0.0, 0.1, 0.95)[0] == 0.0
-    assert interval(0.65, 0.1, 0.95, math.log(2))[1] == math.log(2)
+    assert gaussian_interval(0.0, 0.1, 0.95)[0] == 0.0
+    assert gaussian_interval(0.65, 0.1, 0.95, math.log(2))[1] == math.log(2)
 
 
 def test_it_prints_with_its_verdict() -> None:
     found = divergence(*draw(1.0, 200, 200), ratio="logistic", random_state=0)
     assert str(found).startswith("KL(p ‖ q): ")
     assert " nats (95 %: " in str(found)
-    assert "\ntrustworthy: fitted rows and others agree to" in str(found)
-    assert found.to_dict()["verdict"] == "trustworthy"
+    assert "\nreliable: fitted and held-out rows agree to" in str(found)
+    assert found.to_dict()["verdict"] == "reliable"
 
 
 def test_bad_input() -> None:
     X_p, X_q = draw(1.0, 30, 30)
-    with pytest.raises(ValueError, match="`kind` is 'kld': give one of kl, reverse-kl, js"):
+    with pytest.raises(ValueError, match=r"`kind` is 'kld'\. Use one of kl, reverse-kl, js"):
         divergence(X_p, X_q, "kld")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="`X_p` has 1 columns but `X_q` has 2"):
         divergence(X_p, np.zeros((30, 2)))
     with pytest.raises(ValueError, match="`n_folds` is 1: give a whole number of 2 or more"):
         divergence(X_p, X_q, n_folds=1)
     for kind in ([], None):
-        with pytest.raises(ValueError, match=r"`kind` is .*: give one of kl"):
+        with pytest.raises(ValueError, match=r"`kind` is .*\. Use one of kl"):
             divergence(X_p, X_q, kind)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="`X_p` has 3 rows: give at least 4 of each"):
+    with pytest.raises(ValueError, match=r"`X_p` has 3 rows\. Give at least 4 rows of each"):
         divergence(X_p[:3], X_q)
-    with pytest.raises(ValueError, match="`X_q` has 2 rows of positive `sample_weight_q`: give at least 4"):
+    with pytest.raises(ValueError, match=r"`X_q` has 2 rows of positive `sample_weight_q`\. Give at least 4"):
         divergence(X_p, X_q, sample_weight_q=np.arange(30) < 2)
-    with pytest.raises(ValueError, match="`sample_weight_p` is not a list of numbers"):
+    with pytest.raises(ValueError, match="`sample_weight_p` is not an array of numbers"):
         divergence(X_p, X_q, sample_weight_p=["a"] * 30)
     with pytest.raises(ValueError, match=r"`sample_weight_q` has shape \(29,\) but `X_q` has 30 rows"):
         divergence(X_p, X_q, sample_weight_q=np.ones(29))

@@ -16,7 +16,7 @@ from scipy.stats import ks_2samp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from flowratio.applications.generation import DepletedWarning, Drawn, TargetedSampler, _resampled
+from flowratio.applications.generation import DepletedWarning, TargetedSample, TargetedSampler, _resampled
 from flowratio.flows import Flow
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.classifier.classifier import ClassifierRatio
@@ -74,7 +74,7 @@ def known_flow(proportion: float = 0.5) -> FlowFeaturizer:
 
 def sampler(proportion: float = 0.5, **changed: Any) -> TargetedSampler:
     ratio = ExactRatio(changed.get("space", "z"), proportion)
-    return TargetedSampler(known_flow(proportion), **{"ratio": ratio, "random_state": 0, **changed})
+    return TargetedSampler(**{"ratio": ratio, "featurizer": known_flow(proportion), "random_state": 0, **changed})
 
 
 def target(toward: str | None, n: int, proportion: float = 0.5) -> np.ndarray:
@@ -146,7 +146,7 @@ class TestDrawsAreOfTheTarget:
         made = sampler(0.1, ratio=ToDraws()).set_params(proportion=0)
         X = made.sample(2000, "p")
         assert min(p_values(X, target("p", 5000))) > 0.001
-        with pytest.raises(ValueError, match=r"`proportion` is 0, .* give toward='p'"):
+        with pytest.raises(ValueError, match=r"`proportion` is 0, .* Use toward='p'"):
             made.sample(5, "q")
         mixed = made.sample(2000, None)
         assert max(p_values(mixed, target("p", 5000))) < 1e-6
@@ -183,7 +183,7 @@ class TestWhatADrawRestsOn:
     @pytest.mark.parametrize("proportion", [0.1, 0.5])
     def test_diagnostics_of_bounded_weights(self, proportion: float) -> None:
         drawn = sampler(proportion).draw(500, "p")
-        assert isinstance(drawn, Drawn)
+        assert isinstance(drawn, TargetedSample)
         np.testing.assert_allclose(drawn.X, SHIFT.numpy() + SCALE.numpy() * drawn.Z, rtol=1e-12)
         assert drawn.log_w.shape == (50_000,)
         assert drawn.log_w.max() <= -math.log(proportion) + 1e-12
@@ -251,69 +251,69 @@ class TestRatiosThatBringAFlow:
     def test_featurized_ratio_alone(self, mixture: Any) -> None:
         ratio = FeaturizedRatio("logistic", featurizer=quick_flow(), mixture=mixture, random_state=0)
         ratio.fit_samples(*two_samples())
-        made = TargetedSampler(ratio=ratio, random_state=0)
+        made = TargetedSampler(ratio, random_state=0)
         drawn = made.draw(30, "p")
         assert made._proportion() == pytest.approx(0.4 if mixture == "pooled" else 0.5, rel=1e-12)
-        in_x = TargetedSampler(ratio=ratio, space="x", random_state=0).draw(30, "p")
+        in_x = TargetedSampler(ratio, space="x", random_state=0).draw(30, "p")
         # the ratio is that of x, up to the round trip through the flow
         np.testing.assert_allclose(drawn.log_w, in_x.log_w, atol=1e-5)
         flow: Any = ratio.featurizer_
-        np.testing.assert_array_equal(TargetedSampler(flow, ratio, random_state=0).sample(30, "p"), drawn.X)
-        by_hand = TargetedSampler(flow, ratio.ratio_, proportion=made._proportion(), random_state=0)
+        np.testing.assert_array_equal(TargetedSampler(ratio, flow, random_state=0).sample(30, "p"), drawn.X)
+        by_hand = TargetedSampler(ratio.ratio_, flow, proportion=made._proportion(), random_state=0)
         np.testing.assert_array_equal(by_hand.sample(30, "p"), drawn.X)
 
     def test_joint_ratio_alone(self) -> None:
         ratio = JointFeaturizedRatio(featurizer=quick_flow(), hidden=(8,), random_state=0)
         ratio.fit_samples(*two_samples())
-        drawn = TargetedSampler(ratio=ratio, random_state=0).draw(30, "q")
-        in_x = TargetedSampler(ratio=ratio, space="x", random_state=0).draw(30, "q")
+        drawn = TargetedSampler(ratio, random_state=0).draw(30, "q")
+        in_x = TargetedSampler(ratio, space="x", random_state=0).draw(30, "q")
         np.testing.assert_allclose(drawn.log_w, in_x.log_w, atol=1e-5)
 
     def test_flow_that_is_no_density_is_refused(self) -> None:
         ratio = JointFeaturizedRatio(1.0, featurizer=quick_flow(), hidden=(8,), random_state=0)
         ratio.fit_samples(*two_samples())
-        with pytest.raises(ValueError, match="its flow is no density"):
-            TargetedSampler(ratio=ratio).sample(5)
-        with pytest.raises(ValueError, match="its flow is no density"):
-            TargetedSampler(ratio.featurizer_, ratio).sample(5)
+        with pytest.raises(ValueError, match="its flow is not a density"):
+            TargetedSampler(ratio).sample(5)
+        with pytest.raises(ValueError, match="its flow is not a density"):
+            TargetedSampler(ratio, ratio.featurizer_).sample(5)
 
     def test_flow_of_another_package(self) -> None:
         zuko: Any = pytest.importorskip("zuko")
         X_p, X_q = two_samples()
         featurizer = FlowFeaturizer(lambda d: zuko.flows.NSF(d, transforms=1, hidden_features=(8,)), max_epochs=2)
         ratio = FeaturizedRatio("logistic", featurizer=featurizer, random_state=0).fit_samples(X_p, X_q)
-        assert TargetedSampler(ratio=ratio, n_candidates=5, random_state=0).sample(20, "q").shape == (20, 2)
+        assert TargetedSampler(ratio, n_candidates=5, random_state=0).sample(20, "q").shape == (20, 2)
 
     def test_named_columns_raise_no_warning(self) -> None:
         X_p, X_q = (pd.DataFrame(X, columns=["a", "b"]) for X in two_samples())
         ratio = FeaturizedRatio("logistic", featurizer=quick_flow(), random_state=0).fit_samples(X_p, X_q)
         for space in ("z", "x"):
-            assert TargetedSampler(ratio=ratio, space=space, random_state=0).sample(5).shape == (5, 2)
+            assert TargetedSampler(ratio, space=space, random_state=0).sample(5).shape == (5, 2)
 
 
 class TestBadInput:
     @pytest.mark.parametrize("toward", ["P", "target", 1])
     def test_direction(self, toward: Any) -> None:
-        with pytest.raises(ValueError, match=r"`toward` is .*: give 'p', 'q', or None"):
+        with pytest.raises(ValueError, match=r"`toward` is .*\. Use 'p', 'q', or None"):
             sampler().sample(5, toward)
 
     @pytest.mark.parametrize(
         ("changed", "words"),
         [
-            ({"space": "latent"}, "`space` is 'latent': give 'z' or 'x'"),
-            ({"n_candidates": 0}, "`n_candidates` is 0: give a whole number"),
-            ({"proportion": 1.0}, r"`proportion` is 1\.0: .* 0 or more and below 1"),
+            ({"space": "latent"}, r"`space` is 'latent'\. Use 'z' or 'x'"),
+            ({"n_candidates": 0}, r"`n_candidates` is 0\. Use an integer"),
+            ({"proportion": 1.0}, r"`proportion` is 1\.0\. .* 0 or more and below 1"),
             ({"random_state": -1}, "`random_state` is -1"),
         ],
     )
     def test_settings(self, changed: dict[str, Any], words: str) -> None:
-        made = TargetedSampler(known_flow(), ExactRatio()).set_params(**changed)
+        made = TargetedSampler(ExactRatio(), known_flow()).set_params(**changed)
         with pytest.raises(ValueError, match=words):
             made.sample(5)
 
     @pytest.mark.parametrize("n", [0, -1, 2.0, None])
     def test_number_of_rows(self, n: Any) -> None:
-        with pytest.raises(ValueError, match=r"`n` is .*: give a whole number of 1 or more"):
+        with pytest.raises(ValueError, match=r"`n` is .*\. Use an integer of 1 or more"):
             sampler().sample(n)
 
     def test_more_rows_than_candidates_with_a_weight(self) -> None:
@@ -322,7 +322,7 @@ class TestBadInput:
                 return np.where(np.arange(len(X)) % 4, -np.inf, super().log_ratio(X))
 
         made = sampler(ratio=Half(), n_candidates=2, replace=False)
-        with pytest.raises(ValueError, match=r"`n` is 100, but 50 of 200 candidates .* without replacement"):
+        with pytest.raises(ValueError, match=r"`n` is 100, but 50 of 200 candidates .* or `replace=True`"):
             made.sample(100, "p")
         assert made.set_params(n_candidates=100).sample(100, "p").shape == (100, 2)
 
@@ -340,7 +340,7 @@ class TestBadInput:
             def log_ratio(self, X: np.ndarray) -> np.ndarray:
                 return np.full(len(X), value)
 
-        with pytest.raises(ValueError, match=r"gave \(500,\) values for 500 rows, 500 of them NaN or inf"):
+        with pytest.raises(ValueError, match=r"returned \(500,\) values for 500 rows, 500 of them NaN or inf"):
             sampler(ratio=Unsound()).sample(5, "p")
 
     def test_ratio_of_other_columns(self) -> None:
@@ -356,51 +356,51 @@ class TestBadInput:
         of_x = ClassifierRatio("logistic").fit_samples(X_p, X_q)
         turned = ClassifierRatio("logistic").fit_samples(X_p[["b", "a"]], X_q[["b", "a"]])
         with pytest.raises(ValueError, match="`ratio` was fitted to columns of x"):
-            TargetedSampler(featurizer, of_x).sample(5)
+            TargetedSampler(of_x, featurizer).sample(5)
         with pytest.raises(ValueError, match=r"fitted to the columns \['b', 'a'\], but `featurizer` to \['a', 'b'\]"):
-            TargetedSampler(featurizer, turned, space="x").sample(5)
-        assert TargetedSampler(featurizer, of_x, space="x").sample(5).shape == (5, 2)
+            TargetedSampler(turned, featurizer, space="x").sample(5)
+        assert TargetedSampler(of_x, featurizer, space="x").sample(5).shape == (5, 2)
 
     def test_what_is_not_fitted(self) -> None:
         for unfitted in (
-            TargetedSampler(FlowFeaturizer(), ExactRatio()),
-            TargetedSampler(known_flow(), ClassifierRatio("logistic")),
-            TargetedSampler(ratio=FeaturizedRatio("logistic")),
+            TargetedSampler(ExactRatio(), FlowFeaturizer()),
+            TargetedSampler(ClassifierRatio("logistic"), known_flow()),
+            TargetedSampler(FeaturizedRatio("logistic")),
         ):
             with pytest.raises(NotFittedError):
                 unfitted.sample(5)
 
     @pytest.mark.parametrize("ratio", [None, "logistic", ClassifierRatio, 3])
     def test_what_is_no_ratio(self, ratio: Any) -> None:
-        with pytest.raises(TypeError, match=r"`ratio` is .*: give a fitted ratio"):
-            TargetedSampler(known_flow(), ratio).sample(5)
+        with pytest.raises(TypeError, match=r"`ratio` is .*\. Give a fitted ratio"):
+            TargetedSampler(ratio, known_flow()).sample(5)
 
     def test_what_has_no_flow(self) -> None:
         X_p, X_q = two_samples()
         no_flow = FeaturizedRatio("logistic", featurizer=Gaussianizer()).fit_samples(X_p, X_q)
         for ratio in (no_flow, no_flow.ratio_):
-            with pytest.raises(TypeError, match="give a fitted `FlowFeaturizer`"):
-                TargetedSampler(ratio=ratio).sample(5)
+            with pytest.raises(TypeError, match="Give a fitted `FlowFeaturizer`"):
+                TargetedSampler(ratio).sample(5)
         swapped: Any = no_flow
-        with pytest.raises(TypeError, match=r"a ratio: write `TargetedSampler\(ratio=…\)`"):
-            TargetedSampler(swapped).sample(5)
+        with pytest.raises(TypeError, match=r"wrong order\. Use `TargetedSampler\(ratio, featurizer\)`"):
+            TargetedSampler(known_flow(), swapped).sample(5)
 
     def test_two_flows(self) -> None:
         ratio = FeaturizedRatio("logistic", featurizer=quick_flow(), random_state=0).fit_samples(*two_samples())
-        with pytest.raises(ValueError, match="leave `featurizer` out"):
-            TargetedSampler(known_flow(), ratio).sample(5)
-        assert TargetedSampler(known_flow(), ratio, space="x").sample(5).shape == (5, 2)
+        with pytest.raises(ValueError, match="Leave `featurizer` out"):
+            TargetedSampler(ratio, known_flow()).sample(5)
+        assert TargetedSampler(ratio, known_flow(), space="x").sample(5).shape == (5, 2)
 
     def test_inverse_ratio(self) -> None:
         ratio = FeaturizedRatio("logistic", featurizer=quick_flow(), random_state=0).fit_samples(*two_samples())
-        with pytest.raises(TypeError, match="which is q/p: give the ratio p/q"):
-            TargetedSampler(ratio=ratio.inverse()).sample(5)
+        with pytest.raises(TypeError, match=r"which is q/p\. Give the ratio p/q"):
+            TargetedSampler(ratio.inverse()).sample(5)
 
     def test_ratio_that_does_not_tell_the_proportion(self) -> None:
         class Silent:
             def log_ratio(self, X: np.ndarray) -> np.ndarray:
                 return np.zeros(len(X))
 
-        with pytest.raises(ValueError, match=r"`proportion` is None, and .* give the share of p"):
+        with pytest.raises(ValueError, match=r"`proportion` is None, and .* Give the share of p"):
             sampler(ratio=Silent()).sample(5)
         assert sampler(ratio=Silent()).set_params(proportion=0.3).sample(5).shape == (5, 2)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from flowratio.diagnostics.balance import balance, leftover
-from flowratio.diagnostics.scored_sample import Scored
+from flowratio.diagnostics.scored_sample import ScoredSample
 
 
-def sample(X: np.ndarray, log_r: np.ndarray) -> Scored:
-    return Scored(X, log_r, np.full(len(X), 1 / len(X)))
+def sample(X: np.ndarray, log_r: np.ndarray) -> ScoredSample:
+    return ScoredSample(X, log_r, np.full(len(X), 1 / len(X)))
 
 
-def normal(n: int, d: int, shift: float, seed: int, power: float = 1.0) -> tuple[Scored, Scored]:
+def normal(n: int, d: int, shift: float, seed: int, power: float = 1.0) -> tuple[ScoredSample, ScoredSample]:
     """Return rows of N(shift e_1, I) and N(0, I) with their log r, times a power."""
     rng = np.random.default_rng(seed)
     X_p, X_q = rng.normal(size=(n, d)), rng.normal(size=(n, d))

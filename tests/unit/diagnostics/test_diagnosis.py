@@ -63,13 +63,13 @@ def test_well_fitted_ratios_get_no_warning() -> None:
         ratio = ClassifierRatio("logistic").fit_samples(*draw(1000, 1000 + seed))
         found.append(diagnose(ratio, *draw(1000, 2000 + seed), random_state=0, n_repeats=1))
     assert sum(not one.warnings for one in found) >= 38
-    assert all(one.verdict != "do not trust" for one in found)
+    assert all(one.verdict != "do not use" for one in found)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_inverted_ratio_is_caught(seed: int) -> None:
     found = diagnose(Known(lambda X: -TRUTH.log_ratio(X)), *draw(1000, seed), random_state=0)
-    assert found.verdict == "do not trust"
+    assert found.verdict == "do not use"
     assert found.warnings[0].startswith("The ratio may be inverted")
     assert abs(found.balance.after[0]) > abs(found.balance.before[0])
     assert not told(diagnose(TRUTH, *draw(1000, seed), random_state=0), "inverted")
@@ -85,7 +85,7 @@ def test_inverted_ratio_of_laws_with_one_mean_is_caught() -> None:
 @pytest.mark.parametrize("factor", [3.0, 1 / 3.0, 100.0, 0.01])
 def test_wrong_factor_is_caught_and_told(factor: float) -> None:
     found = diagnose(Known(lambda X: TRUTH.log_ratio(X) + math.log(factor)), *draw(1000, 0), random_state=0)
-    assert found.verdict == "usable with care"  # self-normalized weights do not suffer
+    assert found.verdict == "use with care"  # self-normalized weights do not suffer
     assert len(found.warnings) == 1
     assert told(found, "r is too " + ("large" if factor > 1 else "small") + " by a factor of about")
     assert told(found, "Divide it" if factor > 1 else "Multiply it")
@@ -99,16 +99,16 @@ def test_wrong_factor_is_caught_and_told(factor: float) -> None:
 @pytest.mark.parametrize(
     ("slope", "how", "cure"),
     [
-        (2.0, "too surely", "a stronger penalty or more rows"),
-        (0.5, "too timidly", "a weaker penalty, or a richer ratio"),
+        (2.0, "overconfident", "a stronger penalty or more rows"),
+        (0.5, "underconfident", "a weaker penalty, or use a more flexible ratio"),
     ],
 )
 def test_advice_goes_the_right_way(slope: float, how: str, cure: str, seed: int) -> None:
     found = diagnose(Known(lambda X: slope * TRUTH.log_ratio(X)), *draw(1000, seed), random_state=0)
-    assert told(found, f"r tells p from q {how}")
+    assert told(found, f"the ratio is {how}")
     assert told(found, f"Fit with {cure}")
-    assert not told(found, "Try a richer ratio")
-    assert found.calibration.slope == pytest.approx(1 / slope, rel=0.25)
+    assert not told(found, "Try a more flexible ratio")
+    assert found.reliability.slope == pytest.approx(1 / slope, rel=0.25)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -116,7 +116,7 @@ def test_column_that_a_ratio_misses_is_named(seed: int) -> None:
     X_p, X_q = draw(1000, seed, d=3)
     X_p[:, 2] += 0.8
     found = diagnose(TRUTH, X_p, X_q, random_state=0)
-    assert told(found, "Try a richer ratio, such as 'quadratic' or 'boosting': it misses what x3 tells.")
+    assert told(found, "Try a more flexible ratio, such as 'quadratic' or 'boosting': this one misses x3.")
     assert not told(found, "penalty")
 
 
@@ -124,8 +124,8 @@ def test_column_whose_spread_a_ratio_misses_is_named() -> None:
     X_p, X_q = draw(2000, 0, d=3)
     X_p[:, 1] *= 2.0
     found = diagnose(TRUTH, X_p, X_q, random_state=0)
-    assert found.warnings[0].startswith("After weighting a simple classifier still tells p from q")
-    assert told(found, "it misses what x2 tells.")
+    assert found.warnings[0].startswith("After weighting, a simple classifier still distinguishes p from q")
+    assert told(found, "this one misses x2.")
 
 
 def test_tail_that_cannot_be_told_is_no_heavy_tail() -> None:
@@ -134,9 +134,9 @@ def test_tail_that_cannot_be_told_is_no_heavy_tail() -> None:
     nearly_even = diagnose(Known(lambda X: 0.05 * (X[:, 0] > 50)), X_p, X_q, random_state=0)
     assert nearly_even.overlap.k_hat_q == math.inf
     assert nearly_even.overlap.ess_q > 999
-    assert nearly_even.verdict == "good"
+    assert nearly_even.verdict == "reliable"
     (few,) = diagnose(Known(lambda X: 0.3 * X[:, 0]), X_p[500:], draw(20, 1, shift=0.0)[1], random_state=0).warnings
-    assert few.startswith("Too few rows to tell the tail: Pareto k̂ is unknown")
+    assert few.startswith("Too few rows to fit the tail of the weights: Pareto k̂ is unknown")
 
 
 @pytest.mark.parametrize("size", [3.0, 800.0])
@@ -144,25 +144,25 @@ def test_overfitted_ratio_is_caught_on_held_out_rows_only(size: float) -> None:
     fitted = draw(1000, 0)
     ratio = nearest(*fitted, size)
     found = diagnose(ratio, *draw(1000, 1), random_state=0)
-    assert found.verdict == "do not trust"
-    assert told(found, "too surely")
-    assert told(found, "tells less than none")
-    assert not told(diagnose(ratio, *fitted, random_state=0), "too surely")
+    assert found.verdict == "do not use"
+    assert told(found, "overconfident")
+    assert told(found, "worse than no ratio")
+    assert not told(diagnose(ratio, *fitted, random_state=0), "overconfident")
 
 
 def test_no_overlap_is_caught() -> None:
     X_p, X_q = draw(500, 0, shift=10.0)
     found = diagnose(Known(lambda X: 10 * X[:, 0] - 50), X_p, X_q, random_state=0)
-    assert found.verdict == "do not trust"
-    assert told(found, "effective draws of 500")
+    assert found.verdict == "do not use"
+    assert told(found, "of 500: weighted means depend on a handful")
     assert told(found, "fewer than one row of q is expected")
     assert found.overlap.p_beyond_q.all()
 
 
 def test_constant_ratio_of_two_laws_leaves_imbalance() -> None:
     found = diagnose(Known(lambda X: np.zeros(len(X))), *draw(500, 0), random_state=0)
-    assert told(found, "Weighting leaves standardized mean differences above 0.1 in 1 of 2 columns: x1 (+1.")
-    assert told(found, "still tells p from q")
+    assert told(found, "standardized mean differences are above 0.1 in 1 of 2 columns: x1 (+1.")
+    assert told(found, "still distinguishes p from q")
 
 
 def test_heavy_tail_is_caught() -> None:
@@ -173,14 +173,14 @@ def test_heavy_tail_is_caught() -> None:
     assert found.overlap.k_hat_q == pytest.approx(0.95 * (1 / 0.95 - 1 / 2.0), abs=0.2)
     steep = diagnose(Known(lambda X: 2 * log_r.log_ratio(X)), X_p, X_q, random_state=0)
     assert told(steep, "Pareto k̂")
-    assert "means little" in steep.summary()
+    assert "not reliable" in steep.summary()
 
 
 def test_large_samples_are_not_blamed_for_small_errors() -> None:
     slightly_off = Known(lambda X: 1.03 * TRUTH.log_ratio(X) + 0.03)
     found = diagnose(slightly_off, *draw(50_000, 0), random_state=0, n_repeats=1)
     assert abs(found.identities.bounded.z) > 3
-    assert found.verdict == "good"
+    assert found.verdict == "reliable"
 
 
 # What comes out
@@ -217,11 +217,11 @@ def test_numbers_that_are_not_finite_become_none() -> None:
 def test_summary_begins_with_the_verdict_and_its_reasons() -> None:
     bad = diagnose(Known(lambda X: -TRUTH.log_ratio(X)), *draw(300, 0, d=12), random_state=0)
     lines = bad.summary().splitlines()
-    assert lines[0].startswith("Verdict: do not trust")
+    assert lines[0].startswith("Verdict: do not use")
     assert lines[1].startswith("  - The ratio may be inverted")
     assert "  … and 4 more columns" in lines
     assert f"{bad.score:.3f}" in bad.summary()
-    assert repr(bad) == f"<Diagnosis: do not trust, {len(bad.warnings)} warnings>"
+    assert repr(bad) == f"<Diagnosis: do not use, {len(bad.warnings)} warnings>"
 
 
 @pytest.mark.parametrize("size", [0.0, 800.0])
@@ -270,7 +270,7 @@ def test_whole_weights_count_rows_and_rows_of_weight_zero_do_not() -> None:
     expected = diagnose(TRUTH, np.repeat(X_p, w_p, axis=0), np.repeat(X_q, w_q, axis=0), random_state=0)
     assert found.overlap.ess_q == pytest.approx(expected.overlap.ess_q)
     assert vars(found.identities.bounded) == pytest.approx(vars(expected.identities.bounded))
-    np.testing.assert_allclose(found.calibration.observed, expected.calibration.observed)
+    np.testing.assert_allclose(found.reliability.observed, expected.reliability.observed)
     np.testing.assert_allclose(found.balance.after, expected.balance.after)
     assert len(found.overlap.p_beyond_q) == 60
 
@@ -279,7 +279,7 @@ def test_weights_that_are_not_whole_shift_the_sample() -> None:
     X_p, X_q = draw(4000, 0)
     # rows of q weighted by the true ratio are rows of p, and the ratio of p to p is 1
     flat = diagnose(Known(lambda X: np.zeros(len(X))), X_p, X_q, sample_weight_q=np.exp(TRUTH.log_ratio(X_q)))
-    assert flat.verdict == "good"
+    assert flat.verdict == "reliable"
     assert abs(flat.balance.before[0]) < 0.15
 
 
@@ -324,11 +324,13 @@ def test_wrong_rows_and_weights_are_refused() -> None:
         diagnose(TRUTH, X_p, X_q, sample_weight_p=np.ones(3))
     with pytest.raises(ValueError, match="`sample_weight_q` is negative on 10 of 10 rows"):
         diagnose(TRUTH, X_p, X_q, sample_weight_q=-np.ones(10))
-    with pytest.raises(ValueError, match="leaves 1 row"):
+    with pytest.raises(ValueError, match="is positive on 1 rows"):
         diagnose(TRUTH, X_p, X_q, sample_weight_q=np.eye(10)[0])
     with pytest.raises(ValueError, match="`sample_weight_p` is zero on all 10 rows"):
         diagnose(TRUTH, X_p, X_q, sample_weight_p=np.zeros(10))
     with pytest.raises(ValueError, match="`n_repeats` is 0"):
         diagnose(TRUTH, X_p, X_q, n_repeats=0)
-    with pytest.raises(ValueError, match=r"20 values of it NaN and 0 infinite, for 20 rows: .* finite number a row"):
+    with pytest.raises(
+        ValueError, match=r"for 20 rows, with 20 NaN and 0 infinite values\. .* finite number for each row"
+    ):
         diagnose(Known(lambda X: np.full(len(X), np.nan)), X_p, X_q)

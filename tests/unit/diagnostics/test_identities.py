@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from flowratio.diagnostics.identities import identities
-from flowratio.diagnostics.scored_sample import Scored
+from flowratio.diagnostics.scored_sample import ScoredSample
 
 
-def sample(log_r: np.ndarray) -> Scored:
-    return Scored(np.zeros((len(log_r), 1)), log_r, np.full(len(log_r), 1 / len(log_r)))
+def sample(log_r: np.ndarray) -> ScoredSample:
+    return ScoredSample(np.zeros((len(log_r), 1)), log_r, np.full(len(log_r), 1 / len(log_r)))
 
 
 def normal(rng: np.random.Generator, n_p: int, n_q: int, shift: float) -> tuple[np.ndarray, np.ndarray]:

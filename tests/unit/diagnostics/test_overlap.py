@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from flowratio.diagnostics.overlap import overlap
-from flowratio.diagnostics.scored_sample import Scored
+from flowratio.diagnostics.scored_sample import ScoredSample
 
 
-def sample(log_r: np.ndarray) -> Scored:
-    return Scored(np.zeros((len(log_r), 1)), log_r, np.full(len(log_r), 1 / len(log_r)))
+def sample(log_r: np.ndarray) -> ScoredSample:
+    return ScoredSample(np.zeros((len(log_r), 1)), log_r, np.full(len(log_r), 1 / len(log_r)))
 
 
-def normal(n_p: int, n_q: int, shift: float, seed: int = 0) -> tuple[Scored, Scored]:
+def normal(n_p: int, n_q: int, shift: float, seed: int = 0) -> tuple[ScoredSample, ScoredSample]:
     """Return log r of N(shift, 1) and N(0, 1)."""
     rng = np.random.default_rng(seed)
     p, q = (sample(shift * rng.normal(m, 1, n) - shift**2 / 2) for m, n in ((shift, n_p), (0.0, n_q)))

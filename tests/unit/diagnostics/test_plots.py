@@ -24,15 +24,15 @@ from flowratio.diagnostics.plots import (
     plot_reliability,
     plot_weights,
 )
-from flowratio.diagnostics.reliability import calibration
-from flowratio.diagnostics.scored_sample import Scored
+from flowratio.diagnostics.reliability import reliability
+from flowratio.diagnostics.scored_sample import ScoredSample
 
 RNG = np.random.default_rng(0)
 LOG_R = RNG.normal(size=200)
 
 
-def sample(log_r: np.ndarray) -> Scored:
-    return Scored(np.zeros((len(log_r), 1)), log_r, np.full(len(log_r), 1 / len(log_r)))
+def sample(log_r: np.ndarray) -> ScoredSample:
+    return ScoredSample(np.zeros((len(log_r), 1)), log_r, np.full(len(log_r), 1 / len(log_r)))
 
 
 def of_columns(d: int) -> Balance:
@@ -59,7 +59,7 @@ FIGURES: dict[str, Any] = {
     "estimates": lambda **where: plot_estimates(LOG_R + 0.1, LOG_R, **where),
     "log_ratios": lambda **where: plot_log_ratios(LOG_R + 1, LOG_R, **where),
     "latent": lambda **where: plot_latent(RNG.normal(size=(200, 3)), LOG_R, **where),
-    "reliability": lambda **where: plot_reliability(calibration(sample(LOG_R + 1), sample(LOG_R)), **where),
+    "reliability": lambda **where: plot_reliability(reliability(sample(LOG_R + 1), sample(LOG_R)), **where),
     "balance": lambda **where: plot_balance(of_columns(5), **where),
     "weights": lambda **where: plot_weights(LOG_R, **where),
     "importance": lambda **where: plot_importance(ranked(5), **where),
@@ -137,7 +137,7 @@ def test_many_points_are_thinned_out() -> None:
 
 
 def test_reliability_shows_the_curve_and_its_intervals() -> None:
-    found = calibration(sample(LOG_R + 1), sample(LOG_R))
+    found = reliability(sample(LOG_R + 1), sample(LOG_R))
     axes = first(plot_reliability(found))
     bars = axes.containers[0]
     np.testing.assert_allclose(bars[0].get_xydata(), np.stack([found.predicted, found.observed], axis=1))
@@ -191,7 +191,7 @@ def test_diagnosis_composes_all_panels() -> None:
         "Reliability",
         "Weights",
         "Balance before and after weighting",
-        "What moves log r",
+        "Columns that move log r",
         f"Verdict: {found.verdict}",
     ]
     assert drawn(figure) > 20_000
@@ -243,13 +243,13 @@ def diagnosed(log_ratio: Any, names: list[str] | None = None) -> Diagnosis:
 
 def test_a_diagnosis_is_taken_for_its_fields() -> None:
     found = diagnosed(lambda X: X.sum(axis=1) - 1)
-    for plot, field in ((plot_reliability, "calibration"), (plot_balance, "balance"), (plot_importance, "importance")):
+    for plot, field in ((plot_reliability, "reliability"), (plot_balance, "balance"), (plot_importance, "importance")):
         whole, part = first(plot(found)), first(plot(getattr(found, field)))
         assert [line.get_xydata().tolist() for line in whole.lines] == [
             line.get_xydata().tolist() for line in part.lines
         ]
         wrong: Any = None
-        with pytest.raises(TypeError, match=f"`{field}` is None: give a `Diagnosis`, which .* or its `{field}`"):
+        with pytest.raises(TypeError, match=rf"`{field}` is None\. Give a `Diagnosis`, which .* or its `{field}`"):
             plot(wrong)
 
 
@@ -281,7 +281,7 @@ def test_figure_and_verdict_name_both_effective_sizes() -> None:
     assert title.startswith(size)
     (verdict,) = [text.get_text() for text in figure.axes[5].texts]
     assert size in verdict
-    assert f"as both samples tell {found.overlap.draws_q:.0f}" in " ".join(verdict.split())
+    assert f"by rows of both samples {found.overlap.draws_q:.0f}" in " ".join(verdict.split())
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -291,7 +291,7 @@ def test_legend_of_the_reliability_hides_no_point(sign: int) -> None:
     drawn(figure)
     axes = first(figure)
     box = axes.get_legend().get_window_extent()
-    points = axes.transData.transform(np.stack([found.calibration.predicted, found.calibration.observed], axis=1))
+    points = axes.transData.transform(np.stack([found.reliability.predicted, found.reliability.observed], axis=1))
     assert not any(box.contains(x, y) for x, y in points)
 
 

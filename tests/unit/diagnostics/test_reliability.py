@@ -10,17 +10,17 @@ from scipy import stats
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from flowratio.diagnostics.reliability import Calibration, calibration
-from flowratio.diagnostics.scored_sample import Scored
+from flowratio.diagnostics.reliability import Reliability, reliability
+from flowratio.diagnostics.scored_sample import ScoredSample
 
 
-def sample(log_r: np.ndarray) -> Scored:
-    return Scored(np.zeros((len(log_r), 1)), log_r, np.full(len(log_r), 1 / len(log_r)))
+def sample(log_r: np.ndarray) -> ScoredSample:
+    return ScoredSample(np.zeros((len(log_r), 1)), log_r, np.full(len(log_r), 1 / len(log_r)))
 
 
-def of_normal(rng: np.random.Generator, n_p: int, n_q: int, slope: float = 1.0, offset: float = 0.0) -> Calibration:
+def of_normal(rng: np.random.Generator, n_p: int, n_q: int, slope: float = 1.0, offset: float = 0.0) -> Reliability:
     """Return the curve of slope · log r + offset, for N(1, 1) and N(0, 1)."""
-    return calibration(
+    return reliability(
         sample(slope * (rng.normal(1, 1, n_p) - 0.5) + offset), sample(slope * (rng.normal(0, 1, n_q) - 0.5) + offset)
     )
 
@@ -28,7 +28,7 @@ def of_normal(rng: np.random.Generator, n_p: int, n_q: int, slope: float = 1.0, 
 def test_bins_have_equal_mass_and_shares_are_counts() -> None:
     rng = np.random.default_rng(0)
     log_p, log_q = rng.normal(1, 1, 400), rng.normal(0, 1, 100)
-    found = calibration(sample(log_p), sample(log_q))
+    found = reliability(sample(log_p), sample(log_q))
     assert found.n_bins == 10
     np.testing.assert_allclose(found.mass, 0.1, atol=1 / 200)  # one row of q is 1/200
     assert (np.diff(found.predicted) > 0).all()
@@ -63,7 +63,7 @@ def test_intervals_cover_what_they_should() -> None:
 
 def test_wilson_interval_of_equal_samples_is_that_of_scipy() -> None:
     log_p, log_q = np.zeros(30), np.zeros(30)
-    found = calibration(sample(log_p), sample(log_q))  # one value: one bin
+    found = reliability(sample(log_p), sample(log_q))  # one value: one bin
     expected = stats.binomtest(30, 60).proportion_ci(method="wilson")
     assert found.n_bins == 1
     assert (found.low[0], found.high[0]) == pytest.approx((expected.low, expected.high))
@@ -84,7 +84,7 @@ def test_slope_is_that_of_a_logistic_regression_and_its_error_is_right() -> None
     for seed in range(100):
         rng = np.random.default_rng(seed)
         X_p, X_q = rng.normal(1, 1, (300, 1)), rng.normal(0, 1, (200, 1))
-        found = calibration(*(sample(2 * X[:, 0] - 1) for X in (X_p, X_q)))
+        found = reliability(*(sample(2 * X[:, 0] - 1) for X in (X_p, X_q)))
         slopes.append(found.slope)
         errors.append(found.slope_error)
         if seed < 5:
@@ -96,8 +96,8 @@ def test_slope_is_that_of_a_logistic_regression_and_its_error_is_right() -> None
 
 
 def test_log_ratios_of_hundreds_give_finite_numbers() -> None:
-    right = calibration(sample(np.full(40, 800.0)), sample(np.full(50, -800.0)))
-    wrong = calibration(sample(np.full(40, -800.0)), sample(np.full(50, 800.0)))
+    right = reliability(sample(np.full(40, 800.0)), sample(np.full(50, -800.0)))
+    wrong = reliability(sample(np.full(40, -800.0)), sample(np.full(50, 800.0)))
     assert (right.error, right.chi2, right.p_value) == (0.0, 0.0, 1.0)
     assert np.isfinite([right.slope, right.slope_error, wrong.slope, wrong.slope_error]).all()
     assert wrong.slope < 0

@@ -7,13 +7,14 @@ import pytest
 from scipy.special import logsumexp
 from sklearn.metrics import roc_auc_score
 
-from flowratio.diagnostics.scored_sample import Scored, errors_off, log_mean_of, separation
+from flowratio.diagnostics.scored_sample import ScoredSample, errors_off, separation
+from flowratio.samples.weighting import log_mean_exp
 
 
 def test_log_mean_is_that_of_logsumexp() -> None:
     rng = np.random.default_rng(0)
     log_values, share = rng.normal(0, 300, 50), rng.dirichlet(np.ones(50))
-    assert log_mean_of(log_values, share) == pytest.approx(logsumexp(log_values, b=share), rel=1e-12)
+    assert log_mean_exp(log_values, share) == pytest.approx(logsumexp(log_values, b=share), rel=1e-12)
 
 
 @pytest.mark.parametrize(("difference", "error", "expected"), [(1.0, 0.5, 2.0), (-1.0, 0.0, -1e6), (1e-15, 0.0, 0.0)])
@@ -41,7 +42,7 @@ def test_error_of_the_auc_is_its_spread_over_samples() -> None:
 
 def test_tilted_rows_of_q_are_a_sample_of_p() -> None:
     x = np.random.default_rng(0).normal(size=(20_000, 1))
-    q = Scored(x, x[:, 0] - 0.5, np.full(20_000, 1 / 20_000))  # p = N(1, 1)
+    q = ScoredSample(x, x[:, 0] - 0.5, np.full(20_000, 1 / 20_000))  # p = N(1, 1)
     # the variance of r x under q is E_p[r x^2] - 1 = 5 e - 1
     assert q.tilted().share @ x[:, 0] == pytest.approx(1.0, abs=4 * np.sqrt((5 * np.e - 1) / 20_000))
     assert q.tilted(-1).share @ x[:, 0] == pytest.approx(-1.0, abs=4 * np.sqrt((5 * np.e - 1) / 20_000))

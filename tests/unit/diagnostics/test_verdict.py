@@ -11,12 +11,12 @@ import pytest
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.identities import BoundedIdentity, Identities, Identity
 from flowratio.diagnostics.overlap import Overlap
-from flowratio.diagnostics.reliability import Calibration
-from flowratio.diagnostics.scored_sample import Scored, Separation
+from flowratio.diagnostics.reliability import Reliability
+from flowratio.diagnostics.scored_sample import ScoredSample, Separation
 from flowratio.diagnostics.verdict import (
     direction,
-    few_draws,
     imbalanced,
+    low_overlap,
     miscalibrated,
     out_of_range,
     verdict_of,
@@ -27,7 +27,7 @@ NONE = np.zeros(100, bool)
 OVERLAP = Overlap(80.0, 80.0, 70.0, 70.0, 0.5, 0.5, 100.0, 100.0, NONE, NONE, 0.0, 0.0)
 RIGHT = Identities(Identity(0.0, 0.1, 0.0), Identity(0.0, 0.1, 0.0), BoundedIdentity(0.4, 0.4, 0.01, 0.0, 0.0))
 ONE = np.array([0.5])
-CURVE = Calibration(ONE, ONE, ONE, ONE, ONE, 0.02, 0.02, 10.0, 10, 0.5, 1.0, 0.1)
+CURVE = Reliability(ONE, ONE, ONE, ONE, ONE, 0.02, 0.02, 10.0, 10, 0.5, 1.0, 0.1)
 CHANCE = Separation(0.5, 0.02, 0.0)
 
 
@@ -38,13 +38,13 @@ def balanced(after: float, error: float) -> Balance:
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
     findings = [
         *direction(Separation(0.8, 0.01, 30.0), 0.2, 0.01),
-        *few_draws(OVERLAP),
+        *low_overlap(OVERLAP),
         *wrong_scale(RIGHT, OVERLAP),
         *miscalibrated(CURVE),
         *imbalanced(balanced(0.05, 0.01), CHANCE, CURVE, 80.0),
     ]
     assert findings == []
-    assert verdict_of(findings) == "good"
+    assert verdict_of(findings) == "reliable"
 
 
 @pytest.mark.parametrize(("auc", "z", "n"), [(0.4, -5.0, 1), (0.4, -2.0, 0), (0.6, 5.0, 0)])
@@ -60,37 +60,37 @@ def test_score_below_that_of_no_ratio(score: float, error: float, n: int) -> Non
 @pytest.mark.parametrize(
     ("change", "verdict"),
     [
-        ({"draws_q": 19.0}, "usable with care"),
-        ({"draws_q": 9.0}, "do not trust"),
-        ({"k_hat_q": 0.51}, "usable with care"),  # of 100 rows: 1 - 1/log10(100)
-        ({"k_hat_q": 0.69, "n_q": 1e4}, "good"),
-        ({"k_hat_q": 0.71, "n_q": 1e4}, "usable with care"),
-        ({"k_hat_q": math.inf}, "good"),  # not known, but most rows are left
-        ({"k_hat_q": math.inf, "draws_q": 40.0}, "usable with care"),
-        ({"k_hat_q": math.inf, "n_q": 20.0, "draws_q": 19.0}, "usable with care"),
-        ({"k_hat_q": -math.inf, "n_q": 20.0, "draws_q": 20.0}, "good"),
-        ({"k_hat_q": 1.1}, "do not trust"),
-        ({"k_hat_p": 3.0}, "good"),  # weights 1/r are not judged
-        ({"share_p_beyond_q": 0.02}, "usable with care"),
-        ({"share_p_beyond_q": 0.3}, "do not trust"),
-        ({"share_q_beyond_p": 0.9}, "good"),  # weights r are nearly 0 there
-        ({"n_q": 40.0, "draws_q": 15.0, "k_hat_q": 0.3}, "good"),  # few rows, but a good part of them
+        ({"draws_q": 19.0}, "use with care"),
+        ({"draws_q": 9.0}, "do not use"),
+        ({"k_hat_q": 0.51}, "use with care"),  # of 100 rows: 1 - 1/log10(100)
+        ({"k_hat_q": 0.69, "n_q": 1e4}, "reliable"),
+        ({"k_hat_q": 0.71, "n_q": 1e4}, "use with care"),
+        ({"k_hat_q": math.inf}, "reliable"),  # not known, but most rows are left
+        ({"k_hat_q": math.inf, "draws_q": 40.0}, "use with care"),
+        ({"k_hat_q": math.inf, "n_q": 20.0, "draws_q": 19.0}, "use with care"),
+        ({"k_hat_q": -math.inf, "n_q": 20.0, "draws_q": 20.0}, "reliable"),
+        ({"k_hat_q": 1.1}, "do not use"),
+        ({"k_hat_p": 3.0}, "reliable"),  # weights 1/r are not judged
+        ({"share_p_beyond_q": 0.02}, "use with care"),
+        ({"share_p_beyond_q": 0.3}, "do not use"),
+        ({"share_q_beyond_p": 0.9}, "reliable"),  # weights r are nearly 0 there
+        ({"n_q": 40.0, "draws_q": 15.0, "k_hat_q": 0.3}, "reliable"),  # few rows, but a good part of them
     ],
 )
 def test_few_draws(change: dict[str, float], verdict: str) -> None:
-    assert verdict_of(few_draws(replace(OVERLAP, **change))) == verdict
+    assert verdict_of(low_overlap(replace(OVERLAP, **change))) == verdict
 
 
 def test_scale_is_wrong_only_beyond_chance_and_by_a_fifth() -> None:
     def bounded(z: float, log_factor: float) -> Identities:
         return replace(RIGHT, bounded=BoundedIdentity(0.5, 0.4, 0.01, z, log_factor))
 
-    assert verdict_of(wrong_scale(bounded(20.0, 0.1), OVERLAP)) == "good"
-    assert verdict_of(wrong_scale(bounded(2.0, 1.0), OVERLAP)) == "good"
-    assert verdict_of(wrong_scale(bounded(-4.0, -0.3), OVERLAP)) == "usable with care"
+    assert verdict_of(wrong_scale(bounded(20.0, 0.1), OVERLAP)) == "reliable"
+    assert verdict_of(wrong_scale(bounded(2.0, 1.0), OVERLAP)) == "reliable"
+    assert verdict_of(wrong_scale(bounded(-4.0, -0.3), OVERLAP)) == "use with care"
     assert "too small by a factor of about 1.35" in wrong_scale(bounded(-4.0, -0.3), OVERLAP)[0].words
     far = wrong_scale(bounded(40.0, 5.0), OVERLAP)
-    assert verdict_of(far) == "usable with care"  # self-normalized weights are as good as those of the truth
+    assert verdict_of(far) == "use with care"  # self-normalized weights are as good as those of the truth
     assert "Divide it by this constant" in far[0].words
 
 
@@ -105,7 +105,7 @@ def test_means_of_heavy_tails_are_not_blamed() -> None:
 
 @pytest.mark.parametrize(
     ("error", "p_value", "verdict"),
-    [(0.04, 1e-9, "good"), (0.06, 0.01, "good"), (0.06, 1e-4, "usable with care"), (0.2, 1e-9, "do not trust")],
+    [(0.04, 1e-9, "reliable"), (0.06, 0.01, "reliable"), (0.06, 1e-4, "use with care"), (0.2, 1e-9, "do not use")],
 )
 def test_calibration(error: float, p_value: float, verdict: str) -> None:
     assert verdict_of(miscalibrated(replace(CURVE, error=error, p_value=p_value))) == verdict
@@ -114,9 +114,13 @@ def test_calibration(error: float, p_value: float, verdict: str) -> None:
 @pytest.mark.parametrize(
     ("slope", "error", "words"),
     [
-        (0.5, 0.1, "too surely, and log r should be 0.5 times what it is. Fit with a stronger penalty or more rows"),
-        (2.0, 0.1, "too timidly, and log r should be 2 times what it is. Fit with a weaker penalty, or a richer"),
-        (-1.0, 0.1, "the wrong way, and log r should be -1 times what it is. Turn it over"),
+        (0.5, 0.1, "overconfident, and log r should be multiplied by 0.5. Fit with a stronger penalty or more rows"),
+        (
+            2.0,
+            0.1,
+            "underconfident, and log r should be multiplied by 2. Fit with a weaker penalty, or use a more flexible",
+        ),
+        (-1.0, 0.1, "inverted, and log r should be multiplied by -1. Use 1/r"),
         (2.0, 0.5, "see `plot()`. Try another ratio"),  # by chance
         (1.1, 0.01, "see `plot()`. Try another ratio"),  # small
     ],
@@ -125,13 +129,13 @@ def test_cure_is_that_of_the_slope(slope: float, error: float, words: str) -> No
     curve = replace(CURVE, error=0.06, p_value=1e-4, slope=slope, slope_error=error)
     assert words in miscalibrated(curve)[0].words
     left = imbalanced(balanced(0.3, 0.01), CHANCE, curve, 80.0)[0].words
-    assert ("mend that first" in left) == (abs(slope - 1) > 3 * error and abs(slope - 1) > 0.15)
-    assert ("it misses what a tells" in left) != ("mend that first" in left)
+    assert ("fix that first" in left) == (abs(slope - 1) > 3 * error and abs(slope - 1) > 0.15)
+    assert ("this one misses a" in left) != ("fix that first" in left)
 
 
 @pytest.mark.parametrize(
     ("after", "error", "verdict"),
-    [(0.09, 0.001, "good"), (0.3, 0.1, "good"), (-0.3, 0.05, "usable with care"), (0.6, 0.05, "do not trust")],
+    [(0.09, 0.001, "reliable"), (0.3, 0.1, "reliable"), (-0.3, 0.05, "use with care"), (0.6, 0.05, "do not use")],
 )
 def test_balance(after: float, error: float, verdict: str) -> None:
     assert verdict_of(imbalanced(balanced(after, error), CHANCE, CURVE, 80.0)) == verdict
@@ -140,7 +144,7 @@ def test_balance(after: float, error: float, verdict: str) -> None:
 
 @pytest.mark.parametrize(
     ("auc", "z", "verdict"),
-    [(0.58, 9.0, "good"), (0.8, 2.0, "good"), (0.65, 4.0, "usable with care"), (0.8, 9.0, "do not trust")],
+    [(0.58, 9.0, "reliable"), (0.8, 2.0, "reliable"), (0.65, 4.0, "use with care"), (0.8, 9.0, "do not use")],
 )
 def test_classifier_after_weighting(auc: float, z: float, verdict: str) -> None:
     assert verdict_of(imbalanced(balanced(0.0, 0.1), Separation(auc, 0.02, z), CURVE, 80.0)) == verdict
@@ -150,10 +154,10 @@ def test_rows_beyond_every_row_of_q_are_told_whatever_the_ratio_says() -> None:
     rng = np.random.default_rng(0)
     X_p, X_q = rng.uniform(0, 1, (400, 2)), rng.uniform(0, 1, (400, 2))
     X_p[:, 1] += 0.25  # a quarter of p beyond q: 4 binomial errors above the bound
-    p, q = (Scored(X, np.zeros(400), np.full(400, 1 / 400)) for X in (X_p, X_q))
+    p, q = (ScoredSample(X, np.zeros(400), np.full(400, 1 / 400)) for X in (X_p, X_q))
     (finding,) = out_of_range(p, q, ["a", "b"])
     assert "in b (2" in finding.words
     assert not finding.grave
     assert out_of_range(q, q, ["a", "b"]) == []
     X_p[:, 1] += 0.3
-    assert out_of_range(Scored(X_p, p.log_r, p.share), q, ["a", "b"])[0].grave
+    assert out_of_range(ScoredSample(X_p, p.log_r, p.share), q, ["a", "b"])[0].grave

@@ -11,6 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flowratio import TargetedSampler
+from flowratio.applications import generation
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
@@ -153,7 +155,7 @@ class TestRows:
     def test_codes_are_levels_as_often_as_rows_are(self, model: Model) -> None:
         n = 8000
         assert model.featurizer is not None
-        drawn = model.decode(np.random.default_rng(0).normal(size=(n, model.featurizer.flow_.n_features)))
+        drawn = TargetedSampler(model.ratio, model.featurizer, random_state=0).sample(n, toward=None)
         rows = pl.concat([table("p", 1500, 0), table("q", 1500, 1)])
         for job in JOBS:
             share = (rows["job"] == job).mean()
@@ -161,7 +163,7 @@ class TestRows:
             assert (drawn["job"] == job).mean() == pytest.approx(share, abs=0.05)
 
     def test_many_rows_have_fewer_candidates_each(self, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(models, "_POOL", 5000)
+        monkeypatch.setattr(generation, "_TABLE_POOL", 5000)
         assert [len(model.sample(n, "q")[1].log_w) for n in (20, 200, 1000)] == [2000, 5000, 20_000]
 
     def test_rows_have_the_types_of_the_columns(self) -> None:

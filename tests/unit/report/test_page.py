@@ -142,22 +142,22 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"verdict": "do not trust"}, "Do not use these weights"),
-        ({"verdict": "usable with care"}, "but look at the points below first"),
+        ({"verdict": "do not use"}, "Do not use these weights"),
+        ({"verdict": "use with care"}, "but look at the points below first"),
         ({"direction": {"auc": 0.2, "standard_error": 0.01, "z": -30.0}}, "whether the two files were swapped"),
         ({"overlap": {"draws_q": 3.0}}, "Get more rows of q"),
         (
             {"overlap": {"ess_q": 80.0, "draws_q": 30.0}},
             "80 rows of p, and only 30 by what the rows of p say.",
         ),
-        ({"overlap": {"k_hat_q": 0.9}}, "Truncate the largest weights"),
+        ({"overlap": {"k_hat_q": 0.9}}, "Cap the largest weights"),
         ({"overlap": {"share_p_beyond_q": 0.3}}, "part of p has no counterpart in q"),
         (
-            {"calibration": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 2.0, "slope_error": 0.1}},
-            "Fit with a weaker penalty, or a richer ratio: the probabilities are off",
+            {"reliability": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 2.0, "slope_error": 0.1}},
+            "Fit with a weaker penalty, or use a more flexible ratio: the probabilities are off",
         ),
         (
-            {"calibration": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 0.5, "slope_error": 0.1}},
+            {"reliability": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 0.5, "slope_error": 0.1}},
             "Fit with a stronger penalty or more rows, or calibrate: the probabilities are off",
         ),
         ({"warnings": ["Weighting"], "balance": {"after": [0.4, 0.0, 0.0, 0.0, 0.0, 0.0]}}, "Look under Balance"),
@@ -173,8 +173,8 @@ def test_advice_fits_the_numbers(change: dict[str, Any], words: str, evidence: d
 
 
 def test_warnings_are_told_with_code(evidence: dict[str, Any]) -> None:
-    diagnosis = {**evidence["diagnosis"], "warnings": ["See `weights.flatten` & <others>."]}
-    assert "See <code>weights.flatten</code> &amp; &lt;others&gt;." in html({**evidence, "diagnosis": diagnosis})
+    diagnosis = {**evidence["diagnosis"], "warnings": ["See `weights.temper` & <others>."]}
+    assert "See <code>weights.temper</code> &amp; &lt;others&gt;." in html({**evidence, "diagnosis": diagnosis})
 
 
 def test_dates_that_no_calendar_has() -> None:

@@ -23,7 +23,7 @@ from flowratio.ratios.table_ratio import TableRatio
 from flowratio.storage.reading import read_table
 from flowratio.storage.scoring import Scored, _log_mean_and_ess, _scratch_folder, score_file
 from flowratio.storage.writing import write_table
-from flowratio.weights import effective_sample_size, flatten, self_normalize, truncate
+from flowratio.weights import cap, effective_sample_size, self_normalize, temper
 
 
 class Linear:
@@ -448,8 +448,8 @@ def test_weights_are_flattened_and_truncated(gamma: float, largest: float | None
     Q.write_parquet(tmp_path / "q.parquet")
     settings = {"gamma": gamma, "largest": largest, "batch_rows": 64}
     found = score_file(ratio, tmp_path / "q.parquet", tmp_path / "out.parquet", **settings)  # pyright: ignore[reportArgumentType]
-    log_w = flatten(ratio.log_ratio(Q), gamma)
-    log_w = log_w if largest is None else truncate(log_w, largest)
+    log_w = temper(ratio.log_ratio(Q), gamma)
+    log_w = log_w if largest is None else cap(log_w, largest)
     written = pl.read_parquet(tmp_path / "out.parquet")
     np.testing.assert_allclose(written["weight"], self_normalize(log_w, total=500), rtol=1e-9)
     np.testing.assert_allclose(written["log_ratio"], ratio.log_ratio(Q), rtol=1e-12)

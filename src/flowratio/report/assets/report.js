@@ -135,7 +135,7 @@
     })));
   };
 
-  // ---- weights: flatten, truncate, and see
+  // ---- weights: temper, cap, and see
 
   const asFitted = { gamma: 1, cap: Infinity };
   const now = { ...asFitted };
@@ -196,10 +196,10 @@
     byId("cap-said").textContent = now.cap === Infinity ? "no cap" : `cap ${sig(now.cap)} × mean`;
     byId("flatten").setAttribute("aria-valuetext", byId("flatten-said").textContent);
     byId("cap").setAttribute("aria-valuetext", byId("cap-said").textContent);
-    const options = [now.gamma === 1 ? "" : ` --flatten ${Number(now.gamma.toFixed(2))}`, now.cap === Infinity ? "" : ` --truncate ${Number(now.cap.toPrecision(3))}`];
+    const options = [now.gamma === 1 ? "" : ` --temper ${Number(now.gamma.toFixed(2))}`, now.cap === Infinity ? "" : ` --cap ${Number(now.cap.toPrecision(3))}`];
     byId("score-line").textContent = `flowratio score MODEL DATA -o OUT${options.join("")}`;
-    const flat = now.gamma === 1 ? "log_r" : `flatten(log_r, ${Number(now.gamma.toFixed(2))})`;
-    byId("code").textContent = now.cap === Infinity ? `w = np.exp(${flat})` : `w = np.exp(truncate(${flat}, ${Number(now.cap.toPrecision(3))}))`;
+    const tempered = now.gamma === 1 ? "log_r" : `temper(log_r, ${Number(now.gamma.toFixed(2))})`;
+    byId("code").textContent = now.cap === Infinity ? `w = np.exp(${tempered})` : `w = np.exp(cap(${tempered}, ${Number(now.cap.toPrecision(3))}))`;
     for (const [id, value] of Object.entries(E.fitted)) byId(id).textContent = value;
     if (untouched()) return;
     const size = balanceNow().map(Math.abs);
@@ -224,7 +224,7 @@
   // ---- reliability
 
   const drawReliability = (host) => {
-    const c = E.calibration;
+    const c = E.reliability;
     const { svg, X, Y } = frame(host, {
       label: "Reliability curve: observed share of p against the probability that the ratio gives", height: 360, x: [0, 1], y: [0, 1], square: true, most: 420, left: 50,
       xName: "probability of p by the ratio, r / (1 + r)", yName: "observed share of p",

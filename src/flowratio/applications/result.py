@@ -1,0 +1,181 @@
+"""What every estimate returns: a value with its standard error, an interval, and a verdict with its reason."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from scipy.special import ndtri
+
+from flowratio._support.errors import ArgumentError
+from flowratio._support.validation import is_number
+from flowratio.diagnostics.thresholds import THRESHOLDS
+from flowratio.diagnostics.verdict import TestVerdict, Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Limit(str, Enum):
+    """Why the true value may lie far above an estimate."""
+
+    NONE = "none"
+    LOWER_BOUND = "lower bound"
+    CEILING = "near the ln n ceiling"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Result(ABC):
+    """An estimate, its standard error, and whether to use it.
+
+    Parameters
+    ----------
+    value
+        The estimate.
+    standard_error
+        Of the estimate.
+    verdict
+        Whether to use the estimate. For a test, its conclusion.
+    reason
+        Why, in a sentence.
+    """
+
+    value: float
+    standard_error: float
+    verdict: Verdict | TestVerdict
+    reason: str
+
+    @abstractmethod
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the two ends of an interval with this probability of covering the true value."""
+
+    @abstractmethod
+    def _draw(self, axes: Axes) -> None:
+        """Draw the estimate and what it rests on."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers, the interval of 95 %, the verdict and its reason, ready for JSON. An open end is None."""
+        ends = [end if math.isfinite(end) else None for end in self.interval()]
+        numbers = {"value": self.value, "standard_error": self.standard_error, "interval": ends}
+        return {**numbers, "verdict": self.verdict.value, "reason": self.reason}
+
+    def plot(self) -> Figure:
+        """Return a figure of the estimate with its interval. It belongs to no window: use `figure.savefig(path)`."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6, 2.6), layout="constrained")
+        axes = figure.add_subplot()
+        self._draw(axes)
+        axes.set_title(f"{self.verdict}".capitalize(), fontsize="medium")
+        return figure
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(name.replace('_', ' '))}</th><td>{escape(_cell(value))}</td></tr>"
+            for name, value in self.to_dict().items()
+            if not isinstance(value, list) or name == "interval"
+        )
+        return f"<table><caption>{escape(type(self).__name__)}</caption>{rows}</table>"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class BoundEstimate(Result):
+    """An estimate by a bound on held-out rows and the same bound on the fitted rows. It is never below 0.
+
+    Parameters
+    ----------
+    raw
+        The estimate before it is cut off at 0: the mean of the two that follow, or the first if they are far apart.
+    held_out
+        The bound from held-out rows. It may be negative where there is little to see.
+    in_sample
+        The same on the fitted rows: the more it is above `held_out`, the more the ratio is overfitted.
+    confirmed
+        The part of `held_out` that does not depend on the form of the ratio: the bound of ratios up to √n.
+    limit
+        Why the true value may be far larger: a lower bound, or a sample too small to confirm such ratios.
+    """
+
+    raw: float
+    held_out: float
+    in_sample: float
+    confirmed: float
+    limit: Limit
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return an interval that covers the true value with this probability, for a Gaussian estimate.
+
+        If there is a `limit`, or the ratio is wrong, it reaches from the confirmed part to the largest possible value.
+        """
+        largest = self._largest()
+        if self.limit is not Limit.NONE or is_wrong(self.held_out, self.standard_error):
+            return gaussian_interval(min(self.raw, self.confirmed), self.standard_error, level, largest)[0], largest
+        low, _ = gaussian_interval(self.raw, self.standard_error, level, largest)
+        return low, gaussian_interval(self.raw, self._upper_error(), level, largest)[1]
+
+    def _largest(self) -> float:
+        return math.inf
+
+    def _upper_error(self) -> float:
+        return self.standard_error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all numbers, the interval of 95 %, the verdict and its reason, ready for JSON. An open end is None."""
+        bounds = {"raw": self.raw, "held_out": self.held_out, "in_sample": self.in_sample, "confirmed": self.confirmed}
+        return {**super().to_dict(), **bounds, "limit": self.limit.value}
+
+    def _draw(self, axes: Axes) -> None:
+        low, high = self.interval()
+        end = high if math.isfinite(high) else 1.25 * max(self.value, low) + self.standard_error
+        axes.hlines(0, low, end, color="0.5", linewidth=3, label=f"95 % interval: {interval_text((low, high))}")
+        if not math.isfinite(high):
+            axes.plot(end, 0, ">", color="0.5")
+        axes.plot(self.value, 0, "o", color="black", label=f"estimate: {self.value:.4g}")
+        axes.set(yticks=[], xlim=(0, None), ylim=(-1, 1.5), xlabel=type(self).__name__)
+        axes.legend(frameon=False, loc="upper center", ncols=2, fontsize="small")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return interval_text((value[0], math.inf if value[1] is None else value[1]))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def gaussian_interval(
+    raw: float, standard_error: float, level: float, largest: float = math.inf
+) -> tuple[float, float]:
+    """Return the two ends of a Gaussian interval, cut off at 0 and at the largest possible value."""
+    check_level(level)
+    reach = float(ndtri(0.5 + level / 2)) * standard_error
+    return min(max(raw - reach, 0.0), largest), min(max(raw + reach, 0.0), largest)
+
+
+def check_level(level: Any) -> None:
+    """Refuse a level that is not a probability between 0 and 1."""
+    if not (is_number(level) and 0 < level < 1):
+        raise ArgumentError("level", f"`level` is {level!r}. Use a probability between 0 and 1, such as 0.95.")
+
+
+def is_wrong(held_out: float, standard_error: float) -> bool:
+    """Return whether a ratio does worse than r = 1 on held-out rows: the true bound is never negative."""
+    return held_out < -max(THRESHOLDS.small, 2 * standard_error)
+
+
+def interval_text(ends: tuple[float, float]) -> str:
+    """Return an interval in words.
+
+    Examples
+    --------
+    >>> interval_text((0.25, 1.5)), interval_text((0.25, math.inf))
+    ('0.25 to 1.5', '0.25 or more')
+    """
+    low, high = ends
+    return f"{low:.4g} or more" if high == math.inf else f"{low:.4g} to {high:.4g}"
