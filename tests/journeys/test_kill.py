@@ -51,7 +51,7 @@ def n_steps_kept(folder: Path) -> int:
     if not path.exists():
         return 0
     with safe_open(path, framework="numpy") as file:
-        return int(json.loads(file.metadata()["numbers"])["n_steps"])
+        return int(json.loads(file.metadata()["value"])["n_steps"])
 
 
 def test_a_fit_killed_at_three_random_moments_ends_with_the_same_bits(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ class Journal:
                 temporary.write_text(json.dumps({"seconds": round(seconds, 3), "value": value}))
             return
         metadata = {"seconds": f"{seconds:.3f}", "value": json.dumps(value)}
-        arrays = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
+        arrays = {key: np.asarray(array, order="C") for key, array in arrays.items()}
         with replacing(self._path(name, "safetensors")) as temporary:
             save_file(arrays, temporary, metadata)
 
