@@ -18,7 +18,8 @@ import sys
 from functools import partial
 from pathlib import Path
 import numpy as np
-from flowratio import FlowFeaturizer, featurizer
+from flowratio import FlowFeaturizer
+from flowratio.latent import featurizer
 
 # a checkpoint after each step, so that a kill falls into the writing of one as often as not
 featurizer.train = partial(featurizer.train, checkpoint_seconds=0.0)
