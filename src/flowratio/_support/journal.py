@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ Value = TypeVar("Value")
 _MANIFEST, _LOCK, _FORMAT = "journal.json", "lock", "flowratio journal"
 _OWN = re.compile(r"\.[0-9a-f]{8}\..*|.+\.(json|safetensors|f64|jsonl)")  # entries, and what a kill left of them
 _TEMPORARY = re.compile(r"\.[0-9a-f]{8}\.[0-9a-f]{8}\..*")
+_N_ATTEMPTS = 5  # to lock a folder that other runs remove
 _WAIT = 0.1  # seconds to wait for the lock of a run that ends at this moment
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
 
@@ -302,16 +304,21 @@ def _is_own(path: Path) -> bool:
 
 def _locked(folder: Path, label: str | os.PathLike[str]) -> FileLock | None:
     """Create a folder and lock it. None on a file system without locks."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / _LOCK, thread_local=False)
-        lock.acquire(timeout=_WAIT)
-    except Timeout as error:
-        raise BlockingIOError(f"Another run is writing {label}. Wait until it ends, or choose another path.") from error
-    except OSError as error:
-        if error.errno in _NO_LOCKS:
-            return None
-        raise OSError(
-            error.errno, f"Cannot write to {folder} ({error.strerror}). Use a folder that can be written."
-        ) from error
-    return lock
+    lock = FileLock(folder / _LOCK, thread_local=False)
+    for attempt in count():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=_WAIT)
+            return lock
+        except Timeout as error:
+            raise BlockingIOError(
+                f"Another run is writing {label}. Wait until it ends, or choose another path."
+            ) from error
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return None
+            if error.errno == errno.ENOENT and attempt < _N_ATTEMPTS:  # a run that ended has just removed the folder
+                continue
+            message = f"Cannot write to {folder} ({error.strerror}). Use a folder that can be written."
+            raise OSError(error.errno, message) from error
+    return None

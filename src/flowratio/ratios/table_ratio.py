@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from sklearn.utils import Tags
@@ -23,6 +23,13 @@ from flowratio.tables.encoder import TableEncoder
 
 class UnseenWarning(UserWarning):
     """Rows that are scored have levels or gaps that no row had when the table was fitted, or values far beyond all."""
+
+
+class RowScores(NamedTuple):
+    """log r of n rows, of shape (n,), and the number of rows with unseen values by column."""
+
+    log_r: np.ndarray
+    unseen: dict[str, int]
 
 
 class TableRatio(RatioEstimator):
@@ -163,6 +170,11 @@ class TableRatio(RatioEstimator):
                 stacklevel=2,
             )
         return super().log_ratio(matrix)
+
+    def score_rows(self, X: Any) -> RowScores:
+        """Return log r of the rows of a table, and the number of rows with unseen values by column."""
+        matrix, unseen = self.encoder_.encode(X)
+        return RowScores(self.ratio_.log_ratio(matrix), unseen)
 
     def inverse(self) -> RatioEstimator:
         """Return 1/r = q/p, without another fit. It shares what was fitted with this one."""
