@@ -31,6 +31,7 @@ from flowratio import ratios
 from flowratio._support.atomic import replacing
 from flowratio.flows import FLOWS, Flow
 from flowratio.scaling.discrete import Lattice
+from flowratio.storage.boosted_trees import BoostedTrees
 from flowratio.storage.serialization import Classes, Node, Reader, Writer, damaged, kind_of
 from flowratio.storage.sklearn_models import LEARNERS
 from flowratio.tables.columns import Column
@@ -117,7 +118,7 @@ def _classes() -> Classes:
     modules |= {info.name for info in pkgutil.walk_packages(ratios.__path__, f"{ratios.__name__}.")}
     values = [value for module in sorted(modules) for value in vars(import_module(module)).values()]
     found = [value for value in values if isinstance(value, type) and value.__module__ in modules]
-    found += LEARNERS.values()
+    found += [*LEARNERS.values(), BoostedTrees]
     return {(kind_of(cls), cls.__name__): cls for cls in found if kind_of(cls) and not inspect.isabstract(cls)}
 
 

@@ -237,8 +237,8 @@ def _columns_of(ratio: Any, table: TableFile, scores_only: bool) -> list[str]:
     missing = [name for name in names if name not in table.columns]
     if missing:
         raise ValueError(
-            f"{table.name} has no column {listed(missing)}. A file to score must have all {len(names)} columns to which "
-            "the model was fitted."
+            f"{table.name} has no column {listed(missing)}. A file to score must have all {len(names)} columns to "
+            "which the model was fitted."
         )
     return names
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from flowratio.flows import Flow
 from flowratio.flows.adapters import AdaptedFlow
 from flowratio.ratios.neural.networks import Network
-from flowratio.storage.sklearn_models import LEARNERS, packed, rebuild
+from flowratio.storage.sklearn_models import LEARNERS, packed, rebuild, without_private_parts
 
 Node: TypeAlias = Any  # what `json` reads and writes
 Classes: TypeAlias = Mapping[tuple[str | None, str], type]
@@ -63,7 +63,8 @@ class Writer:
         self.tensors: dict[str, Tensor] = {}
 
     def encode(self, value: Any, at: str) -> Node:
-        """Return the node of a value; `at` says where in the model it stands."""
+        """Return the node of a value. `at` is its place in the model."""
+        value = without_private_parts(value, at)
         if value is None or type(value) in (bool, int) or isinstance(value, str):
             return value
         if type(value) is float:
@@ -126,7 +127,7 @@ class Writer:
             state = self._encode_estimator(value, packed(value, at), at)
             return {**node, "scikit-learn": sklearn.__version__, "state": state}
         if kind == "estimator":
-            return {**node, "state": self._encode_estimator(value, vars(value), at)}
+            return {**node, "state": self._encode_estimator(value, packed(value, at), at)}
         state = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
         return {**node, "state": self._encode_each(state, at)}
 
@@ -235,7 +236,7 @@ class Reader:
                 return self._decode_estimator("estimator", name, state)
             case {"kind": "learner", "class": str(name), "scikit-learn": str(version), "state": dict(state)}:
                 self._versions.add(version)
-                return self._decode_learner(name, state)
+                return self._decode_estimator("learner", name, state)
             case {"kind": "dataclass", "class": str(name), "state": dict(state)}:
                 return self._build(self._class("dataclass", name), self._decode_each(state))
         raise damaged(self.path, f"holds a value that is not understood: {json.dumps(node)[:80]}")
@@ -301,14 +302,10 @@ class Reader:
         for value in values.values():
             if isinstance(value, nn.Module):
                 _put(value, values.get("device"))
-        return model
-
-    def _decode_learner(self, name: str, state: dict[str, Node]) -> BaseEstimator:
-        model = self._decode_estimator("learner", name, state)
         try:
             rebuild(model)
         except Exception as error:  # scikit-learn refuses in many ways
-            raise damaged(self.path, f"holds a {name} that cannot be put together ({error})") from error
+            raise damaged(self.path, f"has a {name} that cannot be rebuilt ({error})") from error
         return model
 
     def _decode_state(self, name: str, state: dict[str, Node]) -> dict[str, Any]:

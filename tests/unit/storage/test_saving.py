@@ -42,6 +42,7 @@ from flowratio import (
 from flowratio.flows import FLOWS
 from flowratio.ratios.neural.networks import CNN, MLP, Network
 from flowratio.scaling.base import Scaler
+from flowratio.storage.boosted_trees import BoostedTrees
 from flowratio.storage.sklearn_models import LEARNERS
 
 # two epochs are enough to have a state that is not the initial one
@@ -309,7 +310,7 @@ def test_every_classifier_comes_back_to_the_bit(name: str, tmp_path: Path) -> No
     model = CLASSIFIERS[name]().fit(X, labels(X))
     save(model, tmp_path)
     loaded = load(tmp_path)
-    assert repr(loaded) == repr(model)
+    assert repr(loaded.classifier if isinstance(loaded, BoostedTrees) else loaded) == repr(model)
     np.testing.assert_array_equal(loaded.classes_, model.classes_)
     np.testing.assert_array_equal(loaded.predict_proba(X_new), model.predict_proba(X_new))
     if hasattr(model, "decision_function"):
@@ -731,7 +732,8 @@ def boosted(tmp_path: Path) -> Path:
 
 def set_item(name: str, value: int) -> Callable[[dict[str, torch.Tensor]], object]:
     """Change the root of the first tree, or the size of the first tree."""
-    return lambda tensors: tensors[f"model.trees.{name}"].view(-1)[0:1].fill_(value)
+    key = "model.sizes_" if name == "sizes" else f"model.nodes_.{name}"
+    return lambda tensors: tensors[key].view(-1)[0:1].fill_(value)
 
 
 @pytest.mark.parametrize(
@@ -741,9 +743,8 @@ def set_item(name: str, value: int) -> Callable[[dict[str, torch.Tensor]], objec
         ("left", 10**6, "lead nowhere"),  # beyond the nodes
         ("right", 0, "lead nowhere"),
         ("right", 2**32 - 1, "lead nowhere"),
-        ("feature_idx", 2, "lead nowhere"),  # beyond the columns
-        ("feature_idx", -1, "lead nowhere"),
-        ("is_categorical", 1, "lead nowhere"),  # would ask for bits that are not there
+        ("feature", 2, "lead nowhere"),  # beyond the columns
+        ("feature", -1, "lead nowhere"),
         ("sizes", 0, "without nodes"),
         ("sizes", 1, "another number of nodes"),
         ("sizes", -1, "without nodes"),
@@ -752,13 +753,13 @@ def set_item(name: str, value: int) -> Callable[[dict[str, torch.Tensor]], objec
 )
 def test_forged_trees(name: str, value: int, words: str, boosted: Path) -> None:
     forge_tensors(boosted, set_item(name, value))
-    with pytest.raises(ValueError, match=f"HistGradientBoostingClassifier that cannot be put together .*({words})"):
+    with pytest.raises(ValueError, match=f"BoostedTrees that cannot be rebuilt .*({words})"):
         load(boosted)
 
 
 def test_forged_sizes_that_overflow_to_the_right_sum(boosted: Path) -> None:
     # four trees with 2⁶² nodes more each: 2⁶⁴ of them are 0 in 64 bits
-    forge_tensors(boosted, lambda tensors: tensors["model.trees.sizes"].add_(2**62))
+    forge_tensors(boosted, lambda tensors: tensors["model.sizes_"].add_(2**62))
     with pytest.raises(ValueError, match="another number of nodes"):
         load(boosted)
 
@@ -766,16 +767,16 @@ def test_forged_sizes_that_overflow_to_the_right_sum(boosted: Path) -> None:
 FORGED: list[tuple[Any, str, Any, str]] = [
     (HistGradientBoostingClassifier(max_iter=1), "n_features_in_", None, "without a number of columns"),
     (HistGradientBoostingClassifier(max_iter=1), "n_features_in_", 1, "lead nowhere"),
-    (HistGradientBoostingClassifier(max_iter=1), "_in_fit", True, "attributes that boosting has not"),
-    (HistGradientBoostingClassifier(max_iter=1), "_preprocessor", 1, "attributes that boosting has not"),
-    (HistGradientBoostingClassifier(max_iter=1), "trees", [], "without trees"),
-    (HistGradientBoostingClassifier(max_iter=1), "trees", {"kind": "dict", "items": {}}, "trees with other parts"),
-    (HistGradientBoostingClassifier(max_iter=1), "_raw_predict", 1, "does not hold the attributes of a Hist"),
+    (HistGradientBoostingClassifier(max_iter=1), "_in_fit", True, "other attributes than those of trees"),
+    (HistGradientBoostingClassifier(max_iter=1), "_preprocessor", 1, "other attributes than those of trees"),
+    (HistGradientBoostingClassifier(max_iter=1), "nodes_", [], "without nodes"),
+    (HistGradientBoostingClassifier(max_iter=1), "nodes_", {"kind": "dict", "items": {}}, "trees with other parts"),
+    (HistGradientBoostingClassifier(max_iter=1), "_add_trees", 1, "does not hold the attributes of a BoostedTrees"),
     (make_pipeline(StandardScaler(), LogisticRegression()), "memory", "folder", "a pipeline with a cache"),
-    (KNeighborsClassifier(), "labels", [1], "KNeighborsClassifier that cannot be put together"),
-    (KNeighborsClassifier(), "rows", None, "KNeighborsClassifier that cannot be put together"),
+    (KNeighborsClassifier(), "labels", [1], "KNeighborsClassifier that cannot be rebuilt"),
+    (KNeighborsClassifier(), "rows", None, "KNeighborsClassifier that cannot be rebuilt"),
     (KNeighborsClassifier(), "_y", [10**10], "attributes other than settings, rows and labels"),  # read without a look
-    (KNeighborsClassifier(), "metric", "no such metric", "KNeighborsClassifier that cannot be put together"),
+    (KNeighborsClassifier(), "metric", "no such metric", "KNeighborsClassifier that cannot be rebuilt"),
     (LogisticRegression(), "decision_function", 1, "does not hold the attributes of a LogisticRegression"),
 ]
 
