@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import os
-import re
-import secrets
 import shutil
 import time
 import warnings
@@ -28,10 +25,11 @@ from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
 from flowratio.ratios.registry import silent
 from flowratio.ratios.table_ratio import TableRatio
-from flowratio.report.evidence import FILE, Made, gather, read_evidence, write_evidence
+from flowratio.report.evidence import Made, gather, read_evidence, write_evidence
+from flowratio.report.folder import FLOW, check_model_folder, replace_folder, restore_folder, temporary_folder
 from flowratio.scaling.base import ScalingWarning
 from flowratio.storage.reading import place_in
-from flowratio.storage.saving import is_model, load, save
+from flowratio.storage.saving import load, save
 from flowratio.tables.cells import CellError, check_formats, pooled
 from flowratio.tables.encoder import TableEncoder
 
@@ -41,10 +39,6 @@ if TYPE_CHECKING:
 _MAX_HELD_OUT = 2_000  # rows of a sample
 _MAX_OF_FLOW = 10_000  # rows of a sample to which the flow of a ratio in x is fitted
 _FLOW_EPOCHS = 10  # of that flow: about half of what it takes to converge
-_FLOW = "flow"
-_OWN = re.compile(  # files of a model folder, and of writers that were killed
-    rf"(\.[0-9a-f]{{8}}\.)?(model\.json|{re.escape(FILE)}|tensors-[0-9a-f]{{16}}\.safetensors)"
-)
 _POOL = 200_000  # candidates for the rows of a sample: a few seconds
 _MIN_EFFECTIVE, _MAX_CANDIDATES = 10, 100  # for each row
 
@@ -71,13 +65,13 @@ class Model:
         """Write a folder, or replace one that has a model and nothing else. A killed save leaves a complete model."""
         check_model_folder(folder)
         target = Path(os.path.realpath(folder))
-        temporary = _temporary(target)
+        temporary = temporary_folder(target)
         try:
             save(self.ratio, temporary)
             if self.featurizer is not None:
-                save(self.featurizer, temporary / _FLOW)
+                save(self.featurizer, temporary / FLOW)
             write_evidence(self.evidence, temporary)  # last: a folder with it is complete
-            _replace(temporary, target)
+            replace_folder(temporary, target)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -129,7 +123,7 @@ class Model:
     def load(cls, folder: Path) -> Model:
         """Read what `save` wrote."""
         ratio = load_ratio(folder)
-        featurizer = load(folder / _FLOW) if (folder / _FLOW).is_dir() else None
+        featurizer = load(folder / FLOW) if (folder / FLOW).is_dir() else None
         return cls(ratio, featurizer, read_evidence(folder))
 
 
@@ -156,88 +150,12 @@ def _n_candidates(n: int, share: float) -> int:
 
 def load_ratio(folder: Path) -> Any:
     """Read only the ratio of a model folder."""
-    _restore(Path(os.path.realpath(folder)))
+    restore_folder(Path(os.path.realpath(folder)))
     ratio = load(folder)
     if not isinstance(ratio, RatioEstimator):
         kind = type(ratio).__name__
         raise ValueError(f"{folder} has a {kind}, not a ratio. Use a folder of `flowratio fit`.")
     return ratio
-
-
-def check_model_folder(folder: Path) -> None:
-    """Refuse a path where a model cannot be written. Complete or remove what a killed save left there.
-
-    A folder is replaced as a whole. It must be empty, or have a model and nothing else.
-    """
-    target = Path(os.path.realpath(folder))
-    if target.exists() and not target.is_dir():
-        raise OSError(errno.ENOTDIR, f"{folder} is a file, but a model is a folder. Choose another path.")
-    if target.is_dir() and any(target.iterdir()) and not is_model(target):
-        raise OSError(errno.EEXIST, f"{folder} has files that are not a model of flowratio. Choose another folder.")
-    others = _others(target) if target.is_dir() else []
-    if others:
-        raise OSError(
-            errno.EEXIST,
-            f"{folder} has {others[0]!r} next to a model, and a new model replaces the whole folder. Move the file, or "
-            "choose another folder.",
-        )
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _restore(target)
-        for path in _temporaries(target):
-            shutil.rmtree(path, ignore_errors=True)
-        probe = _temporary(target)
-        probe.mkdir()
-        probe.rmdir()
-    except OSError as error:
-        raise OSError(error.errno, f"Cannot write {folder} ({error.strerror}). Choose another path.") from error
-
-
-def _others(folder: Path) -> list[str]:
-    """Return the names of files in a folder that are not part of a model."""
-    names: list[str] = []
-    for path in folder.iterdir():
-        if path.name == _FLOW and path.is_dir() and not path.is_symlink():
-            names += [f"{_FLOW}/{name}" for name in _others(path)]
-        elif not (_OWN.fullmatch(path.name) and path.is_file()):
-            names.append(path.name)
-    return sorted(names)
-
-
-def _temporary(folder: Path) -> Path:
-    return folder.with_name(f".{secrets.token_hex(4)}.{folder.name}")
-
-
-def _temporaries(folder: Path) -> list[Path]:
-    """Return the temporary folders that killed saves left next to a folder."""
-    name = re.compile(r"\.[0-9a-f]{8}\." + re.escape(folder.name))
-    paths = [path for path in folder.parent.iterdir() if name.fullmatch(path.name)]
-    return [path for path in paths if path.is_dir() and not path.is_symlink() and not _others(path)]
-
-
-def _replace(new: Path, target: Path) -> None:
-    """Rename a new folder to its target. The old folder is renamed away first, and removed last."""
-    if not target.exists():
-        os.rename(new, target)
-        return
-    shutil.copymode(target, new)
-    old = _temporary(target)
-    os.rename(target, old)
-    try:
-        os.rename(new, target)  # a kill before this leaves two complete folders: `_restore` takes the newer one
-    except BaseException:
-        os.rename(old, target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _restore(target: Path) -> None:
-    """If a save was killed before its last rename, do that rename."""
-    if target.exists() or not target.parent.is_dir():
-        return
-    complete = [path for path in _temporaries(target) if is_model(path) and (path / FILE).exists()]
-    if complete:
-        os.rename(max(complete, key=lambda path: (path / FILE).stat().st_mtime_ns), target)
 
 
 @contextmanager

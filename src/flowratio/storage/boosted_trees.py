@@ -12,7 +12,7 @@ References
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import sklearn
@@ -57,6 +57,7 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):
     """
 
     classes_: np.ndarray
+    n_features_in_: int
     baseline_: Vector
     sizes_: Matrix
     nodes_: dict[str, Vector]
@@ -67,18 +68,20 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> Self:
         """Fit the classifier, and store its trees."""
-        model = HistGradientBoostingClassifier() if self.classifier is None else clone(self.classifier)
-        fitted = trees_of(model.fit(X, y, sample_weight))
-        vars(self).update({name: value for name, value in vars(fitted).items() if name != "classifier"})
+        model: Any = HistGradientBoostingClassifier() if self.classifier is None else clone(self.classifier)
+        vars(self).pop("_trees", None)
+        vars(self).update({**vars(trees_of(model.fit(X, y, sample_weight))), "classifier": self.classifier})
         return self
 
     def decision_function(self, X: TableLike) -> np.ndarray:
         """Return the log-odds of the second class, of shape (n,), or one score a class, of shape (n, k)."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
-        scores = np.empty((len(X), len(self.baseline_)))
-        for part in chunks(len(X), X.shape[1]):
-            self._add_trees(X[part], scores[part])
+        rows: Any = validate_data(self, cast(Any, X), dtype=np.float64, ensure_all_finite=False, reset=False)
+        if "_trees" not in vars(self):
+            self._build()
+        scores = np.empty((len(rows), len(self.baseline_)))
+        for part in chunks(*rows.shape):
+            self._add_trees(rows[part], scores[part])
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict_proba(self, X: TableLike) -> Matrix:
@@ -102,14 +105,17 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):
         for k, tree in enumerate(self._trees):
             scores[:, k % scores.shape[1]] += tree.values(X, bins)
 
-    def prepare(self) -> None:
-        """Check the nodes, and build what predictions need of them. ValueError if they do not form trees."""
+    def check(self) -> None:
+        """Refuse nodes that do not form trees."""
         sizes, d = self.sizes_, vars(self).get("n_features_in_")
         if type(d) is not int or not 0 < d < 1 << 24 or not isinstance(self.nodes_, dict):
             raise ValueError("boosting without a number of columns, or without nodes")
         _check_nodes(sizes, self.nodes_, d)
         if np.shape(self.baseline_) != (sizes.shape[1],) or self.baseline_.dtype != np.float64:
             raise ValueError("boosting without a prediction before its first tree")
+
+    def _build(self) -> None:
+        sizes, d = self.sizes_, self.n_features_in_
         inner = ~self.nodes_["is_leaf"]
         column, threshold = self.nodes_["feature"][inner], self.nodes_["threshold"][inner]
         self._edges = [np.unique(threshold[column == j]) for j in range(d)]
@@ -182,7 +188,8 @@ def trees_of(model: HistGradientBoostingClassifier, at: str = "model") -> Booste
     at
         Its place in what is saved, for errors.
     """
-    trees = BoostedTrees(clone(model))
+    settings: Any = clone(model)
+    trees = BoostedTrees(settings)
     try:
         parts: Any = vars(model)
         steps = [[predictor.nodes for predictor in step] for step in parts["_predictors"]]
@@ -202,7 +209,6 @@ def trees_of(model: HistGradientBoostingClassifier, at: str = "model") -> Booste
         if name in parts:
             setattr(trees, name, parts[name])
     trees.nodes_["feature"][trees.nodes_["is_leaf"]] = 0
-    trees.prepare()
     return trees
 
 

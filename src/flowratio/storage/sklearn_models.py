@@ -86,7 +86,7 @@ def rebuild(model: BaseEstimator) -> None:
     if isinstance(model, BoostedTrees):
         if values.keys() - _OF_TREES or len(values) < len(_OF_TREES) - 1:
             raise ValueError("other attributes than those of trees")
-        model.prepare()
+        model.check()
 
 
 def _packed_neighbours(model: Any, at: str) -> dict[str, Any]:

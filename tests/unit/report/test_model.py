@@ -16,6 +16,7 @@ import pytest
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
+from flowratio.report import folder as folders
 from flowratio.report import model as models
 from flowratio.report.model import Model, check_model_folder, fit_tables
 from flowratio.scaling.base import ScalingWarning
@@ -152,7 +153,7 @@ class TestFolder:
         own_rename = os.rename
         with monkeypatch.context() as patched:
             patched.setattr(os, "rename", rename)
-            patched.setattr(models.shutil, "rmtree", lambda *_, **__: None)
+            patched.setattr(folders.shutil, "rmtree", lambda *_, **__: None)
             with pytest.raises(SystemExit) if after == 1 else nullcontext():
                 new.save(tmp_path / "m")
         assert (tmp_path / "m").exists() == (after == 2)

@@ -41,6 +41,7 @@ def test_thresholds_and_missing_values_of_columns_without_them_at_fit() -> None:
     X = np.nan_to_num(X, posinf=3.0, neginf=-3.0)
     model = boosting(max_iter=20, max_leaf_nodes=4).fit(X, y > 0)
     trees = trees_of(model)
+    trees.decision_function(X)
     edges = [np.r_[edges, -np.inf, np.inf, np.nan] for edges in trees._edges]
     grid = np.random.default_rng(0)
     X_new = np.column_stack([grid.choice(values, 5000) for values in edges])  # rows exactly on the thresholds
@@ -56,7 +57,7 @@ def test_a_tree_of_one_leaf() -> None:
 def test_it_can_be_cloned_and_fitted_again() -> None:
     X, y = sample(300)
     model = boosting(max_iter=5).fit(X, y)
-    again = clone(trees_of(model))
+    again: Any = clone(trees_of(model))
     assert not hasattr(again, "classes_")
     assert np.array_equal(again.fit(X, y).decision_function(X), model.decision_function(X))
     assert BoostedTrees().fit(X, y).classes_.tolist() == [0, 1, 2]
