@@ -34,17 +34,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
 
 @dataclass(frozen=True)
 class Entry:
-    """A value in a journal.
-
-    Parameters
-    ----------
-    value
-        Numbers, texts, lists and dicts, as JSON returns them.
-    arrays
-        Arrays of numbers, by name.
-    seconds
-        Processor time that `Journal.entry` or `Journal.arrays` needed to compute it.
-    """
+    """A JSON value and arrays of numbers by name, and the processor time that their computation took."""
 
     value: Any
     arrays: dict[str, np.ndarray]
@@ -144,15 +134,7 @@ class Journal:
         self._write_manifest()
 
     def entry(self, name: str, make: Callable[[], Value]) -> Value:
-        """Return the value of an entry. Compute and record it if it is missing.
-
-        Parameters
-        ----------
-        name
-            Name of the entry.
-        make
-            Returns the value, as JSON knows it. What comes back is what JSON makes of it.
-        """
+        """Return the value of an entry, as JSON reads it. Compute and record it with `make` if it is missing."""
         return self._entry(name, lambda: (make(), None)).value
 
     def arrays(self, name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -231,24 +213,18 @@ class Journal:
 
 
 class Batches:
-    """Float64 values in batches that are appended to a file.
+    """Float64 values in batches that are appended to a file, each with a note.
 
-    A batch counts once its line is there, with its number of values and their checksum.
+    A batch counts once it has a line of JSON with its number of values and their checksum.
 
     Parameters
     ----------
-    values
-        File of the values.
-    lines
-        File of the lines, as JSON.
-
-    Attributes
-    ----------
-    n_values
-        Number of values.
-    notes
-        What `append` was given with each batch.
+    values, lines
+        The two files.
     """
+
+    n_values: int
+    notes: list[Any]
 
     def __init__(self, values: Path, lines: Path) -> None:
         self.values, self.lines = values, lines

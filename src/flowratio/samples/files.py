@@ -20,15 +20,7 @@ _ADVICE = {"NPY": "Write it again with np.save(path, X), where X is a matrix of 
 
 
 class NpyFile:
-    """An array of numbers in an NPY file.
-
-    Parameters
-    ----------
-    path
-        The file.
-    name
-        How errors name it. None for its path.
-    """
+    """An array of numbers in an NPY file. Errors call it `name`, or its path if that is None."""
 
     columns = None
 
@@ -72,15 +64,7 @@ class NpyFile:
 
 
 class ParquetFile:
-    """A table in a Parquet file.
-
-    Parameters
-    ----------
-    path
-        The file.
-    name
-        How errors name it. None for its path.
-    """
+    """A table in a Parquet file. Errors call it `name`, or its path if that is None."""
 
     def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         import pyarrow.parquet as pq

@@ -23,24 +23,12 @@ _OTHER_SEPARATORS = {None: "white space", ":": "':'", "^": "'^'", "~": "'~'"}  #
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """The layout of a CSV file.
-
-    Parameters
-    ----------
-    separator
-        What separates two values.
-    columns
-        Names in the header.
-    offset
-        Bytes before the first row.
-    n_rows
-        Number of rows, estimated from the first ones.
-    """
+    """The layout of a CSV file."""
 
     separator: str
     columns: list[str]
-    offset: int
-    n_rows: int
+    offset: int  # bytes before the first row
+    n_rows: int  # estimated from the first rows
 
 
 def csv_layout(path: Path, name: str, usual: str = ",") -> CsvLayout:

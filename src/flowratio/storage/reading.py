@@ -55,28 +55,12 @@ _FIRST_BYTES = {b"PAR1": _Kind.PARQUET, b"\x93NUMPY": _Kind.NPY, b"PK\x03\x04": 
 
 
 class TableFile(ABC):
-    """A table in a file.
+    """A table in a file. Errors call it by its `name`."""
 
-    Attributes
-    ----------
-    name
-        How errors name it: its path, or standard input.
-    columns
-        Names of the columns, in order.
-    index
-        Columns that pandas wrote to number the rows.
-    n_rows
-        Number of rows. For a CSV file, an estimate from its size.
-    metadata
-        Metadata of a Parquet file, by key, such as how pandas reads it.
-    separator
-        What separates two values of a CSV file. A comma for other formats.
-    """
-
-    index: Sequence[str] = ()
-    n_rows: int
-    metadata: Mapping[bytes, bytes] = {}
-    separator: str = ","
+    index: Sequence[str] = ()  # columns that pandas wrote to number the rows
+    n_rows: int  # for CSV, an estimate from the size of the file
+    metadata: Mapping[bytes, bytes] = {}  # of a Parquet file, such as how pandas reads it
+    separator: str = ","  # of a CSV file
 
     def __init__(self, path: Path, name: str, columns: list[str]) -> None:
         self.path, self.name, self.columns = path, name, columns
@@ -97,17 +81,7 @@ class TableFile(ABC):
     def frames(
         self, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS, skip: int = 0
     ) -> Iterator[pl.DataFrame]:
-        """Yield the table in frames of `rows` rows. The last frame may be shorter. Memory holds a few frames.
-
-        Parameters
-        ----------
-        columns
-            Names of the columns, in the order of the frames. All if None.
-        rows
-            Rows of a frame.
-        skip
-            Rows to skip first. Where the format allows it, they are not read.
-        """
+        """Yield columns in frames of `rows` rows, after the first `skip` rows. The last frame may be shorter."""
         if not is_count(rows):
             raise ArgumentError("rows", f"`rows` is {rows!r}. Use an integer of 1 or more.")
         names = self.columns if columns is None else self.checked_names(columns)
@@ -244,15 +218,7 @@ class _ParquetTable(TableFile):
 
 
 class _ArrayTable(TableFile):
-    """Arrays in NPY files: one matrix with columns x1, x2, ..., or vectors, each of them a column.
-
-    Parameters
-    ----------
-    paths
-        The files, by the name of the array.
-    name
-        How errors name the table.
-    """
+    """Arrays in NPY files: one matrix with columns x1, x2, ..., or vectors, each of them a column."""
 
     def __init__(self, paths: list[tuple[str, Path]], name: str) -> None:
         self.arrays = [NpyFile(path, name) for _, path in paths]

@@ -51,30 +51,14 @@ _MIN_ESS, _MIN_SHARE = 2.0, 0.01  # effective sample size, and its share, below 
 
 @dataclass(frozen=True)
 class ScoringSummary:
-    """Result of `score_file`.
-
-    Parameters
-    ----------
-    rows
-        Number of rows in the output.
-    seconds
-        Duration.
-    effective_sample_size
-        Number of equally weighted rows with the same information as the weighted rows.
-    unseen
-        Number of rows, by column, with a category or a missing value that did not occur at fit.
-    resumed
-        Number of rows whose log r came from an earlier run that was killed.
-    note
-        Why an earlier run that was killed could not be resumed. None if there was none.
-    """
+    """Result of `score_file`."""
 
     rows: int
     seconds: float
-    effective_sample_size: float
-    unseen: dict[str, int]
-    resumed: int
-    note: str | None
+    effective_sample_size: float  # number of equally weighted rows with the same information
+    unseen: dict[str, int]  # by column, rows with a category or a missing value that did not occur at fit
+    resumed: int  # rows whose log r came from an earlier run that was killed
+    note: str | None  # why an earlier run that was killed could not be resumed
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields, ready for JSON."""

@@ -225,16 +225,14 @@ class TestEncoding:
 
     @pytest.mark.parametrize("encoding", ["utf9", "", "base64", "a\0b"])
     def test_an_unknown_one_is_refused(self, csv_of: Callable[..., Path], encoding: str) -> None:
-        with pytest.raises(ArgumentError, match=r"`encoding` is '.*'\. Use the name of a text encoding") as caught:
+        with pytest.raises(ArgumentError, match=r"`encoding` is '.*'\. Use the name of a text encoding"):
             read_table(csv_of("a,b\n1,2\n"), encoding=encoding)
-        assert caught.value.argument == "encoding"
 
     def test_a_file_in_another_one_is_refused(self, csv_of: Callable[..., Path]) -> None:
         path = csv_of(b"a,b\n\xe9,2\n")
         for encoding in (None, "ascii", "utf-16"):
             with pytest.raises(ArgumentError, match=rf"{path} is not in .*et `encoding`") as caught:
                 read_table(path, encoding=encoding)
-            assert caught.value.argument == "encoding"
             assert len(str(caught.value).splitlines()) == 1
 
 
