@@ -18,7 +18,8 @@ import sys
 from functools import partial
 from pathlib import Path
 import numpy as np
-from flowratio import FlowFeaturizer, featurizer
+from flowratio import FlowFeaturizer
+from flowratio.latent import featurizer
 
 # a checkpoint after each step, so that a kill falls into the writing of one as often as not
 featurizer.train = partial(featurizer.train, checkpoint_seconds=0.0)
@@ -51,7 +52,7 @@ def n_steps_kept(folder: Path) -> int:
     if not path.exists():
         return 0
     with safe_open(path, framework="numpy") as file:
-        return int(json.loads(file.metadata()["numbers"])["n_steps"])
+        return int(json.loads(file.metadata()["value"])["n_steps"])
 
 
 def test_a_fit_killed_at_three_random_moments_ends_with_the_same_bits(tmp_path: Path) -> None:

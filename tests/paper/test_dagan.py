@@ -203,11 +203,11 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(tmp_path: Path, monkeypa
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     Dagan(_bars(), LABELS, TINY, seed=1).train(tmp_path)
-    with pytest.raises(ValueError, match="belongs to another run: it differs in seed"):
+    with pytest.raises(ValueError, match=r"belongs to another run\. It differs in seed"):
         Dagan(_bars(), LABELS, TINY, seed=2).train(tmp_path)
-    with pytest.raises(ValueError, match="belongs to another run: it differs in images"):
+    with pytest.raises(ValueError, match=r"belongs to another run\. It differs in images"):
         Dagan(_bars(1), LABELS, TINY, seed=1).train(tmp_path)
-    with pytest.raises(ValueError, match="belongs to another run: it differs in channels"):
+    with pytest.raises(ValueError, match=r"belongs to another run\. It differs in channels"):
         Dagan(_bars(), LABELS, replace(TINY, channels=16), seed=1).train(tmp_path)
 
 

@@ -99,5 +99,5 @@ def test_a_checkpoint_of_another_task_is_refused(images: np.ndarray, tmp_path: P
     settings = {"scaling": "image", "n_blocks": 1, "hidden": (16,), "max_epochs": 1, "random_state": 0}
     flow = FlowFeaturizer(**settings, checkpoint=tmp_path)
     flow.fit(np.concatenate(two_samples(images, 255 - images, 1.0, 50, np.random.default_rng(0))))
-    with pytest.raises(ValueError, match=r"belongs to another run: it differs in .*rows to fit"):
+    with pytest.raises(ValueError, match=r"belongs to another run\. It differs in .*rows to fit"):
         flow.fit(np.concatenate(two_samples(images, images[:20], 1.0, 50, np.random.default_rng(0))))

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, never half."""
+"""Files that are complete or absent."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_KEPT = 40  # characters of a file's name that are in the names of files beside it
+_N_CHARACTERS = 40  # of the name of a file, in the names of files that belong to it
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write a file beside its target, then rename it: a reader meets the old file or the new one, never half.
+    """Write a temporary file next to the target, then rename it. A reader sees the old file or the new one.
 
     Parameters
     ----------
     path
-        The file to write or to replace. The block gets a temporary path in the same folder, with the same suffix,
-        to write to by any means. If the block fails, the temporary file is removed and the old file stays.
+        The file to write or to replace. The block gets a temporary path in the same folder, with the same suffix. If
+        the block fails, the temporary file is removed and the old file stays.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
-        raise OSError(errno.EINVAL, f"Cannot write {path}: it is a folder or a device. Give the path of a file.")
+        raise OSError(errno.EINVAL, f"Cannot write {path}, because it is a folder or a device. Use the path of a file.")
     temporary = target.with_name(f".{secrets.token_hex(4)}.{beside(target)}")
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -60,32 +60,32 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def beside(target: Path) -> str:
-    """Return what files that belong to a file have in their names: the end of its name, and a hash of all of it.
+    """Return a part for the names of files that belong to a file: a hash of its name, and the end of it.
 
     Examples
     --------
     >>> beside(Path("rows.csv"))
     '4680db90.rows.csv'
     """
-    return f"{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}.{target.name[-_KEPT:]}"
+    return f"{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}.{target.name[-_N_CHARACTERS:]}"
 
 
 def remove_temporaries(path: str | os.PathLike[str]) -> None:
-    """Remove what writers of a file left beside it when they were killed; no other may be at work on it."""
+    """Remove temporary files of killed writers of a file. Nobody else may be writing it."""
     target = Path(os.path.realpath(path))
     name = re.compile(r"\.[0-9a-f]{8}\." + re.escape(beside(target)))
-    for left in target.parent.iterdir():
-        if name.fullmatch(left.name):
-            left.unlink(missing_ok=True)
+    for temporary in target.parent.iterdir():
+        if name.fullmatch(temporary.name):
+            temporary.unlink(missing_ok=True)
 
 
 def _error_code(error: BaseException) -> int:
     if isinstance(error, OSError):
         return error.errno or 0
-    found = re.search(r"\(os error (\d+)\)", str(error))  # the words of writers in Rust, such as safetensors
-    return int(found[1]) if found else 0
+    code = re.search(r"\(os error (\d+)\)", str(error))  # safetensors has no other way to report it
+    return int(code[1]) if code else 0
 
 
 def _write_error(code: int, path: str | os.PathLike[str]) -> OSError:
-    way_out = "Free some space" if code in _DISK_FULL else "Make sure that its folder exists and can be written"
-    return OSError(code, f"Cannot write {path} ({os.strerror(code)}). {way_out}, or choose another path.")
+    advice = "Free some space" if code in _DISK_FULL else "Make sure that its folder exists and can be written"
+    return OSError(code, f"Cannot write {path} ({os.strerror(code)}). {advice}, or choose another path.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +11,7 @@ from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import check_n_folds
 from flowratio.ratios.auto.auto import AutoRatio
-from flowratio.ratios.base import RatioEstimator
-from flowratio.ratios.registry import fitted, new_ratio, silent
+from flowratio.ratios.registry import fit_prepared, log_ratio_prepared, new_ratio, silent
 from flowratio.samples.folding import folds
 from flowratio.samples.two_samples import TwoSamples
 
@@ -118,7 +116,7 @@ def ratio_to_cross_fit(ratio: Any, samples: TwoSamples, seed: int, verbose: bool
 
     The choice depends on the rows that are scored later. It is one of few, where a fit is one of many.
     """
-    auto = new_ratio(AutoRatio() if ratio is None else ratio, seed)
+    auto = new_ratio(ratio, seed)
     if not isinstance(auto, AutoRatio):
         return auto
     auto.set_params(verbose=auto.verbose or verbose)
@@ -138,16 +136,3 @@ def check_folds(n_folds: Any, n_least: int) -> int:
     if n_least < FEWEST_ROWS:
         raise ValueError(f"The smaller sample has {n_least} rows. Give at least {FEWEST_ROWS} rows of each sample.")
     return min(int(n_folds), n_least // 2)
-
-
-def fit_prepared(ratio: Any, samples: TwoSamples) -> Any:
-    """Fit a ratio to checked rows."""
-    return fitted(ratio, samples.X, samples.y, samples.w)
-
-
-def log_ratio_prepared(ratio: Any, X: Matrix) -> Vector:
-    """Return log r of checked rows, (n, d) to (n,)."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-        log_r = RatioEstimator.log_ratio(ratio, X) if isinstance(ratio, RatioEstimator) else ratio.log_ratio(X)
-    return np.asarray(log_r, np.float64)

@@ -32,6 +32,7 @@ from flowratio.tables.detection import is_mixed
 from flowratio.weights import effective_sample_size_of_ratio, is_small, ratios_from_logs, self_normalize
 
 if TYPE_CHECKING:
+    from flowratio.latent.featurizer import FlowFeaturizer
     from flowratio.ratios.inverse import InverseRatio
     from flowratio.tables.encoder import TableEncoder
 
@@ -369,6 +370,10 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         if not (w[is_p].any() and w[~is_p].any()):
             raise ValueError("`sample_weight` is zero on all rows of a class. A score needs rows of both samples.")
         return log_r, is_p, w
+
+    def mixture_flow(self) -> FlowFeaturizer | None:
+        """Return the flow of the mixture of both samples, if the ratio has one. It maps rows of the design matrix."""
+        return None
 
     def inverse(self) -> InverseRatio | RatioEstimator:
         """Return 1/r = q/p without another fit. It shares the fitted state with this ratio."""

@@ -1,4 +1,4 @@
-"""How a CSV file is laid out: its separator, its header, and where its rows begin."""
+"""The layout of a CSV file: its separator, its header, and where its rows begin."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
+from flowratio._support.errors import ArgumentError
 from flowratio._support.wording import listed
+from flowratio.samples.files import unreadable
 
-_HEAD_BYTES = 1 << 20  # the header, and the rows that tell the separator, lie within
-_LOOKED_AT = 6  # lines that tell the separator
+_HEAD_BYTES = 1 << 20  # contains the header, and the rows that determine the separator
+_N_LINES = 6  # lines that determine the separator
 _BOM = b"\xef\xbb\xbf"
 _SEPARATORS = (",", ";", "\t", "|")
 _OTHER_SEPARATORS = {None: "white space", ":": "':'", "^": "'^'", "~": "'~'"}  # of files that are refused
@@ -21,37 +23,25 @@ _OTHER_SEPARATORS = {None: "white space", ":": "':'", "^": "'^'", "~": "'~'"}  #
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """How a CSV file is laid out.
-
-    Parameters
-    ----------
-    separator
-        What stands between two values.
-    columns
-        Names in the header.
-    offset
-        Bytes before the first row.
-    n_rows
-        Number of rows, estimated from the first ones.
-    """
+    """The layout of a CSV file."""
 
     separator: str
     columns: list[str]
-    offset: int
-    n_rows: int
+    offset: int  # bytes before the first row
+    n_rows: int  # estimated from the first rows
 
 
 def csv_layout(path: Path, name: str, usual: str = ",") -> CsvLayout:
-    r"""Find out how a CSV file in UTF-8 is laid out.
+    r"""Detect the layout of a CSV file in UTF-8.
 
     Parameters
     ----------
     path
         The file.
     name
-        What errors call it.
+        How errors name it.
     usual
-        The separator that is taken if it fits; others are `, ; |` and the tabulator.
+        The separator that is used if it fits. The others are `, ; |` and the tab.
 
     Examples
     --------
@@ -68,11 +58,11 @@ def csv_layout(path: Path, name: str, usual: str = ",") -> CsvLayout:
     try:
         header, n_lines = _first_record(text, separator)
     except csv.Error as error:
-        raise ValueError(f"{name} has a header without end ({error}): its first line must name the columns.") from error
+        raise ValueError(f"{name} has a header without end ({error}). Its first line must name the columns.") from error
     lines = io.StringIO(text, newline="").readlines()
     if n_lines == len(lines) and len(head) < size:
-        raise ValueError(f"{name} has a header of over {_HEAD_BYTES >> 20} MB: its first line must name the columns.")
-    _check_header(header, lines[n_lines : n_lines + _LOOKED_AT], name)
+        raise ValueError(f"{name} has a header of over {_HEAD_BYTES >> 20} MB. Its first line must name the columns.")
+    _check_header(header, lines[n_lines : n_lines + _N_LINES], name)
     offset = len(_BOM) * head.startswith(_BOM) + len("".join(lines[:n_lines]).encode())
     if offset == size:
         raise no_rows(name)
@@ -80,7 +70,7 @@ def csv_layout(path: Path, name: str, usual: str = ",") -> CsvLayout:
 
 
 def safe_separator(separator: str, columns: Sequence[str]) -> str:
-    """Return a separator by which a file with these columns is read again: the one given, or a comma if others may fit.
+    """Return a separator with which a file with these columns can be read: `separator`, or a comma if others may fit.
 
     Examples
     --------
@@ -91,7 +81,7 @@ def safe_separator(separator: str, columns: Sequence[str]) -> str:
 
 
 def line_of(path: Path, layout: CsvLayout, row: int) -> int | None:
-    r"""Return the line of a CSV file on which a row, counted from 0, begins; the header is line 1. None if it has none.
+    r"""Return the line of a CSV file on which a row, counted from 0, begins, or None. The header is line 1.
 
     Examples
     --------
@@ -104,11 +94,11 @@ def line_of(path: Path, layout: CsvLayout, row: int) -> int | None:
     """
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         records = csv.reader(file, delimiter=layout.separator)
-        blank_counts, n_seen, start = len(layout.columns) == 1, -2, 0  # the header comes first
+        blank_counts, position, start = len(layout.columns) == 1, -2, 0  # the header comes first
         try:
             for record in records:
-                n_seen += bool(record) or (blank_counts and n_seen > -2)
-                if n_seen == row and (record or blank_counts):
+                position += bool(record) or (blank_counts and position > -2)
+                if position == row and (record or blank_counts):
                     return start + 1
                 start = records.line_num
         except csv.Error:  # a value that is too long
@@ -117,31 +107,34 @@ def line_of(path: Path, layout: CsvLayout, row: int) -> int | None:
 
 
 def _decoded(head: bytes, path: Path, name: str) -> str:
-    """Return the beginning of a text file as text; a character that is cut in two at its end is left out."""
+    """Return the beginning of a text file as text, without a character that is cut in two at its end."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         text = decoder.decode(head.removeprefix(_BOM), final=len(head) < _HEAD_BYTES)
     except UnicodeDecodeError as error:
         raise not_utf8(path, name) or unreadable(name, "CSV", error) from error
     if "\0" in text:
-        raise ValueError(f"{name} has zero bytes: it is no text in UTF-8. Save it as CSV, in UTF-8.")
+        raise ArgumentError(
+            "encoding", f"{name} has zero bytes, so it is not in UTF-8. Set `encoding`, such as utf-16."
+        )
     return text
 
 
 def not_utf8(path: Path, name: str) -> ValueError | None:
-    """Return an error that says where a file is not UTF-8, if it is not."""
+    """Return an error that names the place where a file is not in UTF-8. None if it is in UTF-8."""
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             try:
                 line.decode()
             except UnicodeDecodeError as error:
-                found = f"byte {error.start + 1} of line {number} is 0x{line[error.start]:02x}"
-                return ValueError(f"{name} is not in UTF-8: {found}. Save it in UTF-8.")
+                place = f"byte {error.start + 1} of line {number} is 0x{line[error.start]:02x}"
+                message = f"{name} is not in UTF-8 ({place}). Set `encoding`, such as latin-1, or save it in UTF-8."
+                return ArgumentError("encoding", message)
     return None
 
 
 def _separator(text: str, usual: str) -> str:
-    """Return the usual separator if the first rows have as many values as the header then, or one that fits better."""
+    """Return the usual separator if all first rows then have as many values as the header, or one that fits better."""
     lengths = {separator: _lengths(text, separator) for separator in dict.fromkeys((usual, *_SEPARATORS))}
     fitting = {separator: n[0] for separator, n in lengths.items() if n[0] > 1 and len(set(n)) == 1}
     if usual in fitting or (not fitting and lengths[usual][0] > 1):
@@ -150,10 +143,10 @@ def _separator(text: str, usual: str) -> str:
 
 
 def _lengths(text: str, separator: str) -> list[int]:
-    """Return the number of values in each of the first rows; [0] if there are no rows then."""
+    """Return the number of values in each of the first rows. [0] if there are no rows."""
     records = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     try:
-        return [len(record) for record in islice(records, _LOOKED_AT) if record] or [0]
+        return [len(record) for record in islice(records, _N_LINES) if record] or [0]
     except csv.Error:  # a value that is too long: all of a wide header, for a separator that is not there
         return [0]
 
@@ -165,16 +158,16 @@ def _first_record(text: str, separator: str) -> tuple[list[str], int]:
 
 
 def _check_header(header: list[str], lines: list[str], name: str) -> None:
-    """Refuse a first line that has numbers in place of names, or one name where a separator was meant."""
+    """Refuse a first line of numbers, and a file with another separator."""
     if all(map(_is_number, header)) and not all(column.strip().isdigit() for column in header):
-        raise ValueError(f"{name} begins with the numbers {listed(header)}: its first line must name the columns.")
+        raise ValueError(f"{name} begins with the numbers {listed(header)}. Its first line must name the columns.")
     for separator, words in _OTHER_SEPARATORS.items():
         values = [line.split(separator) for line in (*header, *lines)]
         alike = len(header) == 1 < len(values[0]) and len({*map(len, values)}) == 1 < len(values)
         if alike and all(map(_is_number, chain.from_iterable(values[1:]))):
             raise ValueError(
-                f"{name} has one column only, in which {words} separates numbers: the separator must be one of , ; | "
-                "and the tabulator. Write it as CSV."
+                f"{name} has only one column, in which {words} separates numbers. The separator must be one of , ; | "
+                "and the tab. Write it as CSV."
             )
 
 
@@ -186,12 +179,6 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def unreadable(name: str, kind: str, error: BaseException) -> ValueError:
-    """Return what a reader of files raised as one line that names the file."""
-    reason = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
-    return ValueError(f"{name} cannot be read as {kind} ({reason}). Write it anew.")
-
-
 def no_rows(name: str) -> ValueError:
-    """Return the error of a table that has columns only."""
-    return ValueError(f"{name} has a header but no rows: a table must have at least one row.")
+    """Return the error of a table without rows."""
+    return ValueError(f"{name} has a header but no rows. A table must have at least one row.")

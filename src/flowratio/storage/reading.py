@@ -1,12 +1,12 @@
 """Tables in files, read whole or in batches: CSV, Parquet, NPY and NPZ.
 
-Whatever the bytes of a file, it is read, or it is a ValueError or an OSError of one line that names it.
+Any file is read, or raises a ValueError or an OSError of one line that names the file.
 """
 
 from __future__ import annotations
 
+import codecs
 import gzip
-import math
 import os
 import shutil
 import sys
@@ -14,111 +14,96 @@ import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, cast
+from typing import IO, cast
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pc
-import pyarrow.parquet as pq
 from polars.exceptions import PanicException
 
+from flowratio._support.errors import ArgumentError
 from flowratio._support.validation import is_count
 from flowratio._support.wording import check_distinct, listed
-from flowratio.samples.rows import NpyRows
-from flowratio.storage.csv_layout import csv_layout, line_of, no_rows, not_utf8, unreadable
+from flowratio.samples.files import NpyFile, ParquetFile, check_matrix, named_errors, unreadable
+from flowratio.storage.csv_layout import csv_layout, line_of, no_rows, not_utf8
 
 BATCH_ROWS = 65_536
 _BLOCK_BYTES = 1 << 22  # of a CSV file that are parsed at a time: no row may be longer than two of them
-_KINDS = {
-    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), "CSV"),
-    **dict.fromkeys((".parquet", ".pq"), "Parquet"),
-    ".npy": "NPY",
-    ".npz": "NPZ",
-    ".gz": "gzip",
+
+
+class _Kind(Enum):
+    CSV = "CSV"
+    PARQUET = "Parquet"
+    NPY = "NPY"
+    NPZ = "NPZ"
+    GZIP = "gzip"
+
+
+_ENDINGS = {
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), _Kind.CSV),
+    **dict.fromkeys((".parquet", ".pq"), _Kind.PARQUET),
+    ".npy": _Kind.NPY,
+    ".npz": _Kind.NPZ,
+    ".gz": _Kind.GZIP,
 }
-_BEGINNINGS = {b"PAR1": "Parquet", b"\x93NUMPY": "NPY", b"PK\x03\x04": "NPZ", b"\x1f\x8b": "gzip"}
+_FIRST_BYTES = {b"PAR1": _Kind.PARQUET, b"\x93NUMPY": _Kind.NPY, b"PK\x03\x04": _Kind.NPZ, b"\x1f\x8b": _Kind.GZIP}
 
 
-class Table(ABC):
-    """A table in a file.
+class TableFile(ABC):
+    """A table in a file. Errors call it by its `name`."""
 
-    Attributes
-    ----------
-    name
-        What errors call it: its path, or standard input.
-    columns
-        Names of the columns, in order.
-    index
-        Those of them that pandas wrote to number the rows: they say nothing about them.
-    n_rows
-        Number of rows; of a CSV file an estimate from its size.
-    metadata
-        What a Parquet file says of itself, by key, such as how pandas reads it.
-    separator
-        What stands between two values of a CSV file; a comma for other formats.
-    """
-
-    index: Sequence[str] = ()
-    n_rows: int
-    metadata: Mapping[bytes, bytes] = {}
-    separator: str = ","
+    index: Sequence[str] = ()  # columns that pandas wrote to number the rows
+    n_rows: int  # for CSV, an estimate from the size of the file
+    metadata: Mapping[bytes, bytes] = {}  # of a Parquet file, such as how pandas reads it
+    separator: str = ","  # of a CSV file
 
     def __init__(self, path: Path, name: str, columns: list[str]) -> None:
         self.path, self.name, self.columns = path, name, columns
         check_distinct(columns, name)
         if not columns:
-            raise ValueError(f"{name} has no columns: a table must have at least one.")
+            raise ValueError(f"{name} has no columns. A table must have at least one.")
 
-    def known(self, names: Sequence[str], argument: str = "columns") -> list[str]:
-        """Return names of columns, each once, or say which of them is not there and what is near."""
+    def checked_names(self, names: Sequence[str], argument: str = "columns") -> list[str]:
+        """Return names of columns, each once. Refuse a name that is not a column, and suggest similar ones."""
         for name in names:
             if name not in self.columns:
-                near = get_close_matches(str(name), self.columns, n=3)
-                way_out = f"Did you mean {listed(near)}?" if near else f"It has {listed(self.columns)}."
-                raise ValueError(f"`{argument}` names {name!r}, which is no column of {self.name}. {way_out}")
+                similar = get_close_matches(str(name), self.columns, n=3)
+                advice = f"Did you mean {listed(similar)}?" if similar else f"Its columns are {listed(self.columns)}."
+                message = f"`{argument}` has {name!r}, which is not a column of {self.name}. {advice}"
+                raise ArgumentError(argument, message)
         return list(dict.fromkeys(names))
 
     def frames(
         self, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS, skip: int = 0
     ) -> Iterator[pl.DataFrame]:
-        """Yield the table in frames of `rows` rows, the last of them shorter; memory holds a few of them.
-
-        Parameters
-        ----------
-        columns
-            Names of the columns, in the order to come; all if None.
-        rows
-            Rows of a frame.
-        skip
-            Rows to pass over first; where the format allows it, they are not read.
-        """
+        """Yield columns in frames of `rows` rows, after the first `skip` rows. The last frame may be shorter."""
         if not is_count(rows):
-            raise ValueError(f"`rows` is {rows!r}: a batch must hold at least 1 row.")
-        names = self.columns if columns is None else self.known(columns)
+            raise ArgumentError("rows", f"`rows` is {rows!r}. Use an integer of 1 or more.")
+        names = self.columns if columns is None else self.checked_names(columns)
         return self._rebatched(self._pieces(names, rows, skip), rows, skip)
 
-    def _rebatched(self, pieces: Iterator[pl.DataFrame], rows: int, n_seen: int) -> Iterator[pl.DataFrame]:
-        held, n_held = [], 0
+    def _rebatched(self, pieces: Iterator[pl.DataFrame], rows: int, n_read: int) -> Iterator[pl.DataFrame]:
+        parts, n = [], 0
         for piece in pieces:
-            n_seen += len(piece)
+            n_read += len(piece)
             while len(piece):
-                held.append(piece[: rows - n_held])
-                n_held, piece = n_held + len(held[-1]), piece[rows - n_held :]
-                if n_held == rows:
-                    yield pl.concat(held)
-                    held, n_held = [], 0
-        if held:
-            yield pl.concat(held)
-        if n_seen == 0:
+                parts.append(piece[: rows - n])
+                n, piece = n + len(parts[-1]), piece[rows - n :]
+                if n == rows:
+                    yield pl.concat(parts)
+                    parts, n = [], 0
+        if parts:
+            yield pl.concat(parts)
+        if n_read == 0:
             raise no_rows(self.name)
 
     def place(self, row: int) -> str:
-        """Return the words for a row, counted from 0: that of a table is counted from 1; of CSV, the line is told."""
+        """Return how errors name a row, counted from 0: the line of a CSV file, or the row counted from 1."""
         return f"row {row + 1} of {self.name}"
 
     @abstractmethod
@@ -126,10 +111,10 @@ class Table(ABC):
         """Yield columns in frames of any length, from row `skip` on."""
 
 
-class _CsvTable(Table):
-    """A CSV file. Every column is text, as it stands there: quotes are taken off, blank lines are left out.
+class _CsvTable(TableFile):
+    """A CSV file. Every column is unchanged text, without quotes. Blank lines are left out.
 
-    In a file of one column a blank line is a gap.
+    In a file of one column a blank line is a missing value.
     """
 
     def __init__(self, path: Path, name: str, separator: str) -> None:
@@ -139,32 +124,9 @@ class _CsvTable(Table):
         self.n_rows, self.separator = self.layout.n_rows, self.layout.separator
 
     def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
-        bad: list[pc.InvalidRow] = []
-        end = ""  # the last value, so far
-
-        def refuse(row: pc.InvalidRow) -> str:
-            bad.append(row)
-            return "error"
-
-        types, last = dict.fromkeys(self.columns, pa.string()), self.columns[-1]
-        read = list(dict.fromkeys([*names, last]))
-        options = (
-            pc.ReadOptions(column_names=self.columns, block_size=_BLOCK_BYTES, use_threads=False),
-            pc.ParseOptions(
-                delimiter=self.layout.separator,
-                newlines_in_values=True,
-                ignore_empty_lines=len(self.columns) > 1,
-                invalid_row_handler=refuse,
-            ),
-            # a cell with nothing in it, not even quotes, is a gap, and is written so again
-            pc.ConvertOptions(
-                column_types=types,
-                include_columns=read,
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-                null_values=[""],
-            ),
-        )
+        bad_rows: list[pc.InvalidRow] = []
+        last_column, last_value = self.columns[-1], ""
+        options = self._options(list(dict.fromkeys([*names, last_column])), bad_rows)
         try:
             with pa.OSFile(str(self.path)) as file:
                 file.seek(self.layout.offset)
@@ -172,11 +134,36 @@ class _CsvTable(Table):
                     skipped = min(skip, len(batch))
                     skip -= skipped
                     yield _frame(batch.slice(skipped).select(names))
-                    end = (batch.column(last)[-1].as_py() or "") if len(batch) else ""
+                    last_value = (batch.column(last_column)[-1].as_py() or "") if len(batch) else ""
         except pa.ArrowInvalid as error:
-            raise self._error(bad, error) from error
-        if len(end.splitlines()) > 1 and not self._ends_with_quote():
-            raise self._unclosed()
+            raise self._error(bad_rows, error) from error
+        if len(last_value.splitlines()) > 1 and not self._ends_with_quote():
+            raise self._open_quote()
+
+    def _options(
+        self, names: list[str], bad_rows: list[pc.InvalidRow]
+    ) -> tuple[pc.ReadOptions, pc.ParseOptions, pc.ConvertOptions]:
+        def refuse(row: pc.InvalidRow) -> str:
+            bad_rows.append(row)
+            return "error"
+
+        return (
+            pc.ReadOptions(column_names=self.columns, block_size=_BLOCK_BYTES, use_threads=False),
+            pc.ParseOptions(
+                delimiter=self.layout.separator,
+                newlines_in_values=True,
+                ignore_empty_lines=len(self.columns) > 1,
+                invalid_row_handler=refuse,
+            ),
+            # a cell with nothing in it, not even quotes, is a missing value, and is written so again
+            pc.ConvertOptions(
+                column_types=dict.fromkeys(self.columns, pa.string()),
+                include_columns=names,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                null_values=[""],
+            ),
+        )
 
     def place(self, row: int) -> str:
         line = line_of(self.path, self.layout, row)
@@ -187,151 +174,100 @@ class _CsvTable(Table):
             file.seek(max(self.layout.offset, self.path.stat().st_size - 4096))
             return file.read().rstrip().endswith(b'"')
 
-    def _unclosed(self) -> ValueError:
-        return ValueError(f"{self.name} has a quote that is not closed: what follows it is no row. Close it.")
+    def _open_quote(self) -> ValueError:
+        return ValueError(f"{self.name} has a quote that is not closed. Close it.")
 
-    def _error(self, bad: list[pc.InvalidRow], error: Exception) -> ValueError:
-        if bad:
-            row = bad[0]
+    def _error(self, bad_rows: list[pc.InvalidRow], error: Exception) -> ValueError:
+        if bad_rows:
+            row = bad_rows[0]
             line = line_of(self.path, self.layout, (row.number or 1) - 1)
             where = f"row {row.number} below the header" if line is None else f"line {line}"
             return ValueError(
-                f"{self.name} has {row.actual_columns} values in {where}, and its header has {row.expected_columns} "
-                "names: every row must have as many. Look for a stray separator or quote."
+                f"{self.name} has {row.actual_columns} values in {where}, but its header has {row.expected_columns} "
+                "names. Every row must have as many values. Look for a stray separator or quote."
             )
-        if "Empty CSV" in str(error):
+        with open(self.path, "rb") as file:
+            file.seek(self.layout.offset)
+            n_quotes, n_bytes = 0, 0
+            while block := file.read(_BLOCK_BYTES):
+                n_quotes, n_bytes = n_quotes + block.count(b'"'), n_bytes + len(block.strip())
+        if n_bytes == 0:
             return no_rows(self.name)
-        if "straddl" in str(error):  # a row of more than two blocks
-            return self._unclosed()
+        if n_quotes % 2:
+            return self._open_quote()
         return not_utf8(self.path, self.name) or unreadable(self.name, "CSV", error)
 
 
-class _ParquetTable(Table):
-    """A Parquet file: columns have the types that they have there."""
+class _ParquetTable(TableFile):
+    """A Parquet file. Columns have the types that they have there."""
 
     def __init__(self, path: Path, name: str) -> None:
-        with _errors_named(name, "Parquet"), pq.ParquetFile(path) as file:
-            schema, self.footer = file.schema_arrow, file.metadata
-            index = (schema.pandas_metadata or {}).get("index_columns", [])
-            groups = range(self.footer.num_row_groups)
-            sizes = [self.footer.row_group(k).num_rows for k in groups]
-        super().__init__(path, name, schema.names)
-        self.index = [column for column in schema.names if column in index]
-        self.metadata = schema.metadata or {}
-        self.starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        self.n_rows = int(self.starts[-1])
+        self.file = ParquetFile(path, name)
+        super().__init__(path, name, self.file.schema.names)
+        self.index, self.n_rows = self.file.index, self.file.n_rows
+        self.metadata = self.file.schema.metadata or {}
         if self.n_rows == 0:
             raise no_rows(name)
 
     def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
-        first = int(np.searchsorted(self.starts[1:], skip, side="right"))
-        skip -= int(self.starts[first])
-        # a buffered reader holds a few pages of each column of the row group, not all of it
-        source = pq.ParquetFile(self.path, metadata=self.footer, buffer_size=2**18, pre_buffer=False)
-        with _errors_named(self.name, "Parquet"), source as file:
-            groups = list(range(first, len(self.starts) - 1))
-            for batch in file.iter_batches(rows, row_groups=groups, columns=names):
-                skipped = min(skip, len(batch))
-                skip -= skipped
+        for batch in self.file.batches(names, rows, skip):
+            with named_errors(self.name, "Parquet", PanicException):
                 batch.validate(full=True)  # text that is not UTF-8 would be read by polars as if it were
-                yield _frame(batch.slice(skipped).select(names))
+                frame = _frame(batch)
+            yield frame
 
 
-class _ArrayTable(Table):
-    """Arrays in `.npy` files, memory-mapped: one matrix with columns x1, x2, ..., or vectors, each of them a column.
-
-    Parameters
-    ----------
-    paths
-        The files, by the name of the array.
-    name
-        What errors call the table.
-    """
+class _ArrayTable(TableFile):
+    """Arrays in NPY files: one matrix with columns x1, x2, ..., or vectors, each of them a column."""
 
     def __init__(self, paths: list[tuple[str, Path]], name: str) -> None:
-        self.arrays = [_Array.open(path, name) for _, path in paths]
-        shapes: list[tuple[int, ...]] = [array.shape for array in self.arrays]
+        self.arrays = [NpyFile(path, name) for _, path in paths]
+        shapes = [array.shape for array in self.arrays]
+        for array, shape in zip(self.arrays, shapes, strict=True):
+            check_matrix((*shape, 1) if len(shape) == 1 and shape[0] else shape, array.dtype, name)
         if len(shapes) > 1 and (len({*shapes}) > 1 or len(shapes[0]) > 1):
-            found = ", ".join(f"{key!r} of shape {shape}" for (key, _), shape in zip(paths[:8], shapes, strict=False))
+            arrays = ", ".join(f"{key!r} of shape {shape}" for (key, _), shape in zip(paths[:8], shapes, strict=False))
             raise ValueError(
-                f"{name} has the arrays {found}: it must have one, or one named 'X', or vectors of the same length, "
-                "which are its columns. Save these alone."
+                f"{name} has the arrays {arrays}. It must have one array, or one named 'X', or vectors of the same "
+                "length, which are its columns. Save these alone."
             )
         columns = [key for key, _ in paths]
         if len(shapes[0]) > 1 or columns in (["X"], ["arr_0"]):
-            columns = [f"x{j}" for j in range(1, self.arrays[0].n_columns + 1)]
+            columns = [f"x{j}" for j in range(1, (shapes[0][1] if len(shapes[0]) > 1 else 1) + 1)]
         super().__init__(paths[0][1], name, columns)
-        self.n_rows = self.arrays[0].shape[0]
+        self.n_rows = self.arrays[0].n_rows
 
     def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
         for start in range(skip, self.n_rows, rows):
-            blocks = [array.block(start, rows) for array in self.arrays]
-            columns = [(block, j) for block in blocks for j in range(block.shape[1])]
-            chosen = [columns[self.columns.index(name)] for name in names]
-            values = [np.array(block[:, j], _type_of_polars(block.dtype)) for block, j in chosen]
-            yield pl.DataFrame(dict(zip(names, values, strict=True)))
+            blocks = [array.read(slice(start, start + rows)) for array in self.arrays]
+            columns = [block[:, j] for block in blocks for j in range(block.shape[1])]
+            values = {name: columns[self.columns.index(name)] for name in names}
+            yield pl.DataFrame({name: np.array(column, _polars_type(column.dtype)) for name, column in values.items()})
 
 
-@dataclass(frozen=True)
-class _Array:
-    """A matrix or a vector of numbers in a `.npy` file."""
-
-    path: Path
-    dtype: np.dtype[Any]
-    offset: int
-    shape: tuple[int, ...]
-    order: Literal["C", "F"]
-
-    @classmethod
-    def open(cls, path: Path, name: str) -> _Array:
-        try:
-            mapped = np.lib.format.open_memmap(path, mode="r")
-            is_vector = mapped.ndim == 1 and len(mapped) > 0 and mapped.dtype.kind in "biuf"
-            if is_vector:
-                return cls(path, mapped.dtype, mapped.offset, mapped.shape, "C")
-        except Exception:  # whatever a header makes that is no literal of Python; the next says what is wrong
-            pass
-        try:
-            dtype, offset, shape, order = NpyRows(path).layout
-        except ValueError as error:
-            raise ValueError(" ".join(str(error).replace(str(path), name).split())) from error
-        except Exception as error:
-            raise unreadable(name, "NPY", error) from error
-        return cls(path, dtype, offset, shape, "F" if order == "F" else "C")
-
-    @property
-    def n_columns(self) -> int:
-        return math.prod(self.shape[1:])
-
-    def block(self, start: int, rows: int) -> np.ndarray:
-        """Return some rows, of shape (n, d); of a vector d is 1."""
-        # mapped anew for each read: pages that a map has touched count as resident until it is closed
-        mapped = np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self.order)
-        return mapped[start : start + rows].reshape(-1, self.n_columns)
-
-
-def _type_of_polars(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    kept = {("f", 2): np.float32, ("f", 16): np.float64}  # types that polars has not
-    return np.dtype(kept.get((dtype.kind, dtype.itemsize), dtype.newbyteorder("=")))
+def _polars_type(dtype: np.dtype) -> np.dtype:
+    nearest = {("f", 2): np.float32, ("f", 16): np.float64}  # polars does not have these types
+    return np.dtype(nearest.get((dtype.kind, dtype.itemsize), dtype.newbyteorder("=")))
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """Whether a path can be read once only: "-", which is standard input, or a pipe."""
+    """Return whether a path can be read only once: "-", which is standard input, or a pipe."""
     return os.fspath(path) == "-" or Path(path).is_fifo()
 
 
 @contextmanager
-def open_table(path: str | os.PathLike[str]) -> Iterator[Table]:
+def open_table(path: str | os.PathLike[str], encoding: str | None = None) -> Iterator[TableFile]:
     """Open a table, to read it in batches as often as needed.
 
-    Standard input, a compressed CSV file and an NPZ archive are unpacked to a temporary file, which is removed at the
-    end.
+    Standard input, a compressed CSV file and an NPZ archive are unpacked to a temporary file.
 
     Parameters
     ----------
     path
-        A file that ends with .csv, .tsv, .csv.gz, .parquet, .npy or .npz; what ends otherwise is known by its first
-        bytes. "-" is standard input.
+        A file that ends with .csv, .tsv, .csv.gz, .parquet, .npy or .npz. The first bytes decide for other endings.
+        "-" is standard input.
+    encoding
+        Encoding of a CSV file, such as "latin-1". UTF-8 if None.
 
     Examples
     --------
@@ -344,44 +280,50 @@ def open_table(path: str | os.PathLike[str]) -> Iterator[Table]:
     """
     is_stdin = os.fspath(path) == "-"
     name = "standard input" if is_stdin else str(path)
+    check_encoding(encoding)
     with TemporaryDirectory(prefix="flowratio-") as folder:
-        path, unpacked = Path(path), Path(folder) / "table"
+        path, copy = Path(path), Path(folder) / "table"
         if is_stream(path):
-            with (
-                nullcontext(sys.stdin.buffer) if is_stdin else open(path, "rb") as stream,
-                open(unpacked, "wb") as file,
-            ):
-                shutil.copyfileobj(stream, file)
-            path = unpacked
+            with nullcontext(sys.stdin.buffer) if is_stdin else open(path, "rb") as stream:
+                path = _copied(stream, copy)
         kind, separator = _kind(path, name), "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
-        if kind == "gzip":
-            with _errors_named(name, kind), gzip.open(path) as packed, open(unpacked, "wb") as file:
-                shutil.copyfileobj(packed, file)
+        if kind is _Kind.GZIP:
             separator = "\t" if path.stem.lower().endswith((".tsv", ".tab")) else ","
-            path = unpacked
+            with named_errors(name, kind.value), gzip.open(path) as stream:
+                path = _copied(cast(IO[bytes], stream), copy.with_name("content"))
             kind = _kind(path, name)
-        if kind in ("NPY", "NPZ"):
-            yield _ArrayTable([("X", path)] if kind == "NPY" else _unpacked(path, name, Path(folder)), name)
+        if kind is _Kind.NPY:
+            yield _ArrayTable([("X", path)], name)
+        elif kind is _Kind.NPZ:
+            yield _ArrayTable(_arrays_of(path, name, Path(folder)), name)
+        elif kind is _Kind.PARQUET:
+            yield _ParquetTable(path, name)
         else:
-            yield _ParquetTable(path, name) if kind == "Parquet" else _CsvTable(path, name, separator)
+            yield _CsvTable(_in_utf8(path, name, encoding, copy.with_name("text")), name, separator)
 
 
 def read_table(
-    path: str | os.PathLike[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    *,
+    encoding: str | None = None,
 ) -> pl.DataFrame:
     r"""Read a table from a file: text columns from CSV, typed ones from Parquet, x1, x2, ... from NPY and NPZ.
 
-    An NPZ archive may hold vectors of the same length as well: its columns, by their names.
+    Vectors of the same length in an NPZ archive are columns with their names.
 
     Parameters
     ----------
     path
-        A file that ends with .csv, .tsv, .csv.gz, .parquet, .npy or .npz; what ends otherwise is known by its first
-        bytes. "-" is standard input.
+        A file that ends with .csv, .tsv, .csv.gz, .parquet, .npy or .npz. The first bytes decide for other endings.
+        "-" is standard input.
     columns
-        Names of the columns to read; all if None, but for an index that pandas wrote.
+        Names of the columns to read. All if None, except an index that pandas wrote.
     exclude
         Names of columns to leave out.
+    encoding
+        Encoding of a CSV file, such as "latin-1". UTF-8 if None.
 
     Examples
     --------
@@ -391,84 +333,85 @@ def read_table(
     ...     read_table(path).rows(), read_table(path, exclude=["age"]).columns
     ([('31', 'clerk'), (None, 'nurse')], ['job'])
     """
-    with open_table(path) as table:
+    with open_table(path, encoding) as table:
         names = [name for name in table.columns if name not in table.index] if columns is None else columns
-        left_out = table.known(exclude or (), "exclude")
-        kept = [name for name in table.known(names) if name not in left_out]
-        if not kept:
-            raise ValueError(f"No column of {table.name} is left: `columns` and `exclude` must leave at least one.")
-        return pl.concat(table.frames(kept), rechunk=True)
+        excluded = table.checked_names(exclude or (), "exclude")
+        names = [name for name in table.checked_names(names) if name not in excluded]
+        if not names:
+            raise ArgumentError(
+                "exclude", f"No column of {table.name} is left. `columns` and `exclude` must leave at least one."
+            )
+        return pl.concat(table.frames(names), rechunk=True)
 
 
-def place_in(path: str | os.PathLike[str], row: int) -> str:
-    """Return the words for a row of a file, counted from 0, as `Table.place` does."""
+def place_in(path: str | os.PathLike[str], row: int, encoding: str | None = None) -> str:
+    """Return how errors name a row of a file, counted from 0, as `TableFile.place` does."""
     if is_stream(path) or not Path(path).is_file():
         return f"row {row + 1} of {'standard input' if os.fspath(path) == '-' else path}"
-    with open_table(path) as table:
+    with open_table(path, encoding) as table:
         return table.place(row)
 
 
-def batches(
-    path: str | os.PathLike[str], columns: Sequence[str] | None = None, rows: int = BATCH_ROWS
-) -> Iterator[pl.DataFrame]:
-    """Read a table in frames of `rows` rows, the last of them shorter, in memory of a few of them.
-
-    Parameters
-    ----------
-    path
-        A file, as for `read_table`.
-    columns
-        Names of the columns to read; all if None.
-    rows
-        Rows of a frame.
-    """
-    with open_table(path) as table:
-        yield from table.frames(columns, rows)
+def check_encoding(encoding: str | None) -> None:
+    """Refuse an encoding that Python does not know."""
+    try:
+        "".encode("utf-8" if encoding is None else encoding)
+    except (LookupError, ValueError, TypeError) as error:
+        message = f"`encoding` is {encoding!r}. Use the name of a text encoding, such as utf-8, latin-1 or cp1252."
+        raise ArgumentError("encoding", message) from error
 
 
-def _kind(path: Path, name: str) -> str:
-    """Return the kind of a file, by its ending or else by its first bytes, once it is known to have some."""
+def _in_utf8(path: Path, name: str, encoding: str | None, copy: Path) -> Path:
+    """Return a text file in UTF-8: the file itself, or a copy of it."""
+    if encoding is None or codecs.lookup(encoding).name == "utf-8":
+        return path
+    try:
+        with open(path, encoding=encoding, newline="") as source, open(copy, "w", encoding="utf-8", newline="") as file:
+            shutil.copyfileobj(source, file, _BLOCK_BYTES)
+    except UnicodeError as error:
+        message = f"{name} is not in the encoding {encoding} ({error}). Set `encoding` to the encoding of the file."
+        raise ArgumentError("encoding", message) from error
+    return copy
+
+
+def _copied(stream: IO[bytes], target: Path) -> Path:
+    with open(target, "wb") as file:
+        shutil.copyfileobj(stream, file)
+    return target
+
+
+def _kind(path: Path, name: str) -> _Kind:
+    """Return the kind of a file, by its ending or else by its first bytes."""
     if not path.exists():
         raise FileNotFoundError(f"There is no file {name}. Check the path.")
     if path.is_dir():
-        raise IsADirectoryError(f"{name} is a folder. Give the path of one file.")
+        raise IsADirectoryError(f"{name} is a folder. Use the path of one file.")
     try:
         with open(path, "rb") as file:
             beginning = file.read(8)
     except OSError as error:
         raise type(error)(f"Cannot read {name} ({error.strerror}). Check its permissions.") from error
     if not beginning:
-        raise ValueError(f"{name} is empty (0 bytes): a table must have at least one row. Write it anew.")
-    by_content = next((kind for magic, kind in _BEGINNINGS.items() if beginning.startswith(magic)), "CSV")
-    return _KINDS.get(path.suffix.lower(), by_content)
+        raise ValueError(f"{name} is empty (0 bytes). A table must have at least one row. Write the file again.")
+    by_content = next((kind for magic, kind in _FIRST_BYTES.items() if beginning.startswith(magic)), _Kind.CSV)
+    return _ENDINGS.get(path.suffix.lower(), by_content)
 
 
-def _unpacked(path: Path, name: str, folder: Path) -> list[tuple[str, Path]]:
-    """Unpack the arrays of an archive, or the one named X alone; return their names and files."""
-    with _errors_named(name, "NPZ"), zipfile.ZipFile(path) as archive:
+def _arrays_of(path: Path, name: str, folder: Path) -> list[tuple[str, Path]]:
+    """Unpack the arrays of an archive, or only the one named X. Return their names and files."""
+    with named_errors(name, _Kind.NPZ.value), zipfile.ZipFile(path) as archive:
         arrays = [member for member in archive.namelist() if member.endswith(".npy")]
-        chosen = ["X.npy"] if "X.npy" in arrays else arrays
-        files = [folder / f"{k}.npy" for k in range(len(chosen))]
-        for member, target in zip(chosen, files, strict=True):
-            with archive.open(member) as packed, open(target, "wb") as file:
-                shutil.copyfileobj(packed, file)
+        arrays = ["X.npy"] if "X.npy" in arrays else arrays
+        files = [folder / f"{k}.npy" for k in range(len(arrays))]
+        for member, target in zip(arrays, files, strict=True):
+            with archive.open(member) as stream:
+                _copied(stream, target)
     if not arrays:
-        raise ValueError(f"{name} is an archive without arrays: write it with np.savez(path, X=...), or as CSV.")
-    return [(member.removesuffix(".npy"), target) for member, target in zip(chosen, files, strict=True)]
+        raise ValueError(f"{name} is an archive without arrays. Write it with np.savez(path, X=...), or write CSV.")
+    return [(member.removesuffix(".npy"), target) for member, target in zip(arrays, files, strict=True)]
 
 
 def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
     frame = cast(pl.DataFrame, pl.from_arrow(batch))
     frame.columns = batch.schema.names  # also an empty one, for which polars makes up another
     return frame
-
-
-@contextmanager
-def _errors_named(name: str, kind: str) -> Iterator[None]:
-    """Turn whatever a reader of files raises into one line that names the file."""
-    try:
-        yield
-    except (Exception, PanicException) as error:
-        if isinstance(error, OSError) and error.errno:
-            raise type(error)(f"Cannot read {name} ({error.strerror}). Check the file.") from error
-        raise unreadable(name, kind, error) from error

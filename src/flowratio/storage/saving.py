@@ -1,9 +1,8 @@
-"""A fitted path ↔ a folder: weights as safetensors, the rest as JSON, and nothing in it that could run.
+"""Save and load a fitted model: weights as safetensors, the rest as JSON. Nothing that is loaded can run code.
 
-`model.json` has format and version, a digest of itself, name and digest of the tensor file, and the model: every value
-by its kind, every class by its name, which is looked up in a list and never imported. Arrays and weights are in
-`tensors-<hash>.safetensors`. It is written first; `model.json` is then replaced as a whole, and the tensors of the
-model before are removed last: wherever a save is cut off, the folder has the old model or the new one.
+`model.json` has the format and its version, a digest of itself, name and digest of the tensor file, and the model.
+`tensors-<hash>.safetensors` has the arrays. It is written first, then `model.json` is replaced, and old tensors are
+removed last. A killed save leaves the old model or the new one.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from flowratio import ratios
 from flowratio._support.atomic import replacing
 from flowratio.flows import FLOWS, Flow
 from flowratio.scaling.discrete import DiscreteColumns
+from flowratio.storage.boosted_trees import BoostedTrees
 from flowratio.storage.serialization import Classes, Node, Reader, Writer, damaged, kind_of
 from flowratio.storage.sklearn_models import LEARNERS
 from flowratio.tables.columns import Column
@@ -45,20 +45,19 @@ _STALE_FILE = re.compile(  # also what a killed save leaves behind
 
 
 def save(model: BaseEstimator | Flow, folder: str | os.PathLike[str]) -> None:
-    """Save a fitted model in a folder, in place of the model that may be there.
+    """Save a fitted model in a folder. A model that is there is replaced.
 
-    What was fitted is saved to the last bit. Two settings come back as something else: a `random_state` that is a
-    generator as None, and a function or a pretrained flow of ours, such as `flow=lambda d: …`, as what was made of it
-    (here `flow_`). Of scikit-learn's estimators those are saved whose state is known to be numbers alone, such as
-    `LogisticRegression`, `HistGradientBoostingClassifier` and a `Pipeline` of them; others are a TypeError that lists
-    them.
+    Predictions of the loaded model agree to the last bit. Three things come back as something else: a `random_state`
+    that is a generator as None, a function such as `flow=lambda d: …` as its result (`flow_`), and a fitted
+    `HistGradientBoostingClassifier` as `BoostedTrees`. Estimators of scikit-learn that cannot be saved raise a
+    TypeError, which lists those that can.
 
     Parameters
     ----------
     model
-        A fitted estimator of flowratio, one of its flows, or one of these of scikit-learn.
+        A fitted estimator of flowratio, one of its flows, or an estimator of scikit-learn.
     folder
-        The folder; it is made if it does not exist. One process may save to it at a time.
+        The folder. It is created if it does not exist. One process may save to it at a time.
 
     Examples
     --------
@@ -89,10 +88,10 @@ def save(model: BaseEstimator | Flow, folder: str | os.PathLike[str]) -> None:
 
 
 def load(folder: str | os.PathLike[str]) -> Any:
-    """Load the model that `save` left in a folder: the same bits on the same machine.
+    """Load a model that `save` wrote. Predictions agree to the last bit on the same machine.
 
-    Nothing in the folder is run. A model from another device comes to the one that its `device` names, or to the CPU
-    if there is no such device here. Parts of another minor version of scikit-learn are a warning.
+    No code in the folder is run. The model is moved to its `device`, or to the CPU if that is not available. Parts of
+    another minor version of scikit-learn raise a warning.
 
     Parameters
     ----------
@@ -111,36 +110,36 @@ def load(folder: str | os.PathLike[str]) -> Any:
 
 @cache
 def _classes() -> Classes:
-    """Return what may be saved and loaded: classes beside the public names, columns, flows, ratios, and learners."""
+    """Return the classes that can be saved and loaded."""
     modules = {getattr(flowratio, name).__module__ for name in flowratio.__all__}
     modules |= {cls.__module__ for cls in (*FLOWS.values(), DiscreteColumns, Column)}
     modules |= {info.name for info in pkgutil.walk_packages(ratios.__path__, f"{ratios.__name__}.")}
     values = [value for module in sorted(modules) for value in vars(import_module(module)).values()]
-    found = [value for value in values if isinstance(value, type) and value.__module__ in modules]
-    found += LEARNERS.values()
-    return {(kind_of(cls), cls.__name__): cls for cls in found if kind_of(cls) and not inspect.isabstract(cls)}
+    classes = [value for value in values if isinstance(value, type) and value.__module__ in modules]
+    classes += [*LEARNERS.values(), BoostedTrees]
+    return {(kind_of(cls), cls.__name__): cls for cls in classes if kind_of(cls) and not inspect.isabstract(cls)}
 
 
 def _prepared(folder: Path) -> Path:
-    """Make the folder, and refuse one whose `model.json` is not ours to replace."""
+    """Create the folder. Refuse one whose `model.json` is of another program."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise type(error)(f"Cannot make the folder {folder} ({error.strerror}). Choose another one.") from error
+        raise type(error)(f"Cannot create the folder {folder} ({error.strerror}). Choose another one.") from error
     path = folder / _MODEL_FILE
     if path.is_file() and not is_model(folder):
-        raise FileExistsError(f"{path} is no model of flowratio. Move it, or choose another folder.")
+        raise FileExistsError(f"{path} is not a model of flowratio. Move it, or choose another folder.")
     return folder
 
 
 def is_model(folder: Path) -> bool:
-    """Return whether `save` wrote the `model.json` of a folder, as its first bytes tell."""
+    """Return whether the `model.json` of a folder begins like those of `save`."""
     path = folder / _MODEL_FILE
     return path.is_file() and path.read_bytes().startswith(_HEAD)
 
 
 def _document(written: Any, tensors: dict[str, str], node: Node) -> bytes:
-    """Return the bytes of `model.json`: there is one way of writing it, so that any other byte is a change."""
+    """Return the bytes of `model.json`. They are unique, so that every change is detected."""
     body = {"format": "flowratio", "version": _VERSION, "flowratio": written, "tensors": tensors, "model": node}
     return _canonical({**body, "sha256": hashlib.sha256(_canonical(body)).hexdigest()})
 
@@ -151,44 +150,44 @@ def _canonical(value: Node) -> bytes:
 
 def _not_there(folder: Path) -> OSError:
     if folder.is_dir():
-        return FileNotFoundError(f"{folder} has no file {_MODEL_FILE}: `save` wrote no model there. Check the path.")
+        return FileNotFoundError(f"{folder} has no file {_MODEL_FILE}, so it is not a model. Check the path.")
     if folder.exists():
-        return NotADirectoryError(f"{folder} is a file, and a model is a folder. Give the folder that `save` wrote.")
+        return NotADirectoryError(f"{folder} is a file, but a model is a folder. Use the folder that `save` wrote.")
     return FileNotFoundError(f"There is no folder {folder}. Check the path.")
 
 
 def _read_document(path: Path) -> dict[str, Any]:
-    """Read `model.json`, and check that it is one of ours, of a version we know, and as it was written."""
+    """Read `model.json`, and check its format, its version and its digest."""
     raw = path.read_bytes()
     try:
         document = json.loads(raw.decode())
     except ValueError as error:
-        raise damaged(path, f"is cut short or no JSON ({error})") from error
+        raise damaged(path, f"is incomplete or not JSON ({error})") from error
     if not isinstance(document, dict) or document.get("format") != "flowratio":
-        raise ValueError(f"{path} is JSON, but no model of flowratio. Check the path.")
+        raise ValueError(f"{path} is JSON, but not a model of flowratio. Check the path.")
     version, written = document.get("version"), document.get("flowratio")
     if isinstance(version, int) and version > _VERSION:
         raise ValueError(
-            f"{path} has format version {version}, written by flowratio {written}; this is flowratio "
-            f"{flowratio.__version__}, which reads versions up to {_VERSION}. Upgrade flowratio to load it."
+            f"{path} has format version {version} of flowratio {written}. This is flowratio {flowratio.__version__}, "
+            f"which reads versions up to {_VERSION}. Upgrade flowratio to load it."
         )
     match document:
         case {"tensors": {"file": str(), "sha256": str()} as tensors, "model": dict(node)}:
             with suppress(ValueError):  # NaN, which Python reads and JSON does not have
                 if raw == _document(written, tensors, node):
                     return document
-    raise damaged(path, "was changed after it was saved: its content and its digest do not agree")
+    raise damaged(path, "was changed after it was saved, because its content and its digest differ")
 
 
 def _read_tensor_file(path: Path, entry: dict[str, str]) -> dict[str, Tensor]:
     if not _TENSOR_FILE.fullmatch(entry["file"]):
-        raise damaged(path, f"names the tensor file {entry['file']!r}, which is no name that `save` gives")
+        raise damaged(path, f"names the tensor file {entry['file']!r}, which `save` does not write")
     path = path.with_name(entry["file"])
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing, which has the weights of the model. Copy the folder as a whole.")
+        raise FileNotFoundError(f"{path} is missing. It has the weights of the model. Copy the whole folder.")
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-        raise damaged(path, f"is cut short, changed, or of another model ({len(data)} bytes)")
+        raise damaged(path, f"is incomplete, changed, or of another model ({len(data)} bytes)")
     try:
         return safetensors.load(data)
     except (SafetensorError, KeyError, RuntimeError) as error:

@@ -1,6 +1,6 @@
-"""Values ↔ JSON nodes and tensors: what may stand in a saved model, and nothing else.
+"""Values ↔ JSON nodes and tensors: everything that a saved model can contain.
 
-Every value has a kind, every class its name, which is looked up in a list and never imported.
+Every value has a kind, and every class a name, which is looked up in a list and never imported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from flowratio.flows import Flow
 from flowratio.flows.adapters import AdaptedFlow
 from flowratio.ratios.neural.networks import Network
-from flowratio.storage.sklearn_models import LEARNERS, packed, rebuild
+from flowratio.storage.sklearn_models import LEARNERS, packed, rebuild, without_private_parts
 
 Node: TypeAlias = Any  # what `json` reads and writes
 Classes: TypeAlias = Mapping[tuple[str | None, str], type]
@@ -36,12 +36,12 @@ _STREAMS = (np.random.Generator, np.random.RandomState, torch.Generator)
 
 
 def damaged(path: Path, what: str) -> ValueError:
-    """Return the error of a file that cannot be what `save` wrote."""
-    return ValueError(f"{path} {what}. Save the model again, or bring the folder back from a copy.")
+    """Return the error of a file that `save` cannot have written."""
+    return ValueError(f"{path} {what}. Save the model again, or restore the folder from a copy.")
 
 
 def kind_of(cls: type) -> str | None:
-    """Return the kind under which objects of a class are saved, None for those that are not."""
+    """Return the kind under which objects of a class are saved. None if they are not saved."""
     if issubclass(cls, BaseEstimator):
         return "learner" if LEARNERS.get(cls.__name__) is cls else "estimator"
     if issubclass(cls, Flow | Network):
@@ -50,12 +50,12 @@ def kind_of(cls: type) -> str | None:
 
 
 class Writer:
-    """Values to JSON nodes; what belongs in the tensor file gathers in `tensors`.
+    """Values to JSON nodes. Arrays are collected in `tensors`.
 
     Parameters
     ----------
     classes
-        Those that may be saved, by kind and name.
+        Classes that can be saved, by kind and name.
     """
 
     def __init__(self, classes: Classes) -> None:
@@ -63,7 +63,8 @@ class Writer:
         self.tensors: dict[str, Tensor] = {}
 
     def encode(self, value: Any, at: str) -> Node:
-        """Return the node of a value; `at` says where in the model it stands."""
+        """Return the node of a value. `at` is its place in the model."""
+        value = without_private_parts(value, at)
         if value is None or type(value) in (bool, int) or isinstance(value, str):
             return value
         if type(value) is float:
@@ -96,10 +97,10 @@ class Writer:
             return {"kind": "strings", "dtype": dtype, "shape": list(array.shape), "items": items}
         if array.dtype.name not in _DTYPES:
             raise TypeError(
-                f"`{at}` is of NumPy type {array.dtype}, which cannot be saved: real numbers of at most 64 bits and "
-                "strings can. Convert it first."
+                f"`{at}` is of NumPy type {array.dtype}, which cannot be saved. Convert it to real numbers of up to 64 "
+                "bits or to strings."
             )
-        # the order of the axes in memory is kept: the last bits of a product may hang on it
+        # the order of the axes in memory stays: the last bits of a product may depend on it
         order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
         native = np.array(array.T if order == "F" else array, dtype=array.dtype.newbyteorder("="), order="C")
         kind = "scalar" if isinstance(value, np.generic) else "array"
@@ -108,7 +109,9 @@ class Writer:
     def _keep(self, tensor: Tensor, at: str) -> dict[str, Node]:
         dtype = _dtype_name(tensor)
         if dtype not in (*_DTYPES, "bfloat16") or tensor.layout is not torch.strided or tensor.is_meta:
-            raise TypeError(f"`{at}` is a tensor of type {dtype}, {tensor.layout}: only dense real ones can be saved.")
+            raise TypeError(
+                f"`{at}` is a tensor of type {dtype}, {tensor.layout}. Only dense real tensors can be saved."
+            )
         name = at
         while name in self.tensors:  # a key with a dot can look like a path
             name += "'"
@@ -126,7 +129,7 @@ class Writer:
             state = self._encode_estimator(value, packed(value, at), at)
             return {**node, "scikit-learn": sklearn.__version__, "state": state}
         if kind == "estimator":
-            return {**node, "state": self._encode_estimator(value, vars(value), at)}
+            return {**node, "state": self._encode_estimator(value, packed(value, at), at)}
         state = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
         return {**node, "state": self._encode_each(state, at)}
 
@@ -134,24 +137,24 @@ class Writer:
         settings = model.get_params(deep=False)
         state: dict[str, Node] = {}
         for name, value in values.items():
-            made = values.get(f"{name}_") if name in settings else None
+            result = values.get(f"{name}_") if name in settings else None
             if name in settings and (isinstance(value, _STREAMS) or (name == "callback" and callable(value))):
                 state[name] = None
-            elif made is not None and (made is value or callable(value)):
+            elif result is not None and (result is value or callable(value)):
                 state[name] = {"kind": "fitted", "name": f"{name}_"}
             else:
-                state[name] = self._encode_setting(value, f"{at}.{name}", made is not None)
+                state[name] = self._encode_setting(value, f"{at}.{name}", result is not None)
         return state
 
-    def _encode_setting(self, value: Any, at: str, is_made: bool) -> Node:
-        """Return the node of an attribute; a setting that cannot be saved is what was made of it."""
-        kept = dict(self.tensors)
+    def _encode_setting(self, value: Any, at: str, has_result: bool) -> Node:
+        """Return the node of an attribute. A setting that cannot be saved is replaced by its fitted result."""
+        tensors = dict(self.tensors)
         try:
             return self.encode(value, at)
         except TypeError:
-            if not is_made:
+            if not has_result:
                 raise
-            self.tensors = kept
+            self.tensors = tensors
             return {"kind": "fitted", "name": f"{at.rsplit('.', 1)[1]}_"}
 
 
@@ -163,30 +166,30 @@ def _why_not(value: Any, at: str) -> str:
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     if isinstance(value, AdaptedFlow):
         return (
-            f"`{at}` is a flow of {value.package}, and what built it is known to that package alone, so that it cannot "
-            f"be saved. Train a flow of flowratio, or keep a file of {value.package} and give its flow as `flow` again."
+            f"`{at}` is a flow of {value.package}, which cannot be saved. Train a flow of flowratio, or save the flow "
+            f"with {value.package} and pass it as `flow` again."
         )
     if isinstance(value, BaseEstimator | nn.Module):
         return (
-            f"`{at}` is a {kind}: only classes of flowratio itself are saved, because no others are run at loading, "
-            f"and those of scikit-learn that are known to be numbers alone: {', '.join(LEARNERS)}."
+            f"`{at}` is a {kind}, which cannot be saved. Use a class of flowratio, or one of these of scikit-learn: "
+            f"{', '.join(LEARNERS)}."
         )
     if callable(value):
-        return f"`{at}` is code ({kind}), which is never saved. Give a name or a value instead."
-    return f"`{at}` is a {kind}, which cannot be saved. Numbers, strings, arrays, lists, dicts and paths can."
+        return f"`{at}` is code ({kind}), which is never saved. Use a name or a value instead."
+    return f"`{at}` is a {kind}, which cannot be saved. Use numbers, strings, arrays, lists, dicts or paths."
 
 
 class Reader:
-    """JSON nodes to values; every node is checked before anything is made of it.
+    """JSON nodes to values. Every node is checked first.
 
     Parameters
     ----------
     path
-        The file of the nodes, for the words of errors.
+        The file of the nodes, for errors.
     tensors
-        What is in the tensor file.
+        Content of the tensor file.
     classes
-        Those that may be loaded, by kind and name.
+        Classes that can be loaded, by kind and name.
     """
 
     def __init__(self, path: Path, tensors: dict[str, Tensor], classes: Classes) -> None:
@@ -196,13 +199,13 @@ class Reader:
     def model(self, node: Node) -> Any:
         """Return the model of the outermost node."""
         if not isinstance(node, dict) or node.get("kind") not in ("estimator", "flow", "learner"):
-            raise damaged(self.path, "holds no estimator and no flow")
+            raise damaged(self.path, "has no estimator and no flow")
         model = self.decode(node)
         here = sklearn.__version__.split(".")[:2]
         if others := sorted(version for version in self._versions if version.split(".")[:2] != here):
             warnings.warn(
-                f"{self.path} has parts of scikit-learn {', '.join(others)}, and this is {sklearn.__version__}: they "
-                "may give other numbers here, or fail. Fit and save the model again, or install that version.",
+                f"{self.path} has parts of scikit-learn {', '.join(others)}, but this is {sklearn.__version__}. "
+                "Numbers may differ. Fit and save the model again, or install that version.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -235,25 +238,25 @@ class Reader:
                 return self._decode_estimator("estimator", name, state)
             case {"kind": "learner", "class": str(name), "scikit-learn": str(version), "state": dict(state)}:
                 self._versions.add(version)
-                return self._decode_learner(name, state)
+                return self._decode_estimator("learner", name, state)
             case {"kind": "dataclass", "class": str(name), "state": dict(state)}:
                 return self._build(self._class("dataclass", name), self._decode_each(state))
-        raise damaged(self.path, f"holds a value that is not understood: {json.dumps(node)[:80]}")
+        raise damaged(self.path, f"has an unknown value: {json.dumps(node)[:80]}")
 
     def _decode_each(self, nodes: dict[str, Node]) -> dict[str, Any]:
         return {name: self.decode(node) for name, node in nodes.items()}
 
     def _decode_strings(self, dtype: str, shape: list[Any], items: list[Any]) -> np.ndarray:
-        sound = all(type(n) is int and n >= 0 for n in shape) and all(isinstance(item, str) for item in items)
-        if not sound or math.prod(shape) != len(items):
-            raise damaged(self.path, f"holds {len(items)} strings as an array of shape {shape}")
+        is_valid = all(type(n) is int and n >= 0 for n in shape) and all(isinstance(item, str) for item in items)
+        if not is_valid or math.prod(shape) != len(items):
+            raise damaged(self.path, f"has {len(items)} strings as an array of shape {shape}")
         return np.array(items, dtype=object if dtype == "object" else str).reshape(shape)
 
     def _decode_tensor(self, node: dict[str, Any]) -> Tensor | np.ndarray | np.generic:
         tensor = self.tensors.get(node["tensor"])
         if tensor is None or [node["dtype"], node["shape"]] != [_dtype_name(tensor), list(tensor.shape)]:
-            wanted = f"the tensor {node['tensor']!r}, {node['dtype']} of shape {node['shape']}"
-            raise damaged(self.path, f"asks for {wanted}, which is not in the tensor file")
+            name = f"the tensor {node['tensor']!r}, {node['dtype']} of shape {node['shape']}"
+            raise damaged(self.path, f"asks for {name}, which is not in the tensor file")
         if node["kind"] == "tensor":
             return tensor
         if _dtype_name(tensor) not in _DTYPES:
@@ -262,16 +265,16 @@ class Reader:
         return array[()] if node["kind"] == "scalar" else array
 
     def _class(self, kind: str, name: str) -> type[Any]:
-        found = self.classes.get((kind, name))
-        if found is None:
-            raise damaged(self.path, f"asks for the {kind} {name!r}, which this version of flowratio has not")
-        return found
+        cls = self.classes.get((kind, name))
+        if cls is None:
+            raise damaged(self.path, f"asks for the {kind} {name!r}, which this version of flowratio does not have")
+        return cls
 
     def _build(self, cls: type, arguments: dict[str, Any]) -> Any:
         try:
             return cls(**arguments)
         except Exception as error:  # each constructor refuses in its own way
-            raise damaged(self.path, f"holds arguments that {cls.__name__} refuses ({error})") from error
+            raise damaged(self.path, f"has arguments that {cls.__name__} refuses ({error})") from error
 
     def _decode_module(self, kind: str, name: str, config: dict[str, Any], state: dict[str, Any]) -> nn.Module:
         cls = self._class(kind, name)
@@ -281,9 +284,9 @@ class Reader:
         tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
         module.to(next((value.dtype for value in tensors.values() if value.is_floating_point()), torch.float32))
         expected = {key: (value.dtype, value.shape) for key, value in module.state_dict().items()}
-        found = {key: (value.dtype, value.shape) for key, value in tensors.items()}
-        if found != expected or len(tensors) < len(state):
-            raise damaged(self.path, f"holds weights that do not fit the {name} that its arguments describe")
+        actual = {key: (value.dtype, value.shape) for key, value in tensors.items()}
+        if actual != expected or len(tensors) < len(state):
+            raise damaged(self.path, f"has weights that do not fit the {name} of its arguments")
         module.load_state_dict(tensors)
         return module.eval()
 
@@ -295,36 +298,32 @@ class Reader:
         of_class = [getattr(cls, key, None) for key in values.keys() - settings.keys()]
         hides = any(callable(value) or isinstance(value, property) for value in of_class)
         if hides or not settings.keys() <= defaults.keys() | values.keys():
-            raise damaged(self.path, f"does not hold the attributes of a {name}")
+            raise damaged(self.path, f"does not have the attributes of a {name}")
         model = object.__new__(cls)
         vars(model).update(defaults | values)
         for value in values.values():
             if isinstance(value, nn.Module):
                 _put(value, values.get("device"))
-        return model
-
-    def _decode_learner(self, name: str, state: dict[str, Node]) -> BaseEstimator:
-        model = self._decode_estimator("learner", name, state)
         try:
             rebuild(model)
         except Exception as error:  # scikit-learn refuses in many ways
-            raise damaged(self.path, f"holds a {name} that cannot be put together ({error})") from error
+            raise damaged(self.path, f"has a {name} that cannot be rebuilt ({error})") from error
         return model
 
     def _decode_state(self, name: str, state: dict[str, Node]) -> dict[str, Any]:
         """Decode the attributes of an estimator, first those that others refer to."""
-        made = {key: node for key, node in state.items() if isinstance(node, dict) and node.get("kind") == "fitted"}
-        values = self._decode_each({key: node for key, node in state.items() if key not in made})
-        for key, node in made.items():
+        links = {key: node for key, node in state.items() if isinstance(node, dict) and node.get("kind") == "fitted"}
+        values = self._decode_each({key: node for key, node in state.items() if key not in links})
+        for key, node in links.items():
             source = str(node.get("name"))
-            if source in made or source not in values:
+            if source in links or source not in values:
                 raise damaged(self.path, f"asks for {source!r} of {name}, which is not there")
             values[key] = values[source]
         return {key: values[key] for key in state}  # in the order of the constructor again
 
 
 def _put(module: nn.Module, device: Any) -> None:
-    """Move a module to the device that its estimator names; without such a device here it stays on the CPU."""
+    """Move a module to the device of its estimator. If there is no such device, it stays on the CPU."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if isinstance(device, str):

@@ -1,4 +1,4 @@
-"""Tables to files that are whole or as they were before: CSV and Parquet."""
+"""Write tables to CSV and Parquet files that are complete, or unchanged."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from polars.exceptions import PolarsError
 
 from flowratio._support.atomic import replacing
+from flowratio._support.errors import ArgumentError
 from flowratio.tables.formats import PER_SECOND
 
 _PANDAS = b"pandas"
@@ -25,28 +26,28 @@ _NOT_IN_CSV = (pl.List, pl.Array, pl.Struct, pl.Binary, pl.Object)
 
 
 def check_output(path: str | os.PathLike[str], endings: Sequence[str], *, standard_output: bool = False) -> None:
-    """Refuse a path that could not be written, before the work that leads to it.
+    """Refuse a path that cannot be written, before the work.
 
     Parameters
     ----------
     path
         A file in a folder that can be written.
     endings
-        What its name may end with, such as `TABLE_ENDINGS`.
+        Allowed endings of its name, such as `TABLE_ENDINGS`.
     standard_output
-        Whether it may be "-", standard output, as well.
+        Whether "-", standard output, is allowed.
     """
     rule = f"end with {' or '.join(endings)}"
     if os.fspath(path) == "-":
         if standard_output:
             return
-        raise ValueError(f"Cannot write to standard output ('-'): give the path of a file. Its name must {rule}.")
+        raise ArgumentError("out", f"Cannot write to standard output ('-'). Use the path of a file. It must {rule}.")
     target = Path(path)
     if target.is_dir():
-        raise IsADirectoryError(f"Cannot write {path}: it is a folder. Give the path of a file.")
+        raise IsADirectoryError(f"Cannot write {path}, because it is a folder. Use the path of a file.")
     if target.suffix.lower() not in endings:
         other = ", or be '-'" if standard_output else ""
-        raise ValueError(f"Cannot write {path}: its name must {rule}{other}.")
+        raise ArgumentError("out", f"Cannot write {path}. Its name must {rule}{other}.")
     try:
         with TemporaryFile(dir=Path(os.path.realpath(target)).parent):
             pass
@@ -56,14 +57,14 @@ def check_output(path: str | os.PathLike[str], endings: Sequence[str], *, standa
 
 
 def check_types(columns: pl.Schema, path: str | os.PathLike[str]) -> None:
-    """Refuse columns that the format of a file has not: lists and the like in CSV."""
+    """Refuse columns that a CSV file cannot store, such as lists."""
     if Path(path).suffix.lower() == ".parquet":
         return
     for name, dtype in columns.items():
         if isinstance(dtype, _NOT_IN_CSV):
             target = "standard output" if os.fspath(path) == "-" else path
             raise ValueError(
-                f"Cannot write {target}: column {name!r} is of type {dtype}, which CSV has not. Write Parquet, to a "
+                f"Cannot write {target}, because CSV cannot store column {name!r} of type {dtype}. Write Parquet, to a "
                 "name that ends with .parquet."
             )
 
@@ -74,7 +75,7 @@ def write_table(
     metadata: Mapping[bytes, bytes] | None = None,
     separator: str = ",",
 ) -> None:
-    r"""Write frames, one after the other, to a file that is whole or as it was before.
+    r"""Write frames, one after the other, to a file that is complete, or unchanged.
 
     Parameters
     ----------
@@ -83,9 +84,9 @@ def write_table(
     path
         A file that ends with .csv or .parquet, or "-" for CSV on standard output.
     metadata
-        What a Parquet file says of itself, such as the index of pandas, by key.
+        Metadata of a Parquet file, such as the index of pandas, by key.
     separator
-        What stands between two values of CSV.
+        What separates two values of CSV.
 
     Examples
     --------
@@ -100,20 +101,20 @@ def write_table(
     frames = iter(frames)
     first = next(frames, None)
     if first is None:
-        raise ValueError(f"There are no rows to write to {path}: give at least one frame.")
+        raise ValueError(f"There are no rows to write to {path}. Give at least one frame.")
     check_types(first.schema, path)
-    everything = chain([first], frames)
+    frames = chain([first], frames)
     try:
         if os.fspath(path) == "-":
-            _write_csv(everything, sys.stdout.buffer, separator)
+            _write_csv(frames, sys.stdout.buffer, separator)
             sys.stdout.buffer.flush()
             return
         with replacing(path) as temporary:
             if Path(path).suffix.lower() == ".csv":
                 with open(temporary, "wb") as file:
-                    _write_csv(everything, file, separator)
+                    _write_csv(frames, file, separator)
             else:
-                _write_parquet(everything, first.schema, temporary, metadata)
+                _write_parquet(frames, first.schema, temporary, metadata)
     except (pa.ArrowException, PolarsError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"Cannot write {path} ({reason}). Leave such columns out, or write another format.") from error
@@ -123,37 +124,41 @@ def _write_parquet(
     frames: Iterable[pl.DataFrame], columns: pl.Schema, path: Path, metadata: Mapping[bytes, bytes] | None
 ) -> None:
     schema = pl.DataFrame(schema=columns).to_arrow().schema.with_metadata(dict(metadata or {}) or None)
-    # a dictionary of numbers takes time and saves no room
-    others = [name for name, dtype in columns.items() if not dtype.is_numeric()]
-    with pq.ParquetWriter(path, schema, use_dictionary=cast(bool, others or False)) as writer:
+    # a dictionary of numbers takes time and saves no space
+    texts = [name for name, dtype in columns.items() if not dtype.is_numeric()]
+    with pq.ParquetWriter(path, schema, use_dictionary=cast(bool, texts or False)) as writer:
         for frame in frames:
             writer.write_table(frame.to_arrow().cast(schema))
 
 
 def with_numbers(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> dict[bytes, bytes]:
-    """Return what a Parquet file says of itself once columns of floats are added, also to pandas.
+    """Return the metadata of a Parquet file with new columns of floats, also for pandas.
 
     Examples
     --------
-    >>> made = with_numbers({b"pandas": b'{"index_columns": ["id"], "columns": []}'}, ["weight"])
-    >>> described = json.loads(made[b"pandas"])
-    >>> described["index_columns"], described["columns"][0]["name"]
+    >>> metadata = with_numbers({b"pandas": b'{"index_columns": ["id"], "columns": []}'}, ["weight"])
+    >>> description = json.loads(metadata[b"pandas"])
+    >>> description["index_columns"], description["columns"][0]["name"]
     (['id'], 'weight')
     """
-    made = dict(metadata)
-    if _PANDAS in made:
+    extended = dict(metadata)
+    if _PANDAS in extended:
         try:
-            described = json.loads(made[_PANDAS])
-            types = {"pandas_type": "float64", "numpy_type": "float64", "metadata": None}
-            described["columns"] += [{"name": name, "field_name": name, **types} for name in names]
-            made[_PANDAS] = json.dumps(described).encode()
-        except (ValueError, TypeError, KeyError):  # it is none that pandas could read
-            del made[_PANDAS]
-    return made
+            description = json.loads(extended[_PANDAS])
+            description["columns"] += [_pandas_column(name, "float64", "float64") for name in names]
+            extended[_PANDAS] = json.dumps(description).encode()
+        except (ValueError, TypeError, KeyError):  # pandas could not read it either
+            del extended[_PANDAS]
+    return extended
+
+
+def _pandas_column(name: str, pandas_type: str, numpy_type: str) -> dict[str, str | None]:
+    types = {"pandas_type": pandas_type, "numpy_type": numpy_type, "metadata": None}
+    return {"name": name, "field_name": name, **types}
 
 
 def for_pandas(table: pl.DataFrame) -> dict[bytes, bytes]:
-    """Return what a Parquet file says to pandas, so that whole numbers and truth values with gaps stay such there.
+    """Return metadata with which pandas reads integers and booleans with missing values as such.
 
     Examples
     --------
@@ -161,15 +166,12 @@ def for_pandas(table: pl.DataFrame) -> dict[bytes, bytes]:
     >>> [column["numpy_type"] for column in json.loads(for_pandas(table)[b"pandas"])["columns"]]
     ['Int64']
     """
-    kept = {
+    types = {
         name: "boolean" if dtype == pl.Boolean else str(dtype)
         for name, dtype in table.schema.items()
         if (dtype.is_integer() or dtype == pl.Boolean) and table[name].has_nulls()
     }
-    columns = [
-        {"name": name, "field_name": name, "pandas_type": kind.lower(), "numpy_type": kind, "metadata": None}
-        for name, kind in kept.items()
-    ]
+    columns = [_pandas_column(name, kind.lower(), kind) for name, kind in types.items()]
     return {_PANDAS: json.dumps({"index_columns": [], "column_indexes": [], "columns": columns}).encode()}
 
 

@@ -103,7 +103,7 @@ class TestReplacing:
         assert caught.value.errno == errno.EACCES
 
     def test_folder_in_the_place_of_the_file(self, tmp_path):
-        with pytest.raises(OSError, match="it is a folder"), replacing(tmp_path):
+        with pytest.raises(OSError, match="because it is a folder"), replacing(tmp_path):
             pass
 
     def test_mode_is_that_of_a_plain_file_or_of_the_old_one(self, tmp_path):

@@ -412,7 +412,7 @@ class TestSettings:
             (small(checkpoint=tmp_path / "run", scaling="gaussian"), "held-out rows"),
             (small(checkpoint=tmp_path / "run", flow="spline"), "model, parameters"),
         ):
-            with pytest.raises(ValueError, match=f"belongs to another run: it differs in .*{named}"):
+            with pytest.raises(ValueError, match=rf"belongs to another run\. It differs in .*{named}"):
                 other.fit(X)
 
 

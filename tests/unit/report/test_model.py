@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import warnings
+from contextlib import nullcontext
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from flowratio.applications import generation
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
+from flowratio.report import folder as folders
 from flowratio.report import model as models
 from flowratio.report.model import Model, check_model_folder, fit_tables
 from flowratio.scaling.base import ScalingWarning
@@ -72,22 +75,17 @@ class TestFolder:
             (folder / name).write_text(text)
             before = contents(folder)
             for write in (check_model_folder, model.save):
-                with pytest.raises(OSError, match=r"no model of flowratio|beside a model"):
+                with pytest.raises(OSError, match=r"not a model of flowratio|next to a model"):
                     write(folder)
                 assert contents(folder) == before
 
     def test_a_file_of_others_in_the_flow_is_left_alone(self, model: Model, tmp_path: Path) -> None:
         model.save(tmp_path / "m")
         (tmp_path / "m" / "flow" / "notes.txt").write_text("mine")
-        with pytest.raises(OSError, match=r"'flow/notes.txt' beside a model"):
+        with pytest.raises(OSError, match=r"'flow/notes.txt' next to a model"):
             model.save(tmp_path / "m")
 
-    @pytest.mark.parametrize("can_exchange", [True, False])
-    def test_a_model_is_replaced(
-        self, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
-    ) -> None:
-        if not can_exchange:
-            monkeypatch.setattr(models, "_exchanged", lambda a, b: False)
+    def test_a_model_is_replaced(self, model: Model, tmp_path: Path) -> None:
         folder = tmp_path / "m"
         folder.mkdir()  # an empty one is taken
         model.save(folder)
@@ -115,10 +113,57 @@ class TestFolder:
             (folder / "flow").mkdir(parents=True)
         model.save(whole)
         check_model_folder(tmp_path / "m")
-        assert sorted(os.listdir(tmp_path)) == sorted([whole.name, other.name])  # a whole one may be the only model
-        model.save(tmp_path / "m")
+        assert sorted(os.listdir(tmp_path)) == [other.name, "m"]  # the complete one is the only model
+        model.save(whole)
+        (whole / "flow" / "notes.txt").write_text("mine")
         check_model_folder(tmp_path / "m")
-        assert sorted(os.listdir(tmp_path)) == [other.name, "m"]
+        assert sorted(os.listdir(tmp_path)) == sorted([whole.name, other.name, "m"])
+
+    def test_a_save_that_fails_between_its_renames_keeps_the_old_model(
+        self, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        model.save(tmp_path / "m")
+        before, calls = contents(tmp_path / "m"), []
+
+        def rename(source: Path, target: Path) -> None:
+            calls.append(source)
+            if len(calls) == 2:
+                raise OSError(errno.EIO, "Input/output error")
+            own_rename(source, target)
+
+        own_rename = os.rename
+        monkeypatch.setattr(os, "rename", rename)
+        with pytest.raises(OSError, match="Input/output"):
+            model.save(tmp_path / "m")
+        assert contents(tmp_path / "m") == before
+        assert os.listdir(tmp_path) == ["m"]
+
+    @pytest.mark.parametrize("after", [1, 2])
+    def test_a_save_that_is_killed_at_a_rename_leaves_a_complete_model(
+        self, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+    ) -> None:
+        model.save(tmp_path / "m")
+        new = Model(model.ratio, None, {**model.evidence, "k_hat": "new"})
+        calls = []
+
+        def rename(source: Path, target: Path) -> None:
+            calls.append(source)
+            if len(calls) > after:
+                raise SystemExit  # nothing happens after a kill
+            own_rename(source, target)
+
+        own_rename = os.rename
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "rename", rename)
+            patched.setattr(folders.shutil, "rmtree", lambda *_, **__: None)
+            with pytest.raises(SystemExit) if after == 1 else nullcontext():
+                new.save(tmp_path / "m")
+        assert (tmp_path / "m").exists() == (after == 2)
+        loaded = Model.load(tmp_path / "m")
+        assert loaded.evidence["k_hat"] == "new"
+        assert loaded.featurizer is None
+        check_model_folder(tmp_path / "m")
+        assert os.listdir(tmp_path) == ["m"]
 
 
 class TestRows:
@@ -136,16 +181,17 @@ class TestRows:
             assert np.array_equal(told.X, model.ratio.encoder_.transform(drawn))
 
     def test_candidates_are_scored_as_rows_of_a_table(self, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-        seen: list[np.ndarray] = []
-        plain = model.ratio.ratio_.log_ratio
+        matrices: list[np.ndarray] = []
+        encoder = model.ratio.encoder_
+        plain = encoder.encode
 
-        def watched(X: np.ndarray) -> np.ndarray:
-            seen.append(X)
-            return plain(X)
+        def recorded(table: pl.DataFrame) -> tuple[np.ndarray, dict[str, int]]:
+            matrices.append(plain(table)[0])
+            return plain(table)
 
-        monkeypatch.setattr(model.ratio.ratio_, "log_ratio", watched)
+        monkeypatch.setattr(encoder, "encode", recorded)
         model.sample(50, "p")
-        X, encoder = np.concatenate(seen), model.ratio.encoder_
+        X = np.concatenate(matrices)[: 50 * 100]  # the last ones are the rows themselves
         assert len(X) == 50 * 100
         indicators = X[:, [name.startswith("job = ") for name in encoder.names_]]
         assert np.isin(indicators, [0.0, 1.0]).all()
@@ -214,13 +260,13 @@ class TestColumns:
             fit_tables(P, Q, "logistic", files=("new.csv", "old.csv"))
         with pytest.raises(ValueError, match=r"'age' has '.*' in `new.csv` .*'31.1.2024' in `old.csv` .a date"):
             fit_tables(P, P.with_columns(age=pl.lit("31.1.2024")), "logistic", files=("new.csv", "old.csv"))
-        with pytest.raises(ValueError, match=r"old.csv has 3 rows"):
+        with pytest.raises(ValueError, match=r"old\.csv has 3 rows\. Use at least 4 rows"):
             fit_tables(P, P.head(3), "logistic", files=("new.csv", "old.csv"))
 
 
-def test_what_is_told_elsewhere_is_not_told_of_the_fit() -> None:
-    with models._told_elsewhere():  # warnings are errors here
+def test_what_the_evidence_reports_is_not_a_warning() -> None:
+    with models._without_overlap_warnings():  # warnings are errors here
         warnings.warn("1 effective draw", OverlapWarning, stacklevel=1)
         warnings.warn("Left out of z", ScalingWarning, stacklevel=1)
-    with models._told_elsewhere(), pytest.warns(UserWarning, match="a slip"):
+    with models._without_overlap_warnings(), pytest.warns(UserWarning, match="a slip"):
         warnings.warn("a slip", UserWarning, stacklevel=1)

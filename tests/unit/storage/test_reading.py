@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
 
@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from polars.testing import assert_frame_equal
 
-from flowratio.storage.reading import batches, open_table, place_in, read_table
+from flowratio._support.errors import ArgumentError
+from flowratio.storage.reading import open_table, place_in, read_table
 
 FRAME = pl.DataFrame(
     {
@@ -29,6 +30,11 @@ FRAME = pl.DataFrame(
     }
 )
 MATRIX = np.arange(12.0).reshape(4, 3)
+
+
+def batches(path: Path, rows: int = 65_536) -> Iterator[pl.DataFrame]:
+    with open_table(path) as table:
+        yield from table.frames(rows=rows)
 
 
 def written(path: Path, frame: pl.DataFrame = FRAME) -> Path:
@@ -200,6 +206,36 @@ class TestCsv:
         assert_frame_equal(pl.concat(batches(path, rows=77)), as_text(frame))
 
 
+class TestEncoding:
+    @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-8", "utf-8-sig"])
+    def test_text_in_another_encoding(self, csv_of: Callable[..., Path], encoding: str) -> None:
+        path = csv_of("née;b\r\nä;2\r\n\r\né;x\r\n".encode(encoding))
+        frame = read_table(path, encoding=encoding)
+        assert frame.columns == ["née", "b"]
+        assert frame.rows() == [("ä", "2"), ("é", "x")]
+        assert place_in(path, 1, encoding) == f"line 4 of {path}"
+
+    def test_a_compressed_file(self, tmp_path: Path) -> None:
+        (tmp_path / "rows.csv.gz").write_bytes(gzip.compress("a,b\né,2\n".encode("latin-1")))
+        assert read_table(tmp_path / "rows.csv.gz", encoding="latin-1").rows() == [("é", "2")]
+
+    def test_other_formats_have_none(self, tmp_path: Path) -> None:
+        path = written(tmp_path / "rows.parquet")
+        assert_frame_equal(read_table(path, encoding="latin-1"), FRAME)
+
+    @pytest.mark.parametrize("encoding", ["utf9", "", "base64", "a\0b"])
+    def test_an_unknown_one_is_refused(self, csv_of: Callable[..., Path], encoding: str) -> None:
+        with pytest.raises(ArgumentError, match=r"`encoding` is '.*'\. Use the name of a text encoding"):
+            read_table(csv_of("a,b\n1,2\n"), encoding=encoding)
+
+    def test_a_file_in_another_one_is_refused(self, csv_of: Callable[..., Path]) -> None:
+        path = csv_of(b"a,b\n\xe9,2\n")
+        for encoding in (None, "ascii", "utf-16"):
+            with pytest.raises(ArgumentError, match=rf"{path} is not in .*et `encoding`") as caught:
+                read_table(path, encoding=encoding)
+            assert len(str(caught.value).splitlines()) == 1
+
+
 class TestBatches:
     @pytest.fixture(params=["rows.csv", "rows.parquet", "rows.npy"])
     def path(self, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
@@ -231,7 +267,7 @@ class TestBatches:
             assert abs(table.n_rows - 23) <= 2 * (path.suffix == ".csv")
 
     def test_a_batch_of_no_rows_is_refused(self, path: Path) -> None:
-        with pytest.raises(ValueError, match="`rows` is 0: a batch must hold at least 1 row"):
+        with pytest.raises(ValueError, match=r"`rows` is 0\. Use an integer of 1 or more"):
             next(batches(path, rows=0))
 
 
@@ -250,9 +286,11 @@ class TestColumns:
         assert read_table(path, columns=["a.c", "a"]).rows() == [(3, 2)]
 
     def test_an_unknown_name_is_met_with_the_nearest(self, path: Path) -> None:
-        with pytest.raises(ValueError, match=r"`columns` names 'heigth', .* Did you mean 'height'\?"):
+        with pytest.raises(ValueError, match=r"`columns` has 'heigth', .* Did you mean 'height'\?"):
             read_table(path, columns=["heigth"])
-        with pytest.raises(ValueError, match=r"`exclude` names 'zzz', .* It has 'age', 'job', 'height', 'since'"):
+        with pytest.raises(
+            ValueError, match=r"`exclude` has 'zzz', .* Its columns are 'age', 'job', 'height', 'since'"
+        ):
             read_table(path, exclude=["zzz"])
 
     def test_one_must_be_left(self, path: Path) -> None:
@@ -262,7 +300,7 @@ class TestColumns:
 
 def test_standard_input_is_read_once_and_used_twice() -> None:
     code = """
-from flowratio.reading import open_table
+from flowratio.storage.reading import open_table
 with open_table("-") as table:
     print([frame.rows() for _ in range(2) for frame in table.frames(rows=2)], table.name)
 """
@@ -288,12 +326,12 @@ class TestBadFiles:
             (b"a,b\n\n\n", "has a header but no rows"),
             (b"a,b,a\n1,2,3\n", "more than one column 'a'"),
             (b"a,,\n1,2,3\n", "more than one column ''"),
-            (b"a,b\n1,2\n1,2,3\n", "has 3 values in line 3, and its header has 2 names"),
+            (b"a,b\n1,2\n1,2,3\n", "has 3 values in line 3, but its header has 2 names"),
             (b"a,b\n1,2\n1\n", "has 1 values in line 3"),
-            (b"a,b\n1,2\n\xe9,3\n", "is not in UTF-8: byte 1 of line 3 is 0xe9"),
-            ("a,b\n1,2\n".encode("utf-16"), "is not in UTF-8: byte 1 of line 1 is 0xff"),
+            (b"a,b\n1,2\n\xe9,3\n", r"is not in UTF-8 \(byte 1 of line 3 is 0xe9\)\. Set `encoding`"),
+            ("a,b\n1,2\n".encode("utf-16"), r"is not in UTF-8 \(byte 1 of line 1 is 0xff\)"),
             (b"a\0,b\n1,2\n", "has zero bytes"),
-            (b"a b c\n1 2 3\n4 5 6\n", "one column only, in which white space separates numbers"),
+            (b"a b c\n1 2 3\n4 5 6\n", "only one column, in which white space separates numbers"),
             (b"0.5,1.5\n2.5,3.5\n", "begins with the numbers '0.5', '1.5'"),
             (b'a,b\n1,"2\n3,4\n', "has a quote that is not closed"),
             (b'a,b\n1,"2\n' + b"x,y\n" * 2_000, "has a quote that is not closed"),
@@ -312,7 +350,7 @@ class TestBadFiles:
     ) -> None:
         monkeypatch.setattr("flowratio.storage.reading._BLOCK_BYTES", 1000)
         path = csv_of("a,b\n" + '1,2\n\n1,"x\ny"\n' * 500 + "1,2,3\n" + "1,2\n" * 500)
-        with pytest.raises(ValueError, match="has 3 values in line 2002, and its header has 2 names"):
+        with pytest.raises(ValueError, match="has 3 values in line 2002, but its header has 2 names"):
             read_table(path)
 
     def test_a_quote_that_is_not_closed_in_a_long_file(
@@ -347,8 +385,8 @@ class TestBadFiles:
             (np.ones((2, 2, 2)), r"has shape \(2, 2, 2\)"),
             (np.ones((0, 2)), "at least one row"),
             (np.array([[None, {}]]), "Python objects"),
-            (np.array([["a", "b"]]), "must be numbers"),
-            (np.ones((2, 2), complex), "must be numbers"),
+            (np.array([["a", "b"]]), "Rows must be numbers"),
+            (np.ones((2, 2), complex), "Rows must be numbers"),
         ],
     )
     def test_arrays(self, tmp_path: Path, array: np.ndarray, words: str) -> None:
@@ -361,12 +399,14 @@ class TestBadFiles:
     def test_archives(self, tmp_path: Path) -> None:
         path = tmp_path / "rows.npz"
         np.savez(path, a=MATRIX, b=MATRIX)
-        words = r"has the arrays 'a' of shape \(4, 3\), 'b' of shape \(4, 3\): it must have one, or one named 'X'"
+        words = (
+            r"has the arrays 'a' of shape \(4, 3\), 'b' of shape \(4, 3\)\. It must have one array, or one named 'X'"
+        )
         with pytest.raises(ValueError, match=words):
             read_table(path)
         np.savez(path, a=np.ones(3), b=np.ones(4))
         with pytest.raises(
-            ValueError, match=r"'a' of shape \(3,\), 'b' of shape \(4,\): .* vectors of the same length"
+            ValueError, match=r"'a' of shape \(3,\), 'b' of shape \(4,\)\. .* vectors of the same length"
         ):
             read_table(path)
         np.savez(path, a=np.ones(2), b=np.array(["x", "y"]))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -15,13 +16,15 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from filelock import FileLock
 from polars.testing import assert_frame_equal
 
 from flowratio._support.atomic import beside, replacing
+from flowratio._support.journal import Journal
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.table_ratio import TableRatio
 from flowratio.storage.reading import read_table
-from flowratio.storage.scoring import Scored, _log_mean_and_ess, _scratch_folder, score_file
+from flowratio.storage.scoring import ScoringSummary, _log_mean_and_ess, score_file
 from flowratio.storage.writing import write_table
 from flowratio.weights import cap, effective_sample_size, self_normalize, temper
 
@@ -117,7 +120,7 @@ class TestScores:
     def test_standard_input_and_output(self, rows: pl.DataFrame, tmp_path: Path) -> None:
         code = """
 import sys
-from flowratio.scoring import score_file
+from flowratio.storage.scoring import score_file
 sys.path.insert(0, sys.argv[1])
 from test_scoring import Linear
 score_file(Linear(), "-", "-", batch_rows=10)
@@ -134,7 +137,9 @@ score_file(Linear(), "-", "-", batch_rows=10)
     [(1, 1.0, False), (3, 1.5, True), (3, 2.5, False), (5000, 49.0, True), (5000, 51.0, False)],
 )
 def test_weights_of_a_few_rows_are_told(rows: int, effective: float, is_said: bool) -> None:
-    assert ("a few rows have nearly all of the weight" in str(Scored(rows, 1.0, effective, {}, 0, None))) == is_said
+    assert (
+        "a few rows have nearly all of the weight" in str(ScoringSummary(rows, 1.0, effective, {}, 0, None))
+    ) == is_said
 
 
 class TestModels:
@@ -251,7 +256,7 @@ class TestResuming:
         score_file(Linear(), source, tmp_path / "whole.parquet", batch_rows=10)
         with pytest.raises(RuntimeError):
             score_file(Linear(n_batches=5), source, out, batch_rows=10, workers=1)
-        lines, values = scratch / "batches.jsonl", scratch / "log_ratio.f64"
+        lines, values = scratch / "log_ratio.jsonl", scratch / "log_ratio.f64"
         if damage == "half a line":
             lines.write_bytes(lines.read_bytes()[:-5])
         elif damage == "half a batch":
@@ -259,7 +264,7 @@ class TestResuming:
         elif damage == "other values":
             values.write_bytes(values.read_bytes()[:170] + b"?" * 8 + values.read_bytes()[178:])
         else:
-            (scratch / "manifest.json").unlink()
+            (scratch / "journal.json").unlink()
         scored = score_file(Linear(), source, out, batch_rows=10)
         assert scored.resumed == {"half a line": 40, "half a batch": 40, "other values": 20, "no manifest": 0}[damage]
         assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
@@ -295,7 +300,9 @@ class TestTwoRuns:
                 given = tmp_path / "pipe"
                 os.mkfifo(given)
                 threading.Thread(target=given.write_bytes, args=(rows.write_csv().encode(),)).start()
-            with pytest.raises(BlockingIOError, match=r"^Another run writes .*out\.parquet: wait for its end, or "):
+            with pytest.raises(
+                BlockingIOError, match=r"^Another run is writing .*out\.parquet\. Wait until it ends, or "
+            ):
                 score_file(Linear(), given, out, batch_rows=10)
             refused.append(given)
 
@@ -315,14 +322,17 @@ class TestTwoRuns:
     def test_without_locks_rows_are_counted(
         self, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("flowratio.storage.scoring.fcntl", None)
+        def acquire(*_: Any, **__: Any) -> None:
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(FileLock, "acquire", acquire)
         out = tmp_path / "out.parquet"
 
         def other() -> None:
             with open(scratch_of(out) / "log_ratio.f64", "ab") as values:
                 values.write(bytes(80))
 
-        with pytest.raises(ValueError, match=r"103 rows were read, but .* has log r of 113: another run wrote there"):
+        with pytest.raises(ValueError, match=r"has 113 values, but this run wrote 103\. Another run wrote there"):
             self.meanwhile(source, out, other)
         assert names(tmp_path) == ["rows.parquet"]
 
@@ -343,19 +353,17 @@ class TestTwoRuns:
 
         own_flock = fcntl.flock
         monkeypatch.setattr(fcntl, "flock", flock)
-        with (
-            _scratch_folder(source, out) as folder,
-            pytest.raises(BlockingIOError, match="Another run"),
-            _scratch_folder(source, out),
-        ):
-            pass
-        assert folder == scratch_of(out)
+        with Journal(scratch_of(out), {}) as journal:
+            with pytest.raises(BlockingIOError, match="Another run"):
+                Journal(scratch_of(out), {})
+            journal.clear()
+        assert len(ended) == 1
         assert names(tmp_path) == ["rows.parquet"]
 
 
 CHILD = """
 import sys, time
-from flowratio.scoring import score_file
+from flowratio.storage.scoring import score_file
 sys.path.insert(0, sys.argv[1])
 from test_scoring import Linear
 
@@ -370,7 +378,7 @@ score_file(Slow(), sys.argv[2], sys.argv[3], batch_rows=2)
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_run_that_is_killed_goes_on(rows: pl.DataFrame, source: Path, tmp_path: Path) -> None:
-    out, lines = tmp_path / "out.parquet", scratch_of(tmp_path / "out.parquet") / "batches.jsonl"
+    out, lines = tmp_path / "out.parquet", scratch_of(tmp_path / "out.parquet") / "log_ratio.jsonl"
     command = [sys.executable, "-c", CHILD, str(Path(__file__).parent), str(source), str(out)]
     process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
     while process.poll() is None and not (lines.exists() and lines.read_bytes().count(b"\n") >= 5):
@@ -403,7 +411,7 @@ class TestRefused:
         rows.drop("x2").write_parquet(source)
         self.refused(source, tmp_path / "out.csv", "has no column 'x2'.* all 2 columns", ratio)
         rows.rename({"id": "weight"}).write_parquet(source)
-        self.refused(source, tmp_path / "out.csv", "has a column 'weight', which scores would replace")
+        self.refused(source, tmp_path / "out.csv", "has a column 'weight', which the scores would replace")
         score_file(Linear(), source, tmp_path / "out.csv", scores_only=True)
 
     def test_rows_that_are_bad_leave_nothing(self, rows: pl.DataFrame, source: Path, tmp_path: Path) -> None:
@@ -411,7 +419,7 @@ class TestRefused:
         path.write_text(rows.write_csv() + "1,2\n")
         self.refused(path, tmp_path / "out.csv", "has 2 values in line 105", batch_rows=10)
         rows.with_columns(x1=pl.lit(float("nan"))).write_parquet(source)
-        self.refused(source, tmp_path / "out.csv", "one finite value a row")
+        self.refused(source, tmp_path / "out.csv", "103 of them not finite. It must return one finite value a row")
 
     @pytest.mark.parametrize("n_rows", [90, 99, 101, 110])
     def test_a_source_that_changes_meanwhile(

@@ -56,7 +56,7 @@ def test_standard_output(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
 
 def test_types_that_a_format_has_not(tmp_path: Path) -> None:
     frame = pl.DataFrame({"a": [[1, 2]]})
-    with pytest.raises(ValueError, match=r"^Cannot write .*: column 'a' is of type List.*\.parquet\.$") as caught:
+    with pytest.raises(ValueError, match=r"^Cannot write .* store column 'a' of type List.*\.parquet\.$") as caught:
         write_table([frame], tmp_path / "rows.csv")
     assert "\n" not in str(caught.value)
     write_table([frame], tmp_path / "rows.parquet")
@@ -111,10 +111,10 @@ def test_bad_paths_are_refused(tmp_path: Path) -> None:
 
 def test_standard_output_is_refused_where_a_file_is_needed(tmp_path: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"^Cannot write to standard output \('-'\): give .* end with \.html or \.htm\.$"
+        ValueError, match=r"^Cannot write to standard output \('-'\)\. Use .* end with \.html or \.htm\.$"
     ):
         check_output("-", [".html", ".htm"])
-    with pytest.raises(ValueError, match=r"its name must end with \.html\.$"):
+    with pytest.raises(ValueError, match=r"Its name must end with \.html\.$"):
         check_output(tmp_path / "page.csv", [".html"])
     with pytest.raises(ValueError, match=r"must end with \.csv or \.parquet, or be '-'\.$"):
         check_output(tmp_path / "page.html", TABLE_ENDINGS, standard_output=True)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from flowratio._support.progress import uneven_progress
 from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, check_n_folds, is_number, seed_from
+from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.auto.combination import choose_stack, hedge
 from flowratio.ratios.auto.convex import ConvexRatio
 from flowratio.ratios.auto.race import Race
@@ -179,6 +180,12 @@ class AutoRatio(RatioEstimator):
         return ConvexRatio(
             [ratios[name] for name in self.names_], self.shares_.tolist(), random_state=self.random_state
         )
+
+    def mixture_flow(self) -> FlowFeaturizer | None:
+        """Return the flow of the candidate with the largest share that has one."""
+        ratios = [self.models_[k][0] for k in np.argsort(-self.shares_)]
+        flows = (ratio.mixture_flow() for ratio in ratios if isinstance(ratio, RatioEstimator))
+        return next((flow for flow in flows if flow is not None), None)
 
     def _log_ratio(self, X: Matrix) -> Vector:
         log_r = np.zeros(len(X))

@@ -108,6 +108,10 @@ class FeaturizedRatio(RatioEstimator):
     def _log_ratio(self, X: Matrix) -> Vector:
         return log_ratio_prepared(self.ratio_, encoded(self.featurizer_, X))
 
+    def mixture_flow(self) -> FlowFeaturizer | None:
+        """Return the flow, if the map is one."""
+        return self.featurizer_ if isinstance(self.featurizer_, FlowFeaturizer) else None
+
     def _checked(self) -> tuple[int, Any]:
         """Return the seed and the unfitted ratio of z, before any time is spent on a flow."""
         check_mixture(self.mixture)
