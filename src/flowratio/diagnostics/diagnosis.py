@@ -33,7 +33,7 @@ from flowratio.diagnostics.verdict import (
     wrong_scale,
 )
 from flowratio.ratios.base import RatioEstimator
-from flowratio.ratios.registry import log_ratio_of
+from flowratio.ratios.registry import design_of, log_ratio_of
 from flowratio.samples.stacking import column_names, stack
 from flowratio.samples.weighting import checked_weights, counts, mean_and_error, repeated
 
@@ -191,17 +191,17 @@ class _Design(NamedTuple):
 
 
 def _design(ratio: Any, X_p: TableLike, X_q: TableLike) -> _Design:
-    encoder = getattr(ratio, "encoder_", None)
-    if encoder is not None:
-        P, Q = encoder.transform(X_p), encoder.transform(X_q)
-        columns = [column.name for column in encoder.columns_]
-        log_ratio = RatioEstimator.log_ratio.__get__(ratio)
-        return _Design(np.concatenate([P, Q]), len(P), encoder.names_, encoder.groups_, columns, log_ratio)
+    if getattr(ratio, "encoder_", None) is not None:
+        P, Q = ratio.design(X_p), ratio.design(X_q)
+        matrix, log_ratio = np.concatenate([P.matrix, Q.matrix]), ratio.log_ratio_prepared
+        return _Design(matrix, len(P.matrix), P.names, P.groups, P.columns, log_ratio)
     X, y = stack(X_p, X_q)
-    names = getattr(ratio, "feature_names_in_", None)
-    names = column_names(X, X.shape[1]) if names is None else [str(name) for name in names]
-    matrix, of_rows = np.asarray(X, np.float64), log_ratio_of(ratio)
-    return _Design(matrix, int(y.sum()), names, np.arange(len(names)), names, lambda A: of_rows(_in_form_of(X, A)))
+    design, n_p = design_of(ratio, X), int(y.sum())
+    matrix = np.asarray(design.matrix, np.float64)
+    if isinstance(ratio, RatioEstimator):
+        return _Design(matrix, n_p, design.names, design.groups, design.columns, ratio.log_ratio_prepared)
+    log_ratio = log_ratio_of(ratio)  # of another library: it gets rows in the form of the input
+    return _Design(matrix, n_p, *design[1:4], lambda A: log_ratio(_in_form_of(X, A)))
 
 
 def _diagnosis(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import time
@@ -17,12 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from flowratio._support.errors import ArgumentError
-from flowratio._support.types import Matrix, Vector
 from flowratio.applications.generation import TargetedSample, TargetedSampler
 from flowratio.latent.featurizer import FlowFeaturizer
-from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
-from flowratio.ratios.featurized.featurized import FeaturizedRatio
 from flowratio.ratios.registry import new_ratio, silent
 from flowratio.report.evidence import Made, gather, read_evidence, write_evidence
 from flowratio.report.folder import FLOW, check_model_folder, replace_folder, restore_folder, temporary_folder
