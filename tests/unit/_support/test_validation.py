@@ -35,7 +35,7 @@ def test_none_is_a_new_seed_each_time_and_leaves_the_global_generator_alone() ->
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 1.0, "0", (1,)])
 def test_other_seeds_are_refused(seed: Any) -> None:
-    with pytest.raises(ValueError, match=r"`random_state` is .*: give an integer of 0 or more, a NumPy generator"):
+    with pytest.raises(ValueError, match=r"`random_state` is .*\. Use an integer of 0 or more, a NumPy generator"):
         seed_from(seed)
 
 

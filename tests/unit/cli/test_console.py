@@ -10,12 +10,12 @@ from flowratio.cli.console import leave
 @pytest.mark.parametrize(
     ("words", "way_on"),
     [
-        (["reproduce", "toy"], "The same line goes on where it was."),
-        (["reproduce", "toy", "--restart"], "The same line without --restart goes on where it was."),
-        (["fit", "p.csv", "q.csv"], "The same line starts it again."),
+        (["reproduce", "toy"], "The same command resumes."),
+        (["reproduce", "toy", "--restart"], "The same command without --restart resumes."),
+        (["fit", "p.csv", "q.csv"], "The same command starts again from the beginning."),
     ],
 )
-def test_who_interrupts_is_told_how_to_go_on(
+def test_after_an_interrupt_the_next_step_is_named(
     words: list[str], way_on: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted() -> None:
