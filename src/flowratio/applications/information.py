@@ -21,6 +21,7 @@ from scipy.spatial import KDTree
 from scipy.special import expit, ndtri
 from scipy.stats import rankdata
 
+from flowratio._support.errors import ArgumentError
 from flowratio._support.validation import RandomState, seed_from
 from flowratio.applications.crossfit import FEWEST_ROWS, Sample, check_folds, chosen_ratio, cross_fit, folds
 from flowratio.applications.divergences import (
@@ -200,10 +201,10 @@ def _nothing(reason: str) -> MutualInformation:
 def _check_ratio(ratio: Any) -> None:
     name = ratio if isinstance(ratio, str) else getattr(ratio, "classifier", None)
     if isinstance(name, str) and name in _BLIND:
-        raise ValueError(
-            f"`ratio` is {ratio!r}, a sum of what columns tell alone, which is the same for (x, y) as they came and as "
-            "dealt out: it sees no information. Give one that tells how columns go together, such as 'qda', "
-            "'quadratic', 'boosting' or 'mlp'."
+        raise ArgumentError(
+            "ratio",
+            f"`ratio` is {name!r}, which is additive in the columns, so it cannot show dependence between them. Use a "
+            "ratio with interactions, such as 'qda', 'quadratic', 'boosting' or 'mlp'.",
         )
 
 
@@ -340,10 +341,12 @@ def _scores_of(X: Any, Y: Any, Z: Any) -> list[np.ndarray]:
     parts = {name: to_matrix(_as_column(value, name), name) for name, value in given.items()}
     n = len(parts["X"])
     if n < FEWEST_ROWS:
-        raise ValueError(f"`X` has {n} rows: give at least {FEWEST_ROWS}.")
+        raise ArgumentError("X", f"`X` has {n} rows. Use at least {FEWEST_ROWS}.")
     for name, part in parts.items():
         if len(part) != n:
-            raise ValueError(f"`{name}` has {len(part)} rows but `X` has {n}: give one row of each for every draw.")
+            raise ArgumentError(
+                (name, "X"), f"`{name}` has {len(part)} rows but `X` has {n}. Give one row of each for every draw."
+            )
         if not np.isfinite(part).all():
             raise ValueError(f"`{name}` holds NaN or infinite values: drop these rows of all variables, or fill them.")
     return [ndtri((rankdata(part, axis=0) - 0.5) / n) for part in parts.values()]

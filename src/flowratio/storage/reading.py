@@ -27,6 +27,7 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 from polars.exceptions import PanicException
 
+from flowratio._support.errors import ArgumentError
 from flowratio._support.validation import is_count
 from flowratio._support.wording import check_distinct, listed
 from flowratio.samples.rows import NpyRows
@@ -80,7 +81,8 @@ class Table(ABC):
             if name not in self.columns:
                 near = get_close_matches(str(name), self.columns, n=3)
                 way_out = f"Did you mean {listed(near)}?" if near else f"It has {listed(self.columns)}."
-                raise ValueError(f"`{argument}` names {name!r}, which is no column of {self.name}. {way_out}")
+                text = f"`{argument}` names {name!r}, which is not a column of {self.name}. {way_out}"
+                raise ArgumentError(argument, text)
         return list(dict.fromkeys(names))
 
     def frames(
@@ -396,7 +398,8 @@ def read_table(
         left_out = table.known(exclude or (), "exclude")
         kept = [name for name in table.known(names) if name not in left_out]
         if not kept:
-            raise ValueError(f"No column of {table.name} is left: `columns` and `exclude` must leave at least one.")
+            text = f"No column of {table.name} is left. `columns` and `exclude` must leave at least one."
+            raise ArgumentError(("columns", "exclude"), text)
         return pl.concat(table.frames(kept), rechunk=True)
 
 

@@ -151,9 +151,9 @@ def _canonical(value: Node) -> bytes:
 
 def _not_there(folder: Path) -> OSError:
     if folder.is_dir():
-        return FileNotFoundError(f"{folder} has no file {_MODEL_FILE}: `save` wrote no model there. Check the path.")
+        return FileNotFoundError(f"{folder} has no file {_MODEL_FILE}, so it is not a model folder. Check the path.")
     if folder.exists():
-        return NotADirectoryError(f"{folder} is a file, and a model is a folder. Give the folder that `save` wrote.")
+        return NotADirectoryError(f"{folder} is a file, but a model is a folder. Give the folder of the model.")
     return FileNotFoundError(f"There is no folder {folder}. Check the path.")
 
 

@@ -33,6 +33,7 @@ import polars as pl
 
 import flowratio
 from flowratio._support.atomic import beside, remove_temporaries
+from flowratio._support.errors import ArgumentError
 from flowratio._support.progress import progress
 from flowratio._support.validation import is_count
 from flowratio._support.wording import listed
@@ -356,9 +357,10 @@ def _columns_of(model: Any, table: Table, scores_only: bool) -> list[str]:
     """Return the columns that a model needs, once they are known to be there, and the new ones not to be."""
     taken = [name for name in _ADDED if name in table.columns]
     if taken and not scores_only:
-        raise ValueError(
-            f"{table.name} has a column {taken[0]!r}, which scores would replace: rename it, or leave the columns of "
-            "the source out (`scores_only`)."
+        raise ArgumentError(
+            "scores_only",
+            f"{table.name} has a column {taken[0]!r}, which the scores would replace. Rename it, or leave out the "
+            "columns of the source (`scores_only`).",
         )
     if isinstance(model, TableRatio):
         needed = [column.name for column in model.encoder_.columns_]

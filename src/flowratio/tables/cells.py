@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from scipy.sparse import issparse
 
+from flowratio._support.errors import ArgumentError
 from flowratio._support.wording import check_distinct, listed
 from flowratio.tables.formats import (
     DATE_FORMATS,
@@ -132,9 +133,10 @@ def pooled(P: pl.DataFrame, Q: pl.DataFrame, names: tuple[str, str] = ("X_p", "X
     only = [[c for c in one.columns if c not in other.columns] for one, other in ((P, Q), (Q, P))]
     if only[0] or only[1]:
         found = [f"{listed(columns)} only in `{name}`" for columns, name in zip(only, names, strict=True) if columns]
-        raise ValueError(
-            f"The samples differ in their columns ({'; '.join(found)}): both must measure the same variables. Drop "
-            "these columns with `exclude`, or rename them."
+        raise ArgumentError(
+            "exclude",
+            f"The samples differ in their columns ({', '.join(found)}). Both must have the same columns. Drop "
+            "these columns with `exclude`, or rename them.",
         )
     return pl.DataFrame([_joined(P[name], Q[name]) for name in P.columns])
 
@@ -172,7 +174,7 @@ def check_formats(P: pl.DataFrame, Q: pl.DataFrame, names: tuple[str, str] = ("X
     >>> P, Q = pl.DataFrame({"a": ["1,5", "2"]}), pl.DataFrame({"a": ["1.5", "3"]})
     >>> check_formats(P, Q)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: Column 'a' has '1,5' in `X_p` (a number as in 1234,5) and '1.5' in `X_q` (a number as in 1234.5): ...
+    flowratio._support.errors.ArgumentError: Column 'a' has '1,5' in `X_p` (a number as in 1234,5) and '1.5' in ...
     """
     for name in P.columns:
         a, b = cells_of(P[name]).drop_nulls(), cells_of(Q[name]).drop_nulls()
@@ -189,9 +191,10 @@ def check_formats(P: pl.DataFrame, Q: pl.DataFrame, names: tuple[str, str] = ("X
             continue
         examples = _example(a, alone[1]), _example(b, alone[0])
         told = [f"{cell!r} in `{table}`{way}" for cell, table, way in zip(examples, names, said, strict=True)]
-        raise ValueError(
+        raise ArgumentError(
+            "exclude",
             f"Column {name!r} has {' and '.join(told)}: both samples must be written in one way. Write this column "
-            "alike in both, or drop it with `exclude`."
+            "alike in both, or drop it with `exclude`.",
         )
 
 
@@ -241,9 +244,10 @@ def cells_of(column: pl.Series) -> pl.Series:
     if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null):
         text = cells.cast(pl.String).str.strip_chars()
         return found(column, pl.when(~text.str.to_lowercase().is_in(_GAPS)).then(text))
-    raise ValueError(
+    raise ArgumentError(
+        "exclude",
         f"Column {column.name!r} is of type {dtype}: numbers, truth values, text, dates and times can be encoded. Turn "
-        "it into one of these, or drop it with `exclude`."
+        "it into one of these, or drop it with `exclude`.",
     )
 
 
@@ -299,7 +303,7 @@ def is_soft_gap(cells: pl.Series) -> pl.Series:
     return cells.str.to_lowercase().is_in(_SOFT_GAPS)
 
 
-class CellError(ValueError):
+class CellError(ArgumentError):
     """A cell that cannot be read.
 
     Parameters
@@ -319,12 +323,12 @@ class CellError(ValueError):
     """
 
     def __init__(self, before: str, row: int, after: str) -> None:
-        super().__init__(f"{before}row {row} (counted from 0){after}")
+        super().__init__("exclude", f"{before}row {row} (counted from 0){after}")
         self.before, self.row, self.after = before, row, after
 
     def at(self, place: str) -> ValueError:
         """Return the same with the words for a place in a file."""
-        return ValueError(f"{self.before}{place}{self.after}")
+        return ArgumentError("exclude", f"{self.before}{place}{self.after}")
 
 
 def parsed(cells: pl.Series, read_as: ReadAs) -> tuple[pl.Series, pl.Series]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from flowratio._support.errors import ArgumentWarning
 from flowratio.tables.cells import ReadAs, cells_of, parsed, read, recognised, slip
 from flowratio.tables.formats import digits_of_codes, looks_like_thousands, pattern_of_dates
 from flowratio.tables.restoring import as_text, as_type, decimals_of, few_values, name_of, nearest_of, sign_of, typed
@@ -233,9 +234,11 @@ def learn_column(series: pl.Series, max_levels: int) -> Column:
         fill = values.quantile(0.5, "lower")  # a value that is there
     if kind == "integer" and not gaps and not dtype.startswith("Float") and _counts_rows(x):
         warnings.warn(
-            f"Column {name!r} has a value of its own in every row: if it is an identifier, leave it out with "
-            "`exclude`.",
-            UserWarning,
+            ArgumentWarning(
+                "exclude",
+                f"Column {name!r} has a value of its own in every row: if it is an identifier, leave it out with "
+                "`exclude`.",
+            ),
             stacklevel=4,
         )
     varies = kind not in ("constant", "boolean")
@@ -310,7 +313,7 @@ def _warn_of_levels(known: pl.Series, n_levels: int, max_levels: int) -> None:
             f"{max_levels} of them are told apart. Drop it with `exclude`, or turn it into what matters of it."
         )
     if words is not None:
-        warnings.warn(words, UserWarning, stacklevel=6)
+        warnings.warn(ArgumentWarning("exclude", words), stacklevel=6)
 
 
 def _counts_rows(x: np.ndarray) -> bool:

@@ -70,7 +70,7 @@ def test_intervals_cover_and_standard_errors_are_those_of_the_estimate() -> None
 
 @pytest.mark.parametrize("ratio", ["logistic", "lda", "additive", ClassifierRatio("logistic")])
 def test_ratios_that_see_no_information_are_refused(ratio: object) -> None:
-    with pytest.raises(ValueError, match=r"it sees no information\. Give one that tells how columns go together"):
+    with pytest.raises(ValueError, match=r"additive in the columns, .* Use a ratio with interactions"):
         mutual_information(*gaussian(100, 1, 0.95, 0), ratio=ratio)
 
 
@@ -222,7 +222,7 @@ def test_frames_and_columns() -> None:
 
 def test_bad_input() -> None:
     x, y = gaussian(50, 2, 0.5, 0)
-    with pytest.raises(ValueError, match="`Y` has 49 rows but `X` has 50: give one row of each for every draw"):
+    with pytest.raises(ValueError, match=r"`Y` has 49 rows but `X` has 50\. Give one row of each for every draw"):
         mutual_information(x, y[:49])
     with pytest.raises(ValueError, match="`Z` has 10 rows"):
         mutual_information(x, y, y[:10])
@@ -230,9 +230,9 @@ def test_bad_input() -> None:
         mutual_information(np.where(x > 2, np.nan, x), y)
     with pytest.raises(ValueError, match="`X` is 5: give its rows, one for every draw"):
         mutual_information(5, 3)
-    with pytest.raises(ValueError, match="`X` has 3 rows: give at least 4"):
+    with pytest.raises(ValueError, match=r"`X` has 3 rows\. Use at least 4"):
         mutual_information(x[:3], y[:3])
     with pytest.raises(ValueError, match=r"`n_folds` is 2\.5"):
         mutual_information(x, y, n_folds=2.5)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="3 rows: give at least 4"):
+    with pytest.raises(ValueError, match=r"3 rows\. Use at least 4"):
         mutual_information(x[:3], y[:3])

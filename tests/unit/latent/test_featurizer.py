@@ -180,7 +180,7 @@ class TestRandomState:
 
     @pytest.mark.parametrize("random_state", [-1, 1.5, "seed", 2**63])
     def test_refuses_others(self, random_state: Any) -> None:
-        with pytest.raises(ValueError, match=r"`random_state` is .*: give an integer of 0 or more"):
+        with pytest.raises(ValueError, match=r"`random_state` is .*\. Use an integer of 0 or more"):
             small(random_state=random_state).fit(normal())
 
 
@@ -304,10 +304,10 @@ class TestSettings:
             ({"device": "abacus"}, "`device` is 'abacus', which torch cannot use here: give 'auto' or 'cpu'"),
             ({"settings": "best"}, "`settings` is 'best': give 'default' or 'paper'"),
             ({"settings": "paper", "flow": "spline"}, "`flow` 'spline': the paper's flow is 'maf'"),
-            ({"validation_fraction": 0.0}, "`validation_fraction` is 0.0: it must lie between 0 and 1"),
+            ({"validation_fraction": 0.0}, "`validation_fraction` is 0.0. Use a number between 0 and 1"),
             ({"validation_fraction": 1.0}, "`validation_fraction` is 1.0"),
             ({"validation_fraction": -0.1}, "`validation_fraction` is -0.1"),
-            ({"max_epochs": 0}, "`max_epochs` is 0: give a whole number of 1 or more, or None"),
+            ({"max_epochs": 0}, "`max_epochs` is 0. Use an integer of 1 or more, or None"),
             ({"max_epochs": -3}, "`max_epochs` is -3"),
             ({"max_epochs": 2.5}, "`max_epochs` is 2.5"),
             ({"batch_size": 0}, "`batch_size` is 0"),
@@ -315,12 +315,12 @@ class TestSettings:
             ({"patience": 0}, "`patience` is 0"),
             ({"n_blocks": 0}, "`n_blocks` is 0"),
             ({"n_blocks": -2}, "`n_blocks` is -2"),
-            ({"learning_rate": 0.0}, "`learning_rate` is 0.0: give a number above 0, or None"),
+            ({"learning_rate": 0.0}, "`learning_rate` is 0.0. Use a finite number above 0, or None"),
             ({"learning_rate": -1e-3}, "`learning_rate` is -0.001"),
             ({"learning_rate": np.nan}, "`learning_rate` is nan"),
             ({"learning_rate": np.inf}, "`learning_rate` is inf"),
-            ({"weight_decay": -1.0}, "`weight_decay` is -1.0: give a number of 0 or more, or None"),
-            ({"hidden": ()}, r"`hidden` is \(\): give the widths of one or more layers"),
+            ({"weight_decay": -1.0}, "`weight_decay` is -1.0. Use a finite number of 0 or more, or None"),
+            ({"hidden": ()}, r"`hidden` is \(\)\. Use the widths of one or more layers"),
             ({"hidden": (8, -1)}, r"`hidden` is \(8, -1\)"),
             ({"hidden": 64}, "`hidden` is 64"),
         ],

@@ -403,7 +403,7 @@ class TestRefused:
         rows.drop("x2").write_parquet(source)
         self.refused(source, tmp_path / "out.csv", "has no column 'x2'.* all 2 columns", ratio)
         rows.rename({"id": "weight"}).write_parquet(source)
-        self.refused(source, tmp_path / "out.csv", "has a column 'weight', which scores would replace")
+        self.refused(source, tmp_path / "out.csv", "has a column 'weight', which the scores would replace")
         score_file(Linear(), source, tmp_path / "out.csv", scores_only=True)
 
     def test_rows_that_are_bad_leave_nothing(self, rows: pl.DataFrame, source: Path, tmp_path: Path) -> None:

@@ -456,7 +456,7 @@ def test_errors_name_column_value_and_row() -> None:
 
 def test_columns_that_differ_are_named() -> None:
     P, Q = pl.DataFrame({"a": [1, 2], "b": [1, 2]}), pl.DataFrame({"a": [1, 2], "c": [1, 2]})
-    with pytest.raises(ValueError, match=r"'b' only in `X_p`; 'c' only in `X_q`.*`exclude`"):
+    with pytest.raises(ValueError, match=r"'b' only in `X_p`, 'c' only in `X_q`.*`exclude`"):
         TableRatio("logistic").fit_samples(P, Q)
 
 

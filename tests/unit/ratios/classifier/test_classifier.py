@@ -359,7 +359,7 @@ def test_images_of_other_shapes() -> None:
         ({"classifier": "mlp", "image_shape": (1, 1, 3)}, r"`image_shape` is \(1, 1, 3\) but `X` has 2 columns"),
         ({"classifier": "mlp", "hidden": ()}, "`hidden` is"),
         ({"classifier": "mlp", "max_epochs": 0}, "`max_epochs` is 0: give a whole number"),
-        ({"classifier": "mlp", "weight_decay": -1.0}, "`weight_decay` is -1.0: give a number of 0 or more"),
+        ({"classifier": "mlp", "weight_decay": -1.0}, "`weight_decay` is -1.0. Use a finite number of 0 or more"),
         ({"classifier": "mlp", "l2_penalty": -1.0}, "`l2_penalty` is -1.0: give a number of 0 or more"),
         ({"classifier": "mlp", "l2_penalty": True}, "`l2_penalty` is True: give a number of 0 or more"),
         (

@@ -243,7 +243,7 @@ def test_same_seed_same_bits() -> None:
         ({"bandwidth": math.nan}, "`bandwidth` is nan"),
         ({"bandwidth": "scott"}, "`bandwidth` is 'scott'"),
         ({"n_centres": 0}, "`n_centres` is 0: give a whole number of 1 or more"),
-        ({"n_folds": 1}, "`n_folds` is 1: give a whole number of 2 or more"),
+        ({"n_folds": 1}, "`n_folds` is 1. Use an integer of 2 or more"),
         ({"random_state": -1}, "`random_state` is -1"),
     ],
 )
