@@ -208,7 +208,7 @@ class TestColumns:
 
     def test_errors_name_the_files(self) -> None:
         P, Q = table("p", 20, 2), table("q", 20, 3).rename({"age": "years"})
-        with pytest.raises(ValueError, match=r"'age' only in `new.csv`; 'years' only in `old.csv`"):
+        with pytest.raises(ValueError, match=r"'age' only in `new.csv`, 'years' only in `old.csv`"):
             fit_tables(P, Q, "logistic", files=("new.csv", "old.csv"))
         with pytest.raises(ValueError, match=r"'age' has '.*' in `new.csv` .*'31.1.2024' in `old.csv` .a date"):
             fit_tables(P, P.with_columns(age=pl.lit("31.1.2024")), "logistic", files=("new.csv", "old.csv"))
