@@ -30,7 +30,6 @@ def leave(run: Callable[[], int | None]) -> None:
         code = run() or 0
     except (KeyboardInterrupt, typer.Abort):
         code = 130
-        say(f"interrupted. Every file is unchanged or complete. {_way_on(sys.argv[1:])}")
     except BrokenPipeError:  # the reader has closed the pipe
         code = 0
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -45,6 +44,8 @@ def leave(run: Callable[[], int | None]) -> None:
         if os.environ.get("FLOWRATIO_TRACEBACK"):
             raise
         say(_text(error))
+    if code == 130:  # typer returns it too
+        say(f"interrupted. Every file is unchanged or complete. {_way_on(sys.argv[1:])}")
     sys.exit(code)
 
 
