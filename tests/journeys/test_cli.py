@@ -173,13 +173,13 @@ def test_without_a_flow_there_is_a_page_and_no_sample(files: Path, tmp_path: Pat
     assert (code, err.count("\n"), "--no-flow" in err) == (2, 1, True)
 
 
-def test_weights_can_be_flattened(model: Path, files: Path, tmp_path: Path, run: Run) -> None:
-    flat = ["--flatten", 0.5, "--truncate", 3, "-o", tmp_path / "s.csv", "--quiet"]
-    assert run("score", model, files / "q.csv", *flat)[0] == 0
+def test_weights_can_be_tempered_and_capped(model: Path, files: Path, tmp_path: Path, run: Run) -> None:
+    options = ["--temper", 0.5, "--cap", 3, "-o", tmp_path / "s.csv", "--quiet"]
+    assert run("score", model, files / "q.csv", *options)[0] == 0
     weight = pl.read_csv(tmp_path / "s.csv")["weight"].to_numpy()
     assert weight.mean() == pytest.approx(1)
     assert weight.max() < 3.5
-    assert run("score", model, files / "q.csv", "--flatten", -1)[0] == 2
+    assert run("score", model, files / "q.csv", "--temper", -1)[0] == 2
 
 
 def test_columns_can_be_chosen(files: Path, tmp_path: Path, run: Run) -> None:
@@ -275,12 +275,12 @@ def write_bad_files(folder: Path) -> None:
         (["test", "p.csv", "q.csv", "--method", "auto"], ["--method", "one ratio"]),
         (["test", "fixed.csv", "fixed.csv"], ["constant", "varies"]),
         (["mi", "-", "-"], ["standard input"]),
-        (["mi", "p.csv", "fixed.csv", "--method", "qda"], ["`Y` has 9 rows", "`X` has 50"]),
-        (["mi", "p.csv", "q.csv", "--method", "lda"], ["`--method` is a sum", "'qda'"]),
-        (["mi", "endless.csv", "q.csv", "--method", "qda"], ["infinite", "drop the column."]),
-        (["score", "folder", "q.csv"], ["`flowratio fit` wrote no model"]),
-        (["score", "none", "q.csv", "--flatten", "-1"], ["--flatten -1", "0 or more"]),
-        (["score", "none", "q.csv", "--truncate", "0"], ["--truncate 0", "above 0"]),
+        (["mi", "p.csv", "fixed.csv", "--method", "qda"], ["`fixed.csv` has 9 rows", "`p.csv` has 50"]),
+        (["mi", "p.csv", "q.csv", "--method", "lda"], ["`--method` is 'lda'", "'qda'"]),
+        (["mi", "endless.csv", "q.csv", "--method", "qda"], ["infinite", "with `--exclude`"]),
+        (["score", "folder", "q.csv"], ["folder has no file model.json", "not a model folder"]),
+        (["score", "none", "q.csv", "--temper", "-1"], ["--temper -1", "0 or more"]),
+        (["score", "none", "q.csv", "--cap", "0"], ["--cap 0", "above 0"]),
         (["score", "none", "q.csv"], ["none"]),
         (["score", "model", "q.csv"], ["model.json"]),
         (["score", "newer", "q.csv"], ["99", "Upgrade"]),
@@ -294,7 +294,7 @@ def write_bad_files(folder: Path) -> None:
         (["sample", "none", "--toward", "r"], ["--toward r", "p"]),
         (["reproduce", "mixture"], ["mixture", "mixtures"]),
         (["reproduce", "mixtures", "--preset", "fast"], ["fast", "laptop"]),
-        (["demo", "--seed", "-1"], ["--seed -1", "whole number from 0 to 2**63 - 1"]),
+        (["demo", "--seed", "-1"], ["--seed -1", "integer from 0 to 2**63 - 1"]),
         (["demo", "--rows", "3"], ["--rows 3", "50"]),
         (["demo", "--out", "p.csv"], ["p.csv", "folder"]),
         (["dem"], ["dem", "No such command", "flowratio --help"]),
@@ -342,7 +342,7 @@ def test_what_a_command_says_names_no_setting_of_python(model: Path, files: Path
     for words, found in (
         (["score", model, tmp_path / "weighted.csv"], "(`--scores-only`)"),
         (["score", model, tmp_path / "endless.csv"], "with `flowratio fit --exclude`"),
-        (["report", model, "--p", tmp_path / "fewer.csv", "--q", files / "q.csv"], "The table has no column 'age'"),
+        (["report", model, "--p", tmp_path / "fewer.csv", "--q", files / "q.csv"], "fewer.csv has no column 'age'"),
     ):
         code, _, err = run(*words, "-o", tmp_path / ("x.html" if words[0] == "report" else "x.csv"))
         assert (code, err.count("\n"), found in err) == (2, 1, True), err
@@ -363,7 +363,7 @@ def test_what_no_one_foresaw_is_one_line(kind: type[BaseException], run: Run, mo
     def fail(*args: object) -> None:
         raise kind("of nothing")
 
-    monkeypatch.setattr("flowratio.storage.reading.read_table", fail)
+    monkeypatch.setattr("flowratio.cli.files.read_table", fail)
     code, _, err = run("test", "p.csv", "q.csv")
     assert (code, err.count("\n")) == (2, 1)
     assert f"{kind.__name__}: of nothing" in err
@@ -452,9 +452,9 @@ def test_help_loads_nothing_heavy() -> None:
     code = """
 import sys
 sys.argv = ["flowratio", "fit", "--help"]
-from flowratio import cli
+from flowratio.cli.app import main
 try:
-    cli.main()
+    main()
 finally:
     print(sorted({"torch", "sklearn", "scipy", "numpy", "matplotlib", "polars", "pyarrow"} & sys.modules.keys()))
 """

@@ -63,6 +63,6 @@ def test_ctrl_c_is_one_message_and_leaves_no_file(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.strip().startswith("flowratio: interrupted: every file is as it was before, or complete.")
+    assert err.strip().startswith("flowratio: interrupted. Every file is unchanged or complete.")
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []

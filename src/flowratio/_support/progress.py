@@ -1,4 +1,4 @@
-"""Progress bars for what takes long, on standard error, if asked for and if somebody looks: not in files and pipes."""
+"""Progress bars on standard error. They show in a terminal or a notebook, not in files and pipes."""
 
 from __future__ import annotations
 
@@ -16,26 +16,14 @@ if TYPE_CHECKING:
 def progress(
     total: int, what: str, verbose: bool, note: Callable[[], str] = lambda: ""
 ) -> Iterator[Callable[[], None]]:
-    """Yield a function to call after each of so many steps.
-
-    Parameters
-    ----------
-    total
-        Number of steps.
-    what
-        What they are.
-    verbose
-        Whether to show anything.
-    note
-        Returns what else to say, and is asked whenever the bar is drawn.
-    """
+    """Yield a function to call after each of `total` steps. `note` returns more text for the bar, at each drawing."""
     if not verbose:
         yield lambda: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    words, told = TextColumn("{task.description}"), _told(lambda task: note())
-    with bar(words, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), told) as shown:
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with bar(*columns, _text_column(lambda task: note())) as shown:
         task = shown.add_task(what, total=total)
         yield lambda: shown.advance(task)
 
@@ -44,34 +32,24 @@ def progress(
 def uneven_progress(
     total: int, what: str, verbose: bool, seconds_left: Callable[[int], float]
 ) -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with the name of each step before it: for steps of which some take far longer.
+    """Yield a function to call with the name of each step, before a step that may take far longer than others.
 
-    Parameters
-    ----------
-    total
-        Number of steps.
-    what
-        What they are, in the plural.
-    verbose
-        Whether to show anything.
-    seconds_left
-        Returns about how many seconds so many steps will take, of which the first is at work; infinity if nobody knows.
+    `seconds_left` returns the expected seconds for this many steps, the running one included, or infinity.
     """
     if not verbose:
         yield lambda name: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
-    words = TextColumn(f"{what}{{task.description}}")
-    left = _told(lambda task: "" if task.finished else in_words(seconds_left(int(task.remaining or 0))))
-    with bar(BarColumn(), MofNCompleteColumn(), words, left) as shown:
+    left = _text_column(lambda task: "" if task.finished else in_words(seconds_left(int(task.remaining or 0))))
+    with bar(BarColumn(), MofNCompleteColumn(), TextColumn(f"{what}{{task.description}}"), left) as shown:
         task, done = shown.add_task("", total=total), count()
         yield lambda name: shown.update(task, description=f", now {name}", completed=next(done), refresh=True)
         shown.update(task, description="", completed=total)
 
 
 def bar(*columns: ProgressColumn) -> Progress:
-    """Return a bar of these columns, which shows nothing where nobody looks."""
+    """Return a bar of these columns. It shows nothing outside a terminal or a notebook."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -79,20 +57,20 @@ def bar(*columns: ProgressColumn) -> Progress:
     return Progress(*columns, console=console, disable=not (console.is_terminal or console.is_jupyter))
 
 
-def _told(words: Callable[[Task], str]) -> ProgressColumn:
-    """Return a column of a bar that asks what to say whenever it is drawn."""
+def _text_column(text: Callable[[Task], str]) -> ProgressColumn:
+    """Return a column of a bar whose text is computed whenever the bar is drawn."""
     from rich.progress import ProgressColumn
     from rich.text import Text
 
-    class Told(ProgressColumn):
+    class TextColumn(ProgressColumn):
         def render(self, task: Task) -> Text:
-            return Text(words(task))
+            return Text(text(task))
 
-    return Told()
+    return TextColumn()
 
 
 def in_words(seconds: float) -> str:
-    """Write how long something will take.
+    """Return the time left as text.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What every estimator does with its settings: a `random_state` becomes a seed, a failed fit changes nothing."""
+"""Checks of arguments, one function for each rule. A `random_state` becomes a seed, a failed fit changes nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from flowratio._support.errors import ArgumentError
+from flowratio._support.wording import nearest
+
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
 
 
 def seed_from(random_state: RandomState) -> int:
-    """Turn any `random_state` into one integer, without a look at the global generator.
+    """Return one integer for any `random_state`. The global generator of NumPy stays unchanged.
 
     Examples
     --------
@@ -29,11 +32,11 @@ def seed_from(random_state: RandomState) -> int:
         return int(random_state.integers(2**31))
     if isinstance(random_state, numbers.Integral) and 0 <= random_state < 2**63:
         return int(random_state)
-    raise ValueError(f"`random_state` is {random_state!r}: give an integer of 0 or more, a NumPy generator, or None.")
+    raise _error("random_state", random_state, "an integer of 0 or more, a NumPy generator, or None")
 
 
 def is_count(value: Any) -> bool:
-    """Whether a value is a whole number of 1 or more.
+    """Return whether a value is an integer of 1 or more.
 
     Examples
     --------
@@ -44,7 +47,7 @@ def is_count(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a real number, and not True or False.
+    """Return whether a value is a real number and not a boolean.
 
     Examples
     --------
@@ -54,20 +57,59 @@ def is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def check_count(value: Any, name: str, least: int = 1, optional: bool = False) -> None:
+    """Refuse a value that is not an integer of at least `least`. With `optional`, None is allowed too.
+
+    Examples
+    --------
+    >>> check_count(0, "n_permutations")
+    Traceback (most recent call last):
+    flowratio._support.errors.ArgumentError: `n_permutations` is 0. Use an integer of 1 or more.
+    """
+    _require(is_count(value) and value >= least, value, name, f"an integer of {least} or more", optional)
+
+
+def check_positive(value: Any, name: str, optional: bool = False) -> None:
+    """Refuse a value that is not a finite number above 0. With `optional`, None is allowed too."""
+    _require(is_number(value) and 0 < value < math.inf, value, name, "a finite number above 0", optional)
+
+
+def check_nonnegative(value: Any, name: str, optional: bool = False) -> None:
+    """Refuse a value that is not a finite number of 0 or more. With `optional`, None is allowed too."""
+    _require(is_number(value) and 0 <= value < math.inf, value, name, "a finite number of 0 or more", optional)
+
+
+def check_fraction(value: Any, name: str, optional: bool = False) -> None:
+    """Refuse a value that is not strictly between 0 and 1. With `optional`, None is allowed too."""
+    _require(is_number(value) and 0 < value < 1, value, name, "a number between 0 and 1", optional)
+
+
+def check_choice(value: Any, name: str, choices: Sequence[str]) -> None:
+    """Refuse a value that is not one of the choices, and suggest the nearest one.
+
+    Examples
+    --------
+    >>> check_choice("kld", "kind", ["kl", "js"])
+    Traceback (most recent call last):
+    flowratio._support.errors.ArgumentError: `kind` is 'kld'. Use one of kl, js. Did you mean 'kl'?
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise ArgumentError(name, f"`{name}` is {value!r}. Use one of {', '.join(choices)}.{nearest(value, choices)}")
+
+
 def check_n_folds(n_folds: Any) -> None:
-    """Refuse a number of folds that is not a whole number of 2 or more."""
-    if not (is_count(n_folds) and n_folds >= 2):
-        raise ValueError(f"`n_folds` is {n_folds!r}: give a whole number of 2 or more.")
+    """Refuse a number of folds that is not an integer of 2 or more."""
+    check_count(n_folds, "n_folds", least=2)
 
 
 def check_hidden(hidden: Any) -> None:
-    """Refuse widths of hidden layers that are neither None nor whole numbers of 1 or more."""
+    """Refuse widths of hidden layers that are neither None nor integers of 1 or more."""
     if hidden is not None and not (isinstance(hidden, list | tuple) and hidden and all(map(is_count, hidden))):
-        raise ValueError(f"`hidden` is {hidden!r}: give the widths of one or more layers, such as (64, 64).")
+        raise _error("hidden", hidden, "the widths of one or more layers, such as (64, 64)")
 
 
 def check_training_settings(estimator: Any, counts: Sequence[str] = ()) -> None:
-    """Refuse settings of a network or a flow, and of its training, that are neither None nor sound.
+    """Check the settings of a network or a flow and of its training. Each may be None.
 
     Parameters
     ----------
@@ -75,28 +117,28 @@ def check_training_settings(estimator: Any, counts: Sequence[str] = ()) -> None:
         Has the settings `hidden`, `max_epochs`, `batch_size`, `learning_rate`, `weight_decay`, `patience` and
         `validation_fraction`.
     counts
-        Names of other settings that are whole numbers of 1 or more, or None.
+        Names of other settings that are integers of 1 or more, or None.
     """
     for name in (*counts, "max_epochs", "batch_size", "patience"):
-        value = getattr(estimator, name)
-        if value is not None and not is_count(value):
-            raise ValueError(f"`{name}` is {value!r}: give a whole number of 1 or more, or None to leave it to us.")
-    for name, is_good, rule in (
-        ("learning_rate", lambda rate: 0 < rate < math.inf, "above 0"),
-        ("weight_decay", lambda decay: 0 <= decay < math.inf, "of 0 or more"),
-    ):
-        value = getattr(estimator, name)
-        if value is not None and not (is_number(value) and is_good(value)):
-            raise ValueError(f"`{name}` is {value!r}: give a number {rule}, or None to leave it to us.")
+        check_count(getattr(estimator, name), name, optional=True)
+    check_positive(estimator.learning_rate, "learning_rate", optional=True)
+    check_nonnegative(estimator.weight_decay, "weight_decay", optional=True)
     check_hidden(estimator.hidden)
-    fraction = estimator.validation_fraction
-    if fraction is not None and not (is_number(fraction) and 0 < fraction < 1):
-        raise ValueError(f"`validation_fraction` is {fraction}: it must lie between 0 and 1.")
+    check_fraction(estimator.validation_fraction, "validation_fraction", optional=True)
+
+
+def _require(holds: bool, value: Any, name: str, rule: str, optional: bool) -> None:
+    if not holds and not (value is None and optional):
+        raise _error(name, value, rule, optional)
+
+
+def _error(name: str, value: Any, rule: str, optional: bool = False) -> ArgumentError:
+    return ArgumentError(name, f"`{name}` is {value!r}. Use {rule}{', or None for the default' * optional}.")
 
 
 @contextmanager
 def unchanged_on_failure(estimator: Any) -> Iterator[None]:
-    """Leave an estimator as it was if what is done inside fails: a refit that fails loses no fit."""
+    """Restore the attributes of an estimator if the block fails: a refit that fails keeps the earlier fit."""
     before = dict(vars(estimator))
     try:
         yield

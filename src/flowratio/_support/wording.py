@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 _MAX_LISTED = 8
 
@@ -17,6 +18,18 @@ def listed(names: Sequence[object]) -> str:
     """
     more = f" and {len(names) - _MAX_LISTED} more" * (len(names) > _MAX_LISTED)
     return ", ".join(map(repr, names[:_MAX_LISTED])) + more
+
+
+def nearest(name: object, choices: Iterable[str]) -> str:
+    """Return the question whether the nearest of the choices was meant, after a space, or an empty text.
+
+    Examples
+    --------
+    >>> nearest("agee", ["age", "job"]), nearest("x", ["age", "job"])
+    (" Did you mean 'age'?", '')
+    """
+    near = get_close_matches(str(name), list(choices), 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def check_distinct(columns: Sequence[str], table: str) -> None:

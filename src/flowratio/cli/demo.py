@@ -3,54 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from flowratio._support.atomic import replacing
+from flowratio._support.types import Matrix, Vector
 from flowratio.diagnostics.plots import plot_estimates, plot_latent
 from flowratio.ratios.auto.auto import AutoRatio
-from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
 from flowratio.report.model import Model, check_model_folder, fit_tables
 from flowratio.report.page import write_report
 
-SHIFT = 3.0  # mean of both columns of q; that of p is 0
+SHIFT = 3.0  # mean of both columns of q, the mean of p is 0
 NEAR = 5.0  # |log r| below which r is not extreme
 _BUDGET = 30.0  # seconds of the automatic choice
 _CANDIDATES = ["lda", "logistic", "qda", "kliep", "boosting", "mlp", "mlp in z", "kliep in z"]  # one of each family
 _SHOWN = 1000  # rows of each sample in the figure
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What a ratio says of fresh rows, beside the truth.
-
-    Parameters
-    ----------
-    name
-        Of the ratio.
-    log_r
-        Its log r of the rows, of shape (n,).
-    error, error_near
-        Mean squared error of log r in nats², on all rows, and on those with log r between -5 and 5.
-    seconds
-        Of the fit.
-    """
+class Estimate(NamedTuple):
+    """Log-ratios of new rows, (n,), with mean squared errors: of all rows, and of rows with |log r| below 5."""
 
     name: str
-    log_r: np.ndarray
+    log_r: Vector
     error: float
     error_near: float
     seconds: float
 
 
-def true_log_ratio(X: np.ndarray) -> np.ndarray:
-    """Return log r in closed form, (n, 2) to (n,): ½|x − m|² − ½|x|² with m = (3, 3), so 9 − 3 (x1 + x2)."""
+def true_log_ratio(X: Matrix) -> Vector:
+    """Return log r in closed form, (n, 2) to (n,): ½|x − m|² − ½|x|² with m = (3, 3), which is 9 − 3 (x1 + x2)."""
     return SHIFT**2 - SHIFT * X.sum(axis=1)
 
 
@@ -60,60 +46,55 @@ def run_demo(out: Path, rows: int, seed: int, command: str, verbose: bool) -> tu
     Parameters
     ----------
     out
-        The folder, which is there.
+        An existing folder.
     rows
         Rows of each sample.
     seed
-        Of the rows and of all fits.
+        Seed of the rows and of all fits.
     command
-        What was typed, for the page.
+        The command that was typed, for the page.
     verbose
         Whether to show progress bars.
     """
     check_model_folder(out / "model")
     rng = np.random.default_rng(seed)
-    X_p, X_q = _draw(rows, rng)
-    X = np.concatenate(_draw(rows, rng))  # fresh rows: no ratio has seen them
+    X_p, X_q = _samples(rows, rng)
+    X = np.concatenate(_samples(rows, rng))  # new rows for the errors
     in_x = ClassifierRatio("mlp", random_state=seed, verbose=verbose)
     in_z = FeaturizedRatio("mlp", random_state=seed, verbose=verbose)
-    estimates = [
-        _estimate("a network in x", X, lambda: in_x.fit_samples(X_p, X_q)),
-        _estimate("the same network in z", X, lambda: in_z.fit_samples(X_p, X_q)),
-    ]
+    estimates = []
+    for name, ratio in (("a network in x", in_x), ("the same network in z", in_z)):
+        start = time.perf_counter()
+        ratio.fit_samples(X_p, X_q)
+        seconds = time.perf_counter() - start
+        estimates.append(_estimate(name, X, ratio.log_ratio(X), seconds))
     files = ("N((0, 0), I)", "N((3, 3), I)")
     auto = AutoRatio(_CANDIDATES, n_folds=2, time_budget=_BUDGET)
     model = fit_tables(_table(X_p), _table(X_q), auto, seed=seed, files=files, command=command, verbose=verbose)
     log_r, seconds = model.ratio.log_ratio(_table(X)), model.evidence["made"]["seconds"]
-    estimates.append(_judged("AutoRatio", X, log_r, seconds))
+    estimates.append(_estimate("AutoRatio", X, log_r, seconds))
     model.save(out / "model")
     write_report(model.evidence, out / "report.html")
-    _draw_figure(X, in_z.featurizer_.transform(X), estimates, out / "ratios.png")
+    _save_figure(X, in_z.featurizer_.transform(X), estimates, out / "ratios.png")
     return estimates, model
 
 
-def _draw(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _samples(n: int, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
     return rng.normal(0, 1, (n, 2)), rng.normal(SHIFT, 1, (n, 2))
 
 
-def _table(X: np.ndarray) -> pl.DataFrame:
+def _table(X: Matrix) -> pl.DataFrame:
     return pl.DataFrame(X, schema=["x1", "x2"])
 
 
-def _estimate(name: str, X: np.ndarray, fit: Callable[[], RatioEstimator]) -> Estimate:
-    started = time.perf_counter()
-    ratio = fit()
-    took = time.perf_counter() - started
-    return _judged(name, X, ratio.log_ratio(X), took)
-
-
-def _judged(name: str, X: np.ndarray, log_r: np.ndarray, seconds: float) -> Estimate:
+def _estimate(name: str, X: Matrix, log_r: Vector, seconds: float) -> Estimate:
     truth = true_log_ratio(X)
     squares = (log_r - truth) ** 2
     return Estimate(name, log_r, float(squares.mean()), float(squares[np.abs(truth) < NEAR].mean()), seconds)
 
 
-def _draw_figure(X: np.ndarray, Z: np.ndarray, estimates: list[Estimate], path: Path) -> None:
-    """Draw the rows before and after the flow, and each estimate against the truth."""
+def _save_figure(X: Matrix, Z: Matrix, estimates: list[Estimate], path: Path) -> None:
+    """Plot the rows before and after the flow, and each estimate against the truth."""
     from matplotlib.figure import Figure
 
     n = len(X) // 2
@@ -126,7 +107,7 @@ def _draw_figure(X: np.ndarray, Z: np.ndarray, estimates: list[Estimate], path: 
         axes.set(title=title, xlabel="first column", ylabel="second column")
     for axes, estimate in zip(below.subplots(1, 3, sharex=True, sharey=True), estimates, strict=True):
         plot_estimates(estimate.log_r[shown], truth, NEAR, axes)
-        axes.get_legend().remove()  # the title says the error
+        axes.get_legend().remove()  # the title has the error
         axes.set(title=f"{estimate.name}: error {estimate.error:.3g} nats²")
         axes.label_outer()
     with replacing(path) as temporary:

@@ -1,99 +1,144 @@
-"""The options that commands share, and their rules."""
+"""The options that commands share, their rules, and the option for each argument in Python."""
 
 from __future__ import annotations
 
+import ast
 import csv
 import tempfile
-from collections.abc import Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
+import flowratio
+from flowratio._support.wording import nearest
 
-def _check_seed(seed: int) -> int:
-    if not 0 <= seed < 2**63:
-        raise typer.BadParameter("a seed is a whole number from 0 to 2**63 - 1")
-    return seed
-
-
-def _check_budget(budget: float) -> float:
-    if not 0 < budget < float("inf"):
-        raise typer.BadParameter("give seconds above 0, such as 60")
-    return budget
-
-
-def check_held_out(share: float) -> float:
-    """Refuse what is no share."""
-    if not 0 < share < 1:
-        raise typer.BadParameter("give a share between 0 and 1, such as 0.2")
-    return share
-
-
-def check_power(gamma: float) -> float:
-    """Refuse powers below 0."""
-    if not 0 <= gamma < float("inf"):
-        raise typer.BadParameter("give a power of 0 or more, such as 0.5; 1 keeps the weights as they are")
-    return gamma
-
-
-def check_cap(cap: float | None) -> float | None:
-    """Refuse a largest weight that is not above 0."""
-    if cap is not None and not cap > 0:
-        raise typer.BadParameter("give the largest weight in units of the mean, above 0, such as 20")
-    return cap
+_TABLES = {
+    "columns": "--columns",
+    "exclude": "--exclude",
+    "decimal": "--decimal",
+    "date_format": "--date-format",
+    "encoding": "--encoding",
+}
+_RATIO = {"ratio": "--method", "estimator": "--method", "classifier": "--method", "time_budget": "--budget"}
+_SEED = {"random_state": "--seed"}
+_OF_FIT = {argument: f"flowratio fit {option}" for argument, option in (_TABLES | _RATIO).items()}
+# For each command, the option for an argument in Python: errors and warnings name the option.
+OPTIONS: dict[str, Mapping[str, str]] = {
+    "demo": _SEED,
+    "fit": _TABLES | _RATIO | _SEED | {"held_out": "--held-out"},
+    "score": _OF_FIT
+    | {"encoding": "--encoding", "gamma": "--temper", "largest": "--cap"}
+    | {"scores_only": "--scores-only", "workers": "--workers"},
+    "report": _OF_FIT | {"X_p": "--p", "X_q": "--q"},
+    "test": _TABLES | _RATIO | _SEED | {"time_budget": "--method", "n_permutations": "--permutations"},
+    "divergence": _TABLES | _RATIO | _SEED | {"kind": "--kind"},
+    "mi": {**_TABLES, **_RATIO, **_SEED, "columns": "--exclude", "Z": "--given"},
+    "sample": _OF_FIT | _SEED | {"n": "-n", "toward": "--toward"},
+    "reproduce": {},
+}
 
 
-def _names(given: Sequence[str] | None) -> list[str] | None:
-    """Split names at commas; one with a comma stands in double quotes."""
-    if not given:
+def argument_names(command: str, files: Mapping[str, str | None]) -> dict[str, str]:
+    """Return what messages of a command call each argument: its option, or the file that was given for it."""
+    names = {argument: "standard input" if path == "-" else path for argument, path in files.items() if path}
+    return {**OPTIONS[command], **names}
+
+
+def method_names() -> list[str]:
+    """Return the names of ratios, with hyphens, from the source of the registry: help imports no scikit-learn."""
+    path = Path(str(flowratio.__file__)).parent / "ratios" / "registry.py"
+    for line in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.target.id == "RATIOS":
+            keys = line.value.keys if isinstance(line.value, ast.Dict) else []
+            return [str(key.value).replace(" ", "-") for key in keys if isinstance(key, ast.Constant)]
+    return ["auto", "logistic", "boosting", "mlp", "kliep", "mlp-in-z"]  # until the registry has `RATIOS`
+
+
+def experiment_help() -> str:
+    """Return the names of the experiments. The package of the paper is imported by name: nothing depends on it."""
+    return f"One of {', '.join(import_module('flowratio_paper').NAMES)}, or all."
+
+
+class TextOptions(NamedTuple):
+    """How the text files of a command are written. None means: detect it."""
+
+    decimal: str | None = None
+    date_format: str | None = None
+    encoding: str | None = None
+
+
+def rule(holds: Callable[[float], bool], text: str) -> Callable[[float | None], float | None]:
+    """Return a check of a number, whose error is the text."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not holds(value):
+            raise typer.BadParameter(text)
+        return value
+
+    return check
+
+
+def _names(lines: Sequence[str] | None) -> list[str] | None:
+    """Split names at commas. A name with a comma stands in double quotes."""
+    if not lines:
         return None
-    found = [name for line in csv.reader(given, skipinitialspace=True) for name in line if name]
-    if not found:
-        raise typer.BadParameter("no column is named: give names with commas between them, such as age,income")
-    return found
+    names = [name for line in csv.reader(lines, skipinitialspace=True) for name in line if name]
+    if not names:
+        raise typer.BadParameter("No column is named. Give names with commas between them, such as age,income.")
+    return names
 
 
-Seed = Annotated[int, typer.Option(callback=_check_seed, help="Whole number: the same gives the same result.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+_check_seed = rule(lambda seed: 0 <= seed < 2**63, "Use an integer from 0 to 2**63 - 1.")
+_check_budget = rule(lambda seconds: 0 < seconds < float("inf"), "Use seconds above 0, such as 60.")
+check_held_out = rule(lambda share: 0 < share < 1, "Use a share between 0 and 1, such as 0.2.")
+check_power = rule(lambda power: 0 <= power < float("inf"), "Use a power of 0 or more, such as 0.5. 1 changes nothing.")
+check_cap = rule(lambda cap: cap > 0, "Use a maximum above 0, in units of the mean weight, such as 20.")
+
+Seed = Annotated[int, typer.Option(callback=_check_seed, help="Integer. The same seed gives the same result.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bars.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Columns = Annotated[
-    list[str] | None, typer.Option(callback=_names, metavar="A,B", help="Use these columns, and no others.")
+Columns = Annotated[list[str] | None, typer.Option(callback=_names, metavar="A,B", help="Use only these columns.")]
+Exclude = Annotated[list[str] | None, typer.Option(callback=_names, metavar="A,B", help="Leave out these columns.")]
+Decimal = Annotated[str | None, typer.Option(metavar="MARK", help="Decimal mark of numbers in text: . or ,")]
+DateFormat = Annotated[
+    str | None, typer.Option(metavar="FORMAT", help="Format of dates in text, such as %m/%d/%Y or %d-%b-%y.")
 ]
-Exclude = Annotated[list[str] | None, typer.Option(callback=_names, metavar="A,B", help="Leave these columns out.")]
-TableP = Annotated[str, typer.Argument(metavar="P", help="Rows of p, the numerator: CSV, Parquet, NPY, NPZ, or -.")]
+Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of CSV files, such as latin-1.")]
+_KINDS = "CSV, Parquet, NPY, NPZ, or - for CSV from standard input"
+TableP = Annotated[str, typer.Argument(metavar="P", help=f"Rows of p, the numerator: {_KINDS}.")]
 TableQ = Annotated[str, typer.Argument(metavar="Q", help="Rows of q, the denominator.")]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `flowratio fit` wrote.")]
+RowsOut = Annotated[str, typer.Option("--out", "-o", help="CSV or Parquet file, or - for CSV to standard output.")]
 Budget = Annotated[
-    float,
-    typer.Option(
-        callback=_check_budget, metavar="SECONDS", help="Time for the automatic choice; the flow comes on top."
-    ),
+    float, typer.Option(callback=_check_budget, metavar="SECONDS", help="Time for --method auto to compare candidates.")
 ]
-MethodHelp = "auto, or one ratio, such as logistic, boosting, mlp, kliep or mlp-in-z."
+MethodHelp = f"One of {', '.join(method_names())}."
+Method = Annotated[str, typer.Option(help=MethodHelp)]
 
 
-def check_choice(given: str, choices: Sequence[str], hint: str) -> None:
-    """Refuse a name that is not among the choices, and say which is nearest."""
-    if given not in choices:
-        near = get_close_matches(given, choices, 1)
-        words = f" Did you mean {near[0]}?" if near else ""
-        raise typer.BadParameter(f"{given!r} is none of {', '.join(choices)}.{words}", param_hint=hint)
+def check_one_of(value: str, choices: Sequence[str], hint: str) -> None:
+    """Refuse a value that is not one of the choices, and suggest the nearest one."""
+    if value not in choices:
+        text = f"{value!r} is not one of {', '.join(choices)}.{nearest(value, choices)}"
+        raise typer.BadParameter(text, param_hint=hint)
 
 
 def check_folder(out: Path) -> None:
-    """Make the folder and a file in it, before time is spent on what could not be written."""
+    """Create the folder and a file in it, before time is spent on results that could not be written."""
     if out.exists() and not out.is_dir():
-        raise typer.BadParameter(f"{out} is a file: give a folder, or the path of a new one", param_hint="--out")
+        raise typer.BadParameter(f"{out} is a file. Give a folder, or the path of a new one.", param_hint="--out")
     try:
         out.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
-        rule = "it must be a folder that can be written, or the path of a new one"
-        raise typer.BadParameter(f"{out} does not serve ({error.strerror}): {rule}", param_hint="--out") from error
+        text = f"Cannot write to {out} ({error.strerror}). Give a writable folder, or the path of a new one."
+        raise typer.BadParameter(text, param_hint="--out") from error
 
 
 def check_standard_input(*files: str | None) -> None:
     """Refuse standard input in two places."""
     if files.count("-") > 1:
-        raise typer.BadParameter("only one of the files can be standard input")
+        raise typer.BadParameter("Only one of the files can be standard input (-).")

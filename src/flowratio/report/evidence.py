@@ -1,6 +1,6 @@
-"""What a fit shows for itself: numbers from held-out rows, as one JSON file beside the model.
+"""The numbers of a report: computed from held-out rows and kept as one JSON file next to the model.
 
-A report is drawn from it alone: neither the rows nor the model are needed again.
+A report needs this file only, neither the rows nor the model.
 """
 
 from __future__ import annotations
@@ -13,58 +13,47 @@ import platform
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 from typing_extensions import NotRequired
 
 from flowratio import __version__
 from flowratio._support.atomic import replacing
-from flowratio.tables.cells import cells_of
-from flowratio.tables.formats import CellFormat, Kind
+from flowratio._support.types import Matrix, Vector
+from flowratio.tables.cells import cells_of, pooled
+from flowratio.tables.encoder import TableEncoder
 from flowratio.weights import largest_k_hat
 
 if TYPE_CHECKING:
     import polars as pl
 
     from flowratio.diagnostics.diagnosis import Diagnosis
-    from flowratio.ratios.table_ratio import TableRatio
     from flowratio.tables.columns import Column
-    from flowratio.tables.encoder import TableEncoder
 
 FILE = "evidence.json"
 _FORMAT, _VERSION = "flowratio evidence", 1
-_LOG_RATIOS = 5_000  # of each sample that are kept
-_ROWS, _COLUMNS = 1_000, 30  # of the rows that are kept with their encoded columns
+_LOG_RATIOS = 5_000  # log-ratios of each sample
+_ROWS, _COLUMNS = 1_000, 30  # rows of each sample with their encoded columns
 _BINS = 24
-_LEVELS = 20  # of a category that are told apart
+_LEVELS = 20  # categories of a column, the others are counted together
 _FARTHEST = 1e300  # differences of values up to here are floats
-_OUTER = 0.005  # share of the rows on either side that the outermost bars of a histogram take in
+_OUTER = 0.005  # share of the rows on either side that the outermost bars of a histogram include
 
 
 class Made(TypedDict):
-    """How a model came about, as the caller knows it.
+    """How a model was made, from the caller of `gather`.
 
     Parameters
     ----------
-    command
-        What was typed.
-    date
-        When, in words or ISO form.
-    seed
-        By which the same command gives the same model.
-    seconds
-        The fit took.
-    file_p, file_q
-        Names of the two files.
-    n_p, n_q
-        Rows of each that the model was fitted to.
+    command, date, seed, seconds
+        The command, its time in ISO form, its seed, and the duration of the fit.
+    file_p, file_q, n_p, n_q
+        Names of the two files, and the number of rows of each that the model was fitted to.
     proportion
         Share of p in the rows that the flow was trained on.
-    held_out_p, held_out_q
-        Rows of each that were held out of the fit; `gather` counts them.
-    versions
-        Of flowratio, Python and the libraries, by name; `gather` looks them up.
+    held_out_p, held_out_q, versions
+        Numbers of held-out rows, and the versions of flowratio, Python and the libraries. `gather` adds them.
     """
 
     command: str
@@ -81,33 +70,54 @@ class Made(TypedDict):
     versions: NotRequired[dict[str, str]]
 
 
-def gather(ratio: TableRatio, P: Any, Q: Any, *, featurizer: Any = None, made: Made) -> dict[str, Any]:
-    """Look at a fitted ratio r = p/q (p is y = 1) on held-out rows, and return all that a report needs.
+class Design(NamedTuple):
+    """Encoded rows, (n, m), the source column of each encoded column, (m,), and the names of the source columns."""
+
+    matrix: Matrix
+    groups: Vector
+    columns: list[str]
+
+
+def results_of(ratio: Any) -> Any:
+    """Return the results of the candidates of an `AutoRatio`, None for another ratio."""
+    return getattr(getattr(ratio, "ratio_", ratio), "results_", None)  # until every ratio encodes tables itself
+
+
+def _design(ratio: Any, table: pl.DataFrame) -> Design:
+    """Return the matrix that a ratio computes with."""
+    if hasattr(ratio, "design"):
+        design = ratio.design(table)
+        return Design(design.matrix, design.groups, design.columns)
+    encoder = ratio.encoder_  # until every ratio has `design`
+    return Design(encoder.transform(table), encoder.groups_, [column.name for column in encoder.columns_])
+
+
+def gather(ratio: Any, P: pl.DataFrame, Q: pl.DataFrame, *, featurizer: Any = None, made: Made) -> dict[str, Any]:
+    """Check a fitted ratio r = p/q (p is y = 1) on held-out rows, and return everything that a report needs.
 
     Parameters
     ----------
     ratio
-        A fitted `TableRatio`.
+        A fitted ratio.
     P, Q
-        Rows of p and of q that the ratio was *not* fitted to, as frames.
+        Rows of p and of q that the ratio was *not* fitted to.
     featurizer
-        A fitted map of encoded rows with `transform`, such as a `FlowFeaturizer`; None for no latent picture.
+        A fitted map of encoded rows with `transform`, such as a `FlowFeaturizer`. None for no latent picture.
     made
-        How the model came about.
+        How the model was made.
 
     Returns
     -------
     dict
-        Plain numbers, texts, lists and dictionaries, with the keys `made`, `columns` (what each source column looks
-        like in both samples, and how much it moves log r), `diagnosis` (`Diagnosis.to_dict()`), `k_hat` (in words),
-        `rows` (log r, and encoded columns of some rows), `latent`, `training` and `candidates` (None where there is
-        nothing to tell).
+        Plain numbers, texts, lists and dictionaries, with the keys `made`, `columns` (each source column in both
+        samples, and how much it changes log r), `diagnosis` (`Diagnosis.to_dict()`), `k_hat` (as text), `rows` (log r,
+        and encoded columns of some rows), `latent`, `training` and `candidates` (each None if there is none).
     """
     from flowratio.diagnostics.diagnosis import diagnose
 
-    encoder = ratio.encoder_
-    X_p, X_q = encoder.transform(P), encoder.transform(Q)
-    found = diagnose(ratio, P, Q, random_state=0)
+    design = _design(ratio, P)
+    X_p, X_q = design.matrix, _design(ratio, Q).matrix
+    diagnosis = diagnose(ratio, P, Q, random_state=0)
     rng = np.random.default_rng(0)
     some_p, some_q = (rng.permutation(len(X))[:_LOG_RATIOS] for X in (X_p, X_q))
     few_p, few_q = some_p[:_ROWS], some_q[:_ROWS]
@@ -115,30 +125,22 @@ def gather(ratio: TableRatio, P: Any, Q: Any, *, featurizer: Any = None, made: M
         "format": _FORMAT,
         "version": _VERSION,
         "made": {**made, "held_out_p": len(X_p), "held_out_q": len(X_q), "versions": _versions()},
-        "columns": _columns(encoder, P, Q, found),
-        "diagnosis": found.to_dict(),
-        "k_hat": _k_hats(found),
+        "columns": _columns(getattr(ratio, "encoder_", None), design, P, Q, diagnosis),
+        "diagnosis": diagnosis.to_dict(),
+        "k_hat": _k_hats(diagnosis),
         "rows": {
-            "log_p": _rounded(found.log_p[some_p]),
-            "log_q": _rounded(found.log_q[some_q]),
-            **_encoded(X_p, X_q, few_p, few_q, found),
+            "log_p": _rounded(diagnosis.log_p[some_p]),
+            "log_q": _rounded(diagnosis.log_q[some_q]),
+            **_encoded(X_p, X_q, few_p, few_q, diagnosis),
         },
         "latent": None if featurizer is None else _latent(featurizer, X_p[few_p], X_q[few_q]),
         "training": _training(featurizer),
-        "candidates": _candidates(ratio.ratio_),
+        "candidates": _candidates(results_of(ratio)),
     }
 
 
 def write_evidence(evidence: dict[str, Any], folder: str | os.PathLike[str]) -> Path:
-    """Write evidence into the folder of a model, whole or not at all, and return the path of the file.
-
-    Parameters
-    ----------
-    evidence
-        What `gather` returned.
-    folder
-        The folder, which must be there.
-    """
+    """Write the result of `gather` into an existing model folder, whole or not at all, and return the path."""
     path = Path(folder) / FILE
     with replacing(path) as temporary:
         temporary.write_text(json.dumps({**evidence, "sha256": _digest(evidence)}, allow_nan=False), encoding="utf-8")
@@ -146,31 +148,25 @@ def write_evidence(evidence: dict[str, Any], folder: str | os.PathLike[str]) -> 
 
 
 def read_evidence(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the evidence in the folder of a model.
-
-    Parameters
-    ----------
-    folder
-        The folder that `flowratio fit` wrote.
-    """
+    """Read the evidence from a folder that `flowratio fit` wrote."""
     path = Path(folder) / FILE
     if not path.is_file():
-        there = f"{folder} has no file {FILE}" if Path(folder).is_dir() else f"There is no folder {folder}"
-        raise FileNotFoundError(f"{there}: a report needs a model that `flowratio fit` wrote. Check the path.")
-    again = "Copy the folder again as a whole, or fit again"
+        fault = f"{folder} has no file {FILE}" if Path(folder).is_dir() else f"There is no folder {folder}"
+        raise FileNotFoundError(f"{fault}. A report needs a model that `flowratio fit` wrote. Check the path.")
+    remedy = "Copy the whole folder again, or fit again."
     try:
         document = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is cut short or no JSON ({error}). {again}.") from error
+        raise ValueError(f"{path} is cut short or not JSON ({error}). {remedy}") from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise ValueError(f"{path} is JSON, but no evidence of flowratio. {again}.")
+        raise ValueError(f"{path} is JSON, but not evidence of flowratio. {remedy}")
     if isinstance(document.get("version"), int) and document["version"] > _VERSION:
         raise ValueError(
-            f"{path} has format version {document['version']}, and this flowratio reads versions up to {_VERSION}. "
-            "Upgrade flowratio to make a report of it."
+            f"{path} has format version {document['version']}. This flowratio reads versions up to {_VERSION}. Upgrade "
+            "flowratio."
         )
     if document.pop("sha256", None) != _digest(document):
-        raise ValueError(f"{path} was changed after it was written: its content and its digest differ. {again}.")
+        raise ValueError(f"{path} was changed after it was written: its digest does not match. {remedy}")
     return document
 
 
@@ -186,63 +182,78 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _k_hats(found: Diagnosis) -> dict[str, Any]:
-    """Write both k̂ in words, as JSON has no infinity, which some of them are; and up to where that of q is trusted."""
+def _k_hats(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return both k̂ as text, because JSON has no infinity, and the limit of that of q."""
     from flowratio.diagnostics.summary import k_hat_text
 
-    overlap = found.overlap
+    overlap = diagnosis.overlap
     limit = _finite(largest_k_hat(overlap.n_q))
     return {"q": k_hat_text(overlap.k_hat_q), "p": k_hat_text(overlap.k_hat_p), "limit": limit}
 
 
-def _columns(encoder: TableEncoder, P: Any, Q: Any, found: Diagnosis) -> list[dict[str, Any]]:
-    """Describe the source columns, the one that moves log r most first; constants come last."""
-    P, Q, told = encoder.parse(P), encoder.parse(Q), found.importance
-    moves = dict(
-        zip(told.columns.tolist(), zip(told.effect, told.standard_error, told.share, strict=True), strict=True)
-    )
+def _columns(
+    encoder: TableEncoder | None, design: Design, P: pl.DataFrame, Q: pl.DataFrame, diagnosis: Diagnosis
+) -> list[dict[str, Any]]:
+    """Describe the source columns, that with the largest effect on log r first, constants last."""
+    encoder = encoder or TableEncoder().fit(pooled(P.select(design.columns), Q.select(design.columns)))
+    P, Q, importance, balance = encoder.parse(P), encoder.parse(Q), diagnosis.importance, diagnosis.balance
+    numbers = zip(importance.effect, importance.standard_error, importance.share, strict=True)
+    effects = dict(zip(importance.columns.tolist(), numbers, strict=True))
+    column_of = {column.name: column for column in encoder.columns_}
     described = []
-    for j in [*moves, *(j for j in range(len(encoder.columns_)) if j not in moves)]:
-        column, own = encoder.columns_[j], encoder.groups_ == j
-        effect, error, share = moves.get(j, (0.0, 0.0, 0.0))
-        before, after = _largest(found.balance.before[own]), _largest(found.balance.after[own])
-        driver = {"effect": effect, "error": error, "share": share, "before": before, "after": after}
-        looks = _described(column, cells_of(P[column.name]), cells_of(Q[column.name]))
-        described.append({**looks, "driver": {name: _finite(value) for name, value in driver.items()}})
+    for j in [*effects, *(j for j in range(len(design.columns)) if j not in effects)]:
+        name, own = design.columns[j], design.groups == j
+        effect, error, share = effects.get(j, (0.0, 0.0, 0.0))
+        driver = {"effect": effect, "error": error, "share": share}
+        driver |= {"before": _largest(balance.before[own]), "after": _largest(balance.after[own])}
+        described.append(_described(column_of[name], cells_of(P[name]), cells_of(Q[name])))
+        described[-1]["driver"] = {key: _finite(value) for key, value in driver.items()}
     return described
 
 
-def _largest(differences: np.ndarray) -> float:
+def _largest(differences: Vector) -> float:
     return float(differences[np.argmax(np.abs(differences))]) if len(differences) else 0.0
 
 
 def _described(column: Column, p: pl.Series, q: pl.Series) -> dict[str, Any]:
-    """Describe a column in both samples: its gaps, and its numbers (dates as days since 1970) or its levels."""
-    told: dict[str, Any] = {"name": column.name, "kind": column.kind}
-    told["gaps"] = {"p": _finite(p.null_count() / len(p)), "q": _finite(q.null_count() / len(q))}
+    """Describe parsed cells of both samples: missing values, and numbers (dates as days since 1970) or categories."""
+    gaps = {"p": _finite(p.null_count() / len(p)), "q": _finite(q.null_count() / len(q))}
+    description: dict[str, Any] = {"name": column.name, "kind": column.kind, "gaps": gaps}
     p, q = p.drop_nulls(), q.drop_nulls()
     if column.kind in ("number", "integer", "date"):
-        values_p, values_q = (column.form.read(cells).to_numpy() for cells in (p, q))
-        told["numbers"] = {"p": _moments(values_p), "q": _moments(values_q)}
-        told["histogram"] = _histogram(values_p, values_q)
+        values_p, values_q = _numbers(p), _numbers(q)
+        description["numbers"] = {"p": _moments(values_p), "q": _moments(values_q)}
+        description["histogram"] = _histogram(values_p, values_q)
     else:
-        told["levels"] = _levels(*(_words(column, cells) for cells in (p, q)))
-    return told
+        description["levels"] = _levels(_categories(column, p), _categories(column, q))
+    return description
 
 
-def _words(column: Column, cells: pl.Series) -> list[str]:
-    if column.kind == "boolean":
-        cells = CellFormat(Kind.BOOLEAN).read(cells) > 0.5
+def _numbers(cells: pl.Series) -> Vector:
+    """Return cells as floats, of shape (n,): dates as days since 1970."""
+    import polars as pl
+
+    if cells.dtype.is_temporal():
+        return cells.dt.epoch("us").cast(pl.Float64).to_numpy() / 86_400e6
+    return cells.cast(pl.Float64).to_numpy()
+
+
+def _categories(column: Column, cells: pl.Series) -> list[str]:
+    import polars as pl
+
     if column.kind == "identifier":
         return ["a value of its own"] * len(cells)
-    return CellFormat(Kind.CATEGORY).read(cells).to_list()
+    if column.kind == "boolean":
+        cells = cells.cast(pl.Float64) > 0.5
+    words = cells.cast(pl.String)
+    return (words.str.strip_suffix(".0") if cells.dtype.is_float() else words).to_list()
 
 
-def _moments(values: np.ndarray) -> dict[str, Any] | None:
-    """Return mean, standard deviation and the five quartiles; None of no values."""
+def _moments(values: Vector) -> dict[str, Any] | None:
+    """Return mean, standard deviation and the five quartiles, None if there are no values."""
     if not len(values):
         return None
-    unit = 2.0 ** max(0, math.frexp(np.abs(values).max())[1] - 500)  # sums of squares of larger values are no floats
+    unit = 2.0 ** max(0, math.frexp(np.abs(values).max())[1] - 500)  # squares of larger values overflow
     values = values / unit
     quartiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1])
     # 12 digits: a second before midnight of a date, in days since 1970, is not the next day
@@ -250,8 +261,8 @@ def _moments(values: np.ndarray) -> dict[str, Any] | None:
     return {"mean": exact[0], "sd": _finite(values.std() * unit), "quartiles": exact[1:]}
 
 
-def _histogram(p: np.ndarray, q: np.ndarray) -> dict[str, list[Any]] | None:
-    """Return shares of the rows in bars with common edges; the outermost ones take in what is beyond."""
+def _histogram(p: Vector, q: Vector) -> dict[str, list[Any]] | None:
+    """Return the share of rows in each bar, with common edges. The outermost bars include all values beyond."""
     pooled = np.clip(np.concatenate([p, q]), -_FARTHEST, _FARTHEST)
     if not len(pooled):
         return None
@@ -259,7 +270,7 @@ def _histogram(p: np.ndarray, q: np.ndarray) -> dict[str, list[Any]] | None:
     low, high = (low, high) if high > low else (float(pooled.min()), float(pooled.max()))
     if high == low:
         low, high = low - max(1.0, abs(low)) / 2, high + max(1.0, abs(low)) / 2
-    if not np.any(pooled % 1) and max(-low, high) < 2**53:  # bars of whole numbers have whole widths
+    if not np.any(pooled % 1) and max(-low, high) < 2**53:  # bars of integers have integer widths
         width = math.ceil((high - low + 1) / _BINS)
         edges = math.floor(low) - 0.5 + width * np.arange(math.ceil((high - math.floor(low) + 1) / width) + 1)
     else:
@@ -269,31 +280,29 @@ def _histogram(p: np.ndarray, q: np.ndarray) -> dict[str, list[Any]] | None:
 
 
 def _levels(p: list[str], q: list[str]) -> list[dict[str, Any]]:
-    """Return the levels with their shares, the most frequent first; the rare ones of many as one."""
+    """Return the categories with their shares, the most frequent first. Rare ones are counted together."""
     shares: dict[str, list[float]] = {}
     for k, words in enumerate((p, q)):
         for level in words:
             shares.setdefault(level, [0.0, 0.0])[k] += 1 / len(words)
     ordered = sorted(shares.items(), key=lambda one: (-sum(one[1]), one[0]))
-    told = [{"level": level, "p": _finite(of_p), "q": _finite(of_q)} for level, (of_p, of_q) in ordered[:_LEVELS]]
+    rows = [{"level": level, "p": _finite(of_p), "q": _finite(of_q)} for level, (of_p, of_q) in ordered[:_LEVELS]]
     if len(ordered) > _LEVELS:
         rest = np.sum([both for _, both in ordered[_LEVELS:]], axis=0)
-        told.append({"level": f"{len(ordered) - _LEVELS} others", "p": _finite(rest[0]), "q": _finite(rest[1])})
-    return told
+        rows.append({"level": f"{len(ordered) - _LEVELS} others", "p": _finite(rest[0]), "q": _finite(rest[1])})
+    return rows
 
 
-def _encoded(
-    X_p: np.ndarray, X_q: np.ndarray, few_p: np.ndarray, few_q: np.ndarray, found: Diagnosis
-) -> dict[str, Any]:
-    """Return encoded columns of a few rows, those that differ most first, each less its smallest value.
+def _encoded(X_p: Matrix, X_q: Matrix, few_p: Vector, few_q: Vector, diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return encoded columns of a few rows, those that differ most first, each minus its smallest value.
 
-    A standardized mean difference is that of the kept values by `scale`, as in `Balance`.
+    Divided by `scale`, a difference of means is a standardized mean difference, as in `Balance`.
     """
-    size = np.maximum(np.abs(found.balance.before), np.abs(found.balance.after))
+    size = np.maximum(np.abs(diagnosis.balance.before), np.abs(diagnosis.balance.after))
     order = np.argsort(-size, kind="stable")[:_COLUMNS]
     A_p, A_q = X_p[:, order], X_q[:, order]
     origin = np.minimum(A_p.min(axis=0), A_q.min(axis=0))
-    with np.errstate(over="ignore", invalid="ignore"):  # what is no float then is left out
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow becomes None
         scale = np.hypot(A_p.std(axis=0), A_q.std(axis=0)) / math.sqrt(2)
         few_p, few_q = A_p[few_p] - origin, A_q[few_q] - origin
     return {
@@ -304,15 +313,18 @@ def _encoded(
     }
 
 
-def _latent(featurizer: Any, X_p: np.ndarray, X_q: np.ndarray) -> dict[str, Any]:
-    """Return two latent columns, or the two main directions of more; of one, that alone."""
+def _latent(featurizer: Any, X_p: Matrix, X_q: Matrix) -> dict[str, Any]:
+    """Return the latent columns, or the two main directions if there are more than two."""
     Z = np.asarray(featurizer.transform(np.concatenate([X_p, X_q])), np.float64)
     names = [f"latent column {j + 1}" for j in range(min(Z.shape[1], 2))]
     if Z.shape[1] > 2:
         D = Z - Z.mean(axis=0)
         variance, directions = np.linalg.eigh(D.T @ D)
-        told = variance[-2:].sum() / max(variance.sum(), np.finfo(np.float64).tiny)
-        Z, names = D @ directions[:, :-3:-1], ["main direction 1", f"main direction 2 (both: {told:.0%} of the spread)"]
+        share = variance[-2:].sum() / max(variance.sum(), np.finfo(np.float64).tiny)
+        Z, names = (
+            D @ directions[:, :-3:-1],
+            ["main direction 1", f"main direction 2 (both: {share:.0%} of the spread)"],
+        )
     n_p = len(X_p)
     return {
         "names": names,
@@ -334,9 +346,8 @@ def _training(featurizer: Any) -> dict[str, Any] | None:
     }
 
 
-def _candidates(ratio: Any) -> dict[str, Any] | None:
-    """Return what became of the candidates of an `AutoRatio`."""
-    results = getattr(ratio, "results_", None)
+def _candidates(results: Any) -> dict[str, Any] | None:
+    """Return the table of the candidates of an `AutoRatio`."""
     if results is None:
         return None
     return {
@@ -356,7 +367,7 @@ def _candidates(ratio: Any) -> dict[str, Any] | None:
 
 
 def _finite(value: float, digits: int = 4) -> float | None:
-    """Round to significant digits; None for what is no finite number.
+    """Round to significant digits, None for a number that is not finite.
 
     Examples
     --------
@@ -368,6 +379,6 @@ def _finite(value: float, digits: int = 4) -> float | None:
 
 
 def _rounded(values: Iterable[float], digits: int = 4) -> list[float | None]:
-    """Round many; whole numbers lose their point, which takes less room."""
+    """Round many numbers. Integers lose their point, which takes less space."""
     rounded = [_finite(value, digits) for value in values]
     return [int(value) if value is not None and value == int(value) else value for value in rounded]

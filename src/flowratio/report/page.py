@@ -21,18 +21,27 @@ from flowratio._support.atomic import replacing
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict, reliability_advice
 
-_ALIKE = 0.55  # share of pairs in which p is found, up to which two samples hardly differ
-_MOST_DAYS = 1e8  # from 1970: dates of the script of the page end there
-_DRIVERS = 3  # named in the verdict
+_FEWEST_ROWS = 20.0  # effective sample size below which nothing but tempering helps
+_SMALL_DIFFERENCE = 0.1  # standardized mean difference that is commonly called small
+_ALIKE = 0.55  # share of pairs that the ratio orders correctly, up to which two samples hardly differ
+_MOST_DAYS = 1e8  # from 1970: the dates of JavaScript end there
+_DRIVERS = 3  # columns named in the verdict
 _TONES = {
-    Verdict.RELIABLE: ("good", "✓", "Reliable"),
-    Verdict.CARE: ("care", "!", "Use with care"),
-    Verdict.DO_NOT_USE: ("bad", "✕", "Do not use"),
+    "reliable": ("good", "✓", "Reliable"),
+    "use with care": ("care", "!", "Use with care"),
+    "do not use": ("bad", "✕", "Do not use"),
 }
+_HEADLINES = {
+    "good": "After weighting, {q} matches {p}.",
+    "care": "After weighting, {q} matches {p}, but read the points below first.",
+    "bad": "Do not use these weights: after weighting, {q} does not match {p}.",
+    "alike": "{q} looks like {p}, with or without weights.",
+}
+_SIZES = ((_ALIKE, "hardly differ"), (0.7, "differ a little"), (0.9, "differ clearly"), (math.inf, "hardly overlap"))
 _NOUNS = {
     "number": ("number", "numbers"),
-    "integer": ("whole number", "whole numbers"),
-    "boolean": ("truth value", "truth values"),
+    "integer": ("integer", "integers"),
+    "boolean": ("boolean", "booleans"),
     "category": ("category", "categories"),
     "date": ("date", "dates"),
     "constant": ("constant", "one value"),
@@ -41,15 +50,7 @@ _NOUNS = {
 
 
 def write_report(evidence: dict[str, Any], path: str | os.PathLike[str]) -> Path:
-    """Write the page, whole or not at all, and return its path.
-
-    Parameters
-    ----------
-    evidence
-        What `flowratio.report.evidence.gather` or `read_evidence` returned.
-    path
-        The file to write or to replace.
-    """
+    """Write the page of the evidence from `gather` or `read_evidence`, whole or not at all, and return its path."""
     text = html(evidence)
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
@@ -57,13 +58,7 @@ def write_report(evidence: dict[str, Any], path: str | os.PathLike[str]) -> Path
 
 
 def html(evidence: dict[str, Any]) -> str:
-    """Return the page as a text.
-
-    Parameters
-    ----------
-    evidence
-        What `flowratio.report.evidence.gather` or `read_evidence` returned.
-    """
+    """Return the page of the evidence from `gather` or `read_evidence`."""
     environment = Environment(
         autoescape=True,
         loader=PackageLoader("flowratio.report", "assets"),
@@ -71,35 +66,28 @@ def html(evidence: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "sig": sig,
-        "signed": signed,
-        "fixed": fixed,
-        "count": count,
-        "percent": percent,
-        "moment": moment,
-        "code": _code,
-    }
+    filters = (sig, signed, fixed, count, percent, moment, code)
+    environment.filters |= {function.__name__: function for function in filters}
     script, style = (_source(environment, f"report.{kind}") for kind in ("js", "css"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    told = _told(evidence)
+    content = _content(evidence)
     return environment.get_template("report.html.jinja").render(
-        **told,
+        **content,
         script=Markup(script),
         script_hash=f"sha256-{digest}",
         style=Markup(style),
-        payload=Markup(_safe_json(_payload(told))),
+        payload=Markup(_safe_json(_payload(content))),
     )
 
 
 def _source(environment: Environment, name: str) -> str:
-    """Return a file of the page as it is; it is our own, and needs no escape."""
+    """Return a file of the page unchanged. It is our own, so it needs no escape."""
     loader: Any = environment.loader
     return loader.get_source(environment, name)[0]
 
 
 def _safe_json(value: Any) -> str:
-    r"""Return JSON that can stand inside a script element: no `<`, no `&`, no line that ends in the middle.
+    r"""Return JSON that can stand inside a script element: without `<`, `>` and `&`.
 
     Examples
     --------
@@ -110,8 +98,8 @@ def _safe_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _told(evidence: dict[str, Any]) -> dict[str, Any]:
-    """Return the evidence with what the page derives from it."""
+def _content(evidence: dict[str, Any]) -> dict[str, Any]:
+    """Return the evidence with everything that the page derives from it."""
     columns = [
         {**column, "noun": _NOUNS[column["kind"]][0], "typical": _typical(column)} for column in evidence["columns"]
     ]
@@ -126,20 +114,20 @@ def _told(evidence: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _payload(told: dict[str, Any]) -> dict[str, Any]:
-    """Return what the script draws from."""
-    diagnosis, balance, weights = told["diagnosis"], told["balance"], told["weights"]
+def _payload(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of the script."""
+    diagnosis, balance, weights = content["diagnosis"], content["balance"], content["weights"]
     return {
-        "rows": {name: told["rows"][name] for name in ("log_p", "log_q", "p", "q", "scale")},
+        "rows": {name: content["rows"][name] for name in ("log_p", "log_q", "p", "q", "scale")},
         "n_q": diagnosis["n_q"],
         "reliability": {name: diagnosis["reliability"][name] for name in ("predicted", "observed", "low", "high")},
         "balance": balance["table"],
         "columns": [
             {name: column[name] for name in ("name", "kind", "histogram", "levels") if name in column}
-            for column in told["columns"]
+            for column in content["columns"]
         ],
-        "latent": told["latent"],
-        "training": told["training"],
+        "latent": content["latent"],
+        "training": content["training"],
         "fitted": {
             "now-ess": count(diagnosis["overlap"]["ess_q"]),
             "now-worst": sig(balance["worst_after"]),
@@ -151,84 +139,68 @@ def _payload(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _verdict(evidence: dict[str, Any]) -> dict[str, Any]:
-    """Say in words what the numbers come to."""
+    """Return the verdict, its reasons and the next steps as text."""
     diagnosis, made = evidence["diagnosis"], evidence["made"]
-    tone, sign, name = _TONES[Verdict(diagnosis["verdict"])]
-    p, q = made["file_p"], made["file_q"]
-    headline = {
-        "good": f"Weighted, the rows of {q} can stand in for those of {p}.",
-        "care": f"Weighted, the rows of {q} can stand in for those of {p}, but look at the points below first.",
-        "bad": f"Do not use these weights: they would not make the rows of {q} stand in for those of {p}.",
-    }[tone]
+    tone, sign, name = _TONES[diagnosis["verdict"]]
     before = max((abs(value) for value in diagnosis["balance"]["before"]), default=0.0)
-    if tone == "good" and diagnosis["direction"]["auc"] <= _ALIKE and before <= THRESHOLDS.difference:
-        headline = f"The rows of {q} look like those of {p}, with or without weights."
-    return {
-        "tone": tone,
-        "sign": sign,
-        "name": name,
-        "headline": headline,
-        "sentences": [_difference(evidence), _worth(diagnosis)],
-        "advice": _advice(evidence),
-    }
+    is_alike = tone == "good" and diagnosis["direction"]["auc"] <= _ALIKE and before <= _SMALL_DIFFERENCE
+    headline = _HEADLINES["alike" if is_alike else tone].format(p=made["file_p"], q=made["file_q"])
+    sentences = [_difference(evidence), _worth(diagnosis, made)]
+    advice = _advice(evidence, tone)
+    return {"tone": tone, "sign": sign, "name": name, "headline": headline, "sentences": sentences, "advice": advice}
 
 
-def _worth(diagnosis: dict[str, Any]) -> str:
+def _worth(diagnosis: dict[str, Any], made: dict[str, Any]) -> str:
     """Say how many rows of p the weighted rows of q replace."""
-    worth, draws = diagnosis["overlap"]["ess_q"], diagnosis["overlap"]["draws_q"]
-    told = f"Once weighted, the {count(diagnosis['n_q'])} held-out rows of q are worth {count(worth)} rows of p"
-    return f"{told}, and only {count(draws)} by what the rows of p say." if draws < 0.8 * worth else f"{told}."
+    ess, draws = diagnosis["overlap"]["ess_q"], diagnosis["overlap"]["draws_q"]
+    rows = f"After weighting, the {count(diagnosis['n_q'])} held-out rows of {made['file_q']}"
+    text = f"{rows} are worth {count(ess)} rows of {made['file_p']}."
+    limit = f" The rows of {made['file_p']} show that they are worth only {count(draws)}."
+    return text + limit if draws < 0.8 * ess else text
 
 
 def _difference(evidence: dict[str, Any]) -> str:
-    """Say how different the samples are, and by what."""
-    auc = evidence["diagnosis"]["direction"]["auc"]
-    size = next(
-        words
-        for limit, words in (
-            (_ALIKE, "can hardly be told apart"),
-            (0.7, "differ a little"),
-            (0.9, "differ clearly"),
-            (math.inf, "differ so much that they hardly overlap"),
-        )
-        if auc <= limit
-    )
-    told = f"The two files {size}: shown one row of each, the model finds the one of p in {percent(auc)} of cases"
-    driven = [column for column in evidence["columns"] if (column["driver"]["share"] or 0) >= 0.05][:_DRIVERS]
-    if not driven or auc <= _ALIKE:
-        return f"{told}, where a guess finds it in 50 %."
-    named = [f"{column['name']} ({percent(column['driver']['share'])})" for column in driven]
-    listed = " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
-    return f"{told}, where a guess finds it in 50 %. What drives the difference: {listed}."
+    """Say how much the samples differ, and in which columns."""
+    auc, p = evidence["diagnosis"]["direction"]["auc"], evidence["made"]["file_p"]
+    size = next(text for limit, text in _SIZES if auc <= limit)
+    text = f"The two files {size}: from one row of each, the model finds the row of {p} in {percent(auc)} of cases"
+    drivers = [column for column in evidence["columns"] if (column["driver"]["share"] or 0) >= 0.05][:_DRIVERS]
+    if not drivers or auc <= _ALIKE:
+        return f"{text} (50 % = a guess)."
+    names = [f"{column['name']} ({percent(column['driver']['share'])})" for column in drivers]
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return f"{text} (50 % = a guess). What drives the difference: {listed}."
 
 
-def _advice(evidence: dict[str, Any]) -> list[str]:
-    """Say what to do, the gravest first."""
-    diagnosis, overlap = evidence["diagnosis"], evidence["diagnosis"]["overlap"]
-    told = []
-    if diagnosis["direction"]["auc"] < 0.5 and diagnosis["direction"]["z"] < -THRESHOLDS.z:
-        told.append("See whether the two files were swapped: p, the first, is the one that rows shall look like.")
-    if overlap["draws_q"] <= THRESHOLDS.small_ess:
-        told.append("Get more rows of q where p is, or settle for less: temper the weights with the slider below.")
+def _advice(evidence: dict[str, Any], tone: str) -> list[str]:
+    """Return the next steps, the most important one first."""
+    diagnosis, overlap, made = evidence["diagnosis"], evidence["diagnosis"]["overlap"], evidence["made"]
+    p, q = made["file_p"], made["file_q"]
+    steps = []
+    if diagnosis["direction"]["auc"] < 0.5 and diagnosis["direction"]["z"] < -3:
+        steps.append(f"Check whether the two files are swapped. The rows should look like {p}, the first file.")
+    if overlap["draws_q"] <= _FEWEST_ROWS:
+        steps.append(f"Get more rows of {q} that look like {p}, or temper the weights with the slider below.")
     elif (overlap["k_hat_q"] or 0) > (evidence["k_hat"]["limit"] or 0):
-        told.append("Cap the largest weights: find a cap with the slider below, for `flowratio score --cap`.")
-    if overlap["share_p_beyond_q"] > THRESHOLDS.beyond:
-        told.append("Say to whom results apply: part of p has no counterpart in q, and weighting cannot make one.")
-    curve = diagnosis["reliability"]
-    if curve["p_value"] < THRESHOLDS.chance and curve["error"] - curve["noise"] > THRESHOLDS.reliability:
-        told.append(f"{reliability_advice(curve['slope'], curve['slope_error'])}: the probabilities are off.")
+        steps.append("Cap the largest weights: find a cap with the slider below, for `flowratio score --cap`.")
+    if overlap["share_p_beyond_q"] > 0.01:
+        steps.append(f"State for whom the results hold: part of {p} has no counterpart in {q}.")
+    curve = diagnosis["calibration"]
+    if curve["p_value"] < 1e-3 and curve["error"] - curve["noise"] > 0.025:
+        steps.append(f"{calibration_cure(curve['slope'], curve['slope_error'])}: the probabilities are off.")
     after = [abs(value) for value in diagnosis["balance"]["after"]]
-    if diagnosis["warnings"] and max(after, default=0.0) > THRESHOLDS.difference:
-        told.append("Look under Balance for the columns that weighting leaves apart, and adjust for them as well.")
-    if Verdict(diagnosis["verdict"]) is not Verdict.DO_NOT_USE:
-        told.append(
-            "Weight rows with `flowratio score MODEL DATA -o OUT`, and use its column `weight` in every mean, fit or "
-            "test that shall hold for p."
+    if diagnosis["warnings"] and max(after, default=0.0) > _SMALL_DIFFERENCE:
+        steps.append("Look under Balance for the columns that still differ, and adjust for them as well.")
+    if tone != "bad":
+        steps.append(
+            "Compute weights with `flowratio score MODEL DATA -o OUT`, and use the column `weight` in every mean, fit "
+            f"or test about {p}."
         )
-    return told or ["Fit again with more rows of both samples, or leave out the columns that set them apart."]
+    return steps or ["Fit again with more rows of both files, or leave out the columns that separate them."]
 
 
 def _samples(columns: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the share of missing values in each sample, and the kinds of columns."""
     kinds = Counter(column["kind"] for column in columns)
     gaps = {
         f"gaps_{sample}": sum(column["gaps"][sample] for column in columns) / max(len(columns), 1) for sample in "pq"
@@ -237,45 +209,33 @@ def _samples(columns: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _balance(evidence: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns that are drawn, the worst first, and what all columns come to."""
-    told = evidence["diagnosis"]["balance"]
-    before, after = ([abs(value) for value in told[name]] for name in ("before", "after"))
-    table = [
-        {
-            "name": told["names"][j],
-            "before": told["before"][j],
-            "after": told["after"][j],
-            "error": told["standard_error"][j],
-        }
-        for j in evidence["rows"]["columns"]
-    ]
-    drawn = [abs(one["after"]) for one in table]
+    """Return the columns of the chart, the worst first, and the worst and mean of all columns."""
+    balance, positions = evidence["diagnosis"]["balance"], evidence["rows"]["columns"]
+    keys = {"name": "names", "before": "before", "after": "after", "error": "standard_error"}
+    table = [{key: balance[name][j] for key, name in keys.items()} for j in positions]
     return {
         "table": table,
-        "worst_before": max(before, default=0.0),
-        "worst_after": max(after, default=0.0),
-        "mean_after": sum(drawn) / max(len(drawn), 1),
+        "worst_before": max(map(abs, balance["before"]), default=0.0),
+        "worst_after": max(map(abs, balance["after"]), default=0.0),
+        "mean_after": sum(abs(one["after"]) for one in table) / max(len(table), 1),
     }
 
 
 def _weights(log_q: list[float]) -> dict[str, float]:
-    """Return the largest weight, of a mean of 1, and what share of the rows carries half of the weight."""
-    top = max(log_q)
-    weights = sorted((math.exp(value - top) for value in log_q), reverse=True)
-    total, carried, rows = sum(weights), 0.0, 0
-    while carried < total / 2:
-        carried += weights[rows]
-        rows += 1
-    return {"largest": len(weights) * weights[0] / total, "half": rows / len(weights)}
+    """Return the largest weight, in units of the mean, and the share of the rows with half of the weight."""
+    log_w = np.sort(log_q)[::-1]
+    weights = np.exp(log_w - log_w[0])
+    rows = int(np.searchsorted(np.cumsum(weights), weights.sum() / 2)) + 1
+    return {"largest": float(1 / weights.mean()), "half": rows / len(weights)}
 
 
 def _typical(column: dict[str, Any]) -> dict[str, str]:
-    """Return one number of a column in both samples: its mean, or the share of the level that differs most."""
+    """Return one number of a column in both samples: its mean, or the share of the category that differs most."""
     if "numbers" in column:
         p, q = (column["numbers"][sample] for sample in "pq")
         return {"what": "mean", "p": _value(column, p and p["mean"]), "q": _value(column, q and q["mean"])}
     if not column["levels"]:
-        return {"what": "all gaps", "p": "–", "q": "–"}
+        return {"what": "all missing", "p": "–", "q": "–"}
     level = max(column["levels"], key=lambda one: (one["level"] == "true", abs(one["p"] - one["q"])))
     return {"what": f"share of {level['level']}", "p": percent(level["p"]), "q": percent(level["q"])}
 
@@ -284,13 +244,11 @@ def _numbers(column: dict[str, Any]) -> list[dict[str, Any]]:
     """Return two rows of a table, those of p and q."""
     rows = []
     for sample in "pq":
-        found = column["numbers"][sample]
-        values = [found["mean"], *found["quartiles"]] if found else [None] * 6
-        cells = [_value(column, value) for value in values]
-        deviation = sig(found["sd"]) if found else "–"
-        unit = " days" if column["kind"] == "date" and found else ""
-        rows.append({"name": column["name"], "sample": sample, "css": f"of-{sample}"})
-        rows[-1]["cells"] = [cells[0], deviation + unit, *cells[1:]]
+        moments = column["numbers"][sample] or {"mean": None, "sd": None, "quartiles": [None] * 5}
+        unit = " days" if column["kind"] == "date" and column["numbers"][sample] else ""
+        cells = [_value(column, value) for value in (moments["mean"], *moments["quartiles"])]
+        cells.insert(1, sig(moments["sd"]) + unit)
+        rows.append({"name": column["name"], "sample": sample, "css": f"of-{sample}", "cells": cells})
     return rows
 
 
@@ -307,13 +265,13 @@ def _value(column: dict[str, Any], value: float | None) -> str:
     return str(np.datetime64(math.floor(min(max(value, -_MOST_DAYS), _MOST_DAYS)), "D"))
 
 
-def _code(words: str) -> Markup:
-    """Escape a text, and set what stands in backticks as code."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(words))))
+def code(text: str) -> Markup:
+    """Escape a text, and set everything in backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def sig(value: float | None, digits: int = 3) -> str:
-    r"""Write a number with so many significant digits.
+    r"""Write a number with this many significant digits.
 
     Examples
     --------
@@ -333,7 +291,7 @@ def sig(value: float | None, digits: int = 3) -> str:
 
 
 def signed(value: float | None) -> str:
-    """Write a difference with its sign and two decimals, at most 1000 of it.
+    """Write a difference with its sign and two decimals, up to 1000.
 
     Examples
     --------
@@ -349,7 +307,7 @@ def signed(value: float | None) -> str:
 
 
 def fixed(value: float | None) -> str:
-    """Write a score with four decimals, by which candidates are compared.
+    """Write a score with four decimals.
 
     Examples
     --------
@@ -371,7 +329,7 @@ def count(value: float) -> str:
 
 
 def moment(date: str) -> str:
-    """Write a date of ISO form for people; any other stays as it is.
+    """Write a date in ISO form for people. Any other text stays unchanged.
 
     Examples
     --------

@@ -309,7 +309,7 @@ def test_bad_input() -> None:
         divergence(X_p, X_q, "kld")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="`X_p` has 1 columns but `X_q` has 2"):
         divergence(X_p, np.zeros((30, 2)))
-    with pytest.raises(ValueError, match="`n_folds` is 1: give a whole number of 2 or more"):
+    with pytest.raises(ValueError, match=r"`n_folds` is 1\. Use an integer of 2 or more"):
         divergence(X_p, X_q, n_folds=1)
     for kind in ([], None):
         with pytest.raises(ValueError, match=r"`kind` is .*\. Use one of kl"):

@@ -1,21 +1,23 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import pytest
 
-from flowratio.cli.console import leave
+from flowratio._support.errors import ArgumentError, ArgumentWarning
+from flowratio.cli.console import leave, messages
 
 
 @pytest.mark.parametrize(
     ("words", "way_on"),
     [
-        (["reproduce", "toy"], "The same line goes on where it was."),
-        (["reproduce", "toy", "--restart"], "The same line without --restart goes on where it was."),
-        (["fit", "p.csv", "q.csv"], "The same line starts it again."),
+        (["reproduce", "toy"], "The same command resumes."),
+        (["reproduce", "toy", "--restart"], "The same command without --restart resumes."),
+        (["fit", "p.csv", "q.csv"], "The same command starts again from the beginning."),
     ],
 )
-def test_who_interrupts_is_told_how_to_go_on(
+def test_after_an_interrupt_the_next_step_is_named(
     words: list[str], way_on: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted() -> None:
@@ -27,3 +29,33 @@ def test_who_interrupts_is_told_how_to_go_on(
         leave(interrupted)
     assert left.value.code == 130
     assert capsys.readouterr().err.strip().endswith(way_on)
+
+
+def test_errors_and_warnings_name_options(capsys: pytest.CaptureFixture[str]) -> None:
+    def command() -> None:
+        with messages({"exclude": "--exclude", "ratio": "--method"}):
+            for _ in range(2):  # a warning is printed once
+                warnings.warn(ArgumentWarning("exclude", "Drop it\nwith `exclude`."), stacklevel=1)
+            warnings.warn("A plain text about `exclude` stays unchanged.", UserWarning, stacklevel=1)
+            raise ArgumentError("ratio", "`ratio` is 'x'. Drop columns with `exclude`.")
+
+    with pytest.raises(ValueError, match=r"^`--method` is 'x'\. Drop columns with `--exclude`\.$"):
+        command()
+    assert capsys.readouterr().err.splitlines() == [
+        "flowratio: note: Drop it with `--exclude`.",
+        "flowratio: note: A plain text about `exclude` stays unchanged.",
+    ]
+
+
+@pytest.mark.parametrize("error", [ValueError("is wrong.\nFix it."), ArgumentError("n", "is wrong. Fix it.")])
+def test_an_error_is_one_line_and_exit_code_2(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with pytest.raises(SystemExit) as left:
+        leave(fail)
+    assert left.value.code == 2
+    assert capsys.readouterr().err == "flowratio: is wrong. Fix it.\n"

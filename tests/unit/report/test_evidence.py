@@ -271,11 +271,11 @@ def test_column_that_is_all_gaps_in_one_sample(
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, ["has no file", "a report needs a model that `flowratio fit` wrote"]),
-        ('{"format": "flowratio evi', ["cut short or no JSON", "fit again"]),
-        ("[" * 100_000, ["cut short or no JSON"]),
-        ("\udcff", ["cut short or no JSON"]),
-        ("[1, 2]", ["no evidence of flowratio"]),
+        (None, ["has no file", "A report needs a model that `flowratio fit` wrote"]),
+        ('{"format": "flowratio evi', ["cut short or not JSON", "fit again"]),
+        ("[" * 100_000, ["cut short or not JSON"]),
+        ("\udcff", ["cut short or not JSON"]),
+        ("[1, 2]", ["not evidence of flowratio"]),
         ('{"format": "flowratio evidence", "version": 2}', ["format version 2", "up to 1", "Upgrade"]),
         ('{"format": "flowratio evidence", "version": 1}', ["was changed after it was written"]),
     ],
@@ -291,7 +291,7 @@ def test_file_that_cannot_be_read(content: str | None, words: list[str], tmp_pat
 
 
 def test_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"There is no folder .*nowhere: a report needs a model"):
+    with pytest.raises(FileNotFoundError, match=r"There is no folder .*nowhere\. A report needs a model"):
         read_evidence(tmp_path / "nowhere")
 
 

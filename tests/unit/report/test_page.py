@@ -122,7 +122,7 @@ def test_only_its_own_script_may_run(page: Page) -> None:
 
 def test_words_and_tables_stand_without_a_script(page: Page, evidence: dict[str, Any]) -> None:
     text = " ".join("".join(page.words).split())
-    assert "Weighted, the rows of <b>.csv can stand in for those of a&b.csv" in text
+    assert "After weighting, <b>.csv matches a&b.csv" in text
     share = percent(evidence["columns"][0]["driver"]["share"]).replace("\u00a0", " ")
     assert f"What drives the difference: {IMAGE} ({share})." in text
     assert "scripts are off here" in text
@@ -142,16 +142,16 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"verdict": "do not use"}, "Do not use these weights"),
-        ({"verdict": "use with care"}, "but look at the points below first"),
-        ({"direction": {"auc": 0.2, "standard_error": 0.01, "z": -30.0}}, "whether the two files were swapped"),
-        ({"overlap": {"draws_q": 3.0}}, "Get more rows of q"),
+        ({"verdict": "do not trust"}, "Do not use these weights"),
+        ({"verdict": "usable with care"}, "but read the points below first"),
+        ({"direction": {"auc": 0.2, "standard_error": 0.01, "z": -30.0}}, "Check whether the two files are swapped"),
+        ({"overlap": {"draws_q": 3.0}}, "Get more rows of"),
         (
             {"overlap": {"ess_q": 80.0, "draws_q": 30.0}},
-            "80 rows of p, and only 30 by what the rows of p say.",
+            "show that they are worth only 30.",
         ),
         ({"overlap": {"k_hat_q": 0.9}}, "Cap the largest weights"),
-        ({"overlap": {"share_p_beyond_q": 0.3}}, "part of p has no counterpart in q"),
+        ({"overlap": {"share_p_beyond_q": 0.3}}, "has no counterpart in"),
         (
             {"reliability": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 2.0, "slope_error": 0.1}},
             "Fit with a weaker penalty, or use a more flexible ratio: the probabilities are off",

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from flowratio._support.errors import ArgumentError
 from flowratio._support.progress import uneven_progress
 from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, check_n_folds, is_number, seed_from
@@ -199,7 +200,8 @@ class AutoRatio(RatioEstimator):
             raise ValueError(f"`combine` is {self.combine!r}: give 'stack' or 'best'.")
         check_n_folds(self.n_folds)
         if self.time_budget is not None and not (is_number(self.time_budget) and self.time_budget > 0):
-            raise ValueError(f"`time_budget` is {self.time_budget!r}: give seconds above 0, or None for no limit.")
+            text = f"`time_budget` is {self.time_budget!r}. Use seconds above 0, or None for no limit."
+            raise ArgumentError("time_budget", text)
 
     def _candidates(self) -> dict[str, Any]:
         """Return the candidates by name."""

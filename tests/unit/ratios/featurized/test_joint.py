@@ -290,7 +290,7 @@ class TestBadSettings:
 
     @pytest.mark.parametrize("hidden", [(), (0,), 8, "8", (8.0,), (True,)])
     def test_hidden(self, hidden: Any) -> None:
-        with pytest.raises(ValueError, match=r"`hidden` is .*: give the widths of one or more layers"):
+        with pytest.raises(ValueError, match=r"`hidden` is .*\. Use the widths of one or more layers"):
             quick(hidden=hidden).fit(X, Y)
 
     def test_mixture(self) -> None:
