@@ -296,9 +296,7 @@ def _conclusion(
     tolerance = max(THRESHOLDS.overfit * abs(held_out), least)
     reason = ""
     if is_wrong(held_out, error):
-        reason = (
-            f"on held-out rows the ratio does worse than none ({held_out:.3g} nats). Use 'boosting', or another."
-        )
+        reason = f"on held-out rows the ratio does worse than none ({held_out:.3g} nats). Use 'boosting', or another."
     elif excess > tolerance:
         reason = (
             f"the ratio is overfitted: {parts.in_sample:.3g} nats on fitted rows, {held_out:.3g} on held-out rows. Use "

@@ -117,11 +117,11 @@ def fit(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("fit", {"X_p": p, "X_q": q})):
         from flowratio.cli.files import read_tables
-        from flowratio.ratios.auto.auto import named_ratio
+        from flowratio.cli.methods import named_method
         from flowratio.report.model import check_model_folder, fit_tables
 
         check_model_folder(out)
-        ratio = named_ratio(method, budget if no_flow else _SHARE_OF_CHOICE * budget)
+        ratio = named_method(method, budget if no_flow else _SHARE_OF_CHOICE * budget)
         P, Q = read_tables([p, q], columns, exclude, text)
         model = fit_tables(
             P,
@@ -131,6 +131,8 @@ def fit(
             flow=not no_flow,
             seed=seed,
             files=(p, q),
+            text_format=text.format,
+            encoding=encoding,
             command=command_line(),
             verbose=not quiet,
         )
@@ -186,6 +188,7 @@ def score(
             gamma=gamma,
             largest=largest,
             scores_only=scores_only,
+            encoding=encoding,
             workers=workers,
             verbose=not quiet,
         )
@@ -254,14 +257,12 @@ def compare(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("test", {"X_p": p, "X_q": q})):
         from flowratio.applications.testing import two_sample_test
-        from flowratio.cli.files import encoded, read_tables
-        from flowratio.ratios.auto.auto import named_ratio
+        from flowratio.cli.files import comparable, read_tables
+        from flowratio.cli.methods import named_method
 
-        ratio = None if method is None else named_ratio(method)
-        (X_p, X_q), groups = encoded([p, q], read_tables([p, q], columns, exclude, text))
-        result = two_sample_test(
-            X_p, X_q, ratio, n_permutations=permutations, groups=groups, random_state=seed, verbose=not quiet
-        )
+        ratio = None if method is None else named_method(method)
+        P, Q = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
+        result = two_sample_test(P, Q, ratio, n_permutations=permutations, random_state=seed, verbose=not quiet)
     print_result(result, as_json)
 
 
@@ -289,13 +290,13 @@ def divergence(
     with messages(opt.argument_names("divergence", {"X_p": p, "X_q": q})):
         from flowratio.applications.divergences import KINDS
         from flowratio.applications.divergences import divergence as measure
-        from flowratio.cli.files import encoded, read_tables
-        from flowratio.ratios.auto.auto import named_ratio
+        from flowratio.cli.files import comparable, read_tables
+        from flowratio.cli.methods import named_method
 
         opt.check_one_of(kind.lower(), [*KINDS], "--kind")
-        ratio = named_ratio(method, budget)
-        (X_p, X_q), _ = encoded([p, q], read_tables([p, q], columns, exclude, text))
-        result = measure(X_p, X_q, cast("Any", kind.lower()), ratio=ratio, random_state=seed, verbose=not quiet)
+        ratio = named_method(method, budget)
+        P, Q = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
+        result = measure(P, Q, cast("Any", kind.lower()), ratio=ratio, random_state=seed, verbose=not quiet)
     print_result(result, as_json)
 
 
@@ -321,14 +322,14 @@ def mi(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("mi", {"X": x, "Y": y, "Z": given})):
         from flowratio.applications.information import mutual_information
-        from flowratio.cli.files import encoded, read_tables
-        from flowratio.ratios.auto.auto import named_ratio
+        from flowratio.cli.files import comparable, read_tables
+        from flowratio.cli.methods import named_method
 
-        ratio = named_ratio(method, budget)
+        ratio = named_method(method, budget)
         paths = [path for path in (x, y, given) if path is not None]
         tables = read_tables(paths, None, exclude, text)
-        matrices = [encoded([path], [table])[0][0] for path, table in zip(paths, tables, strict=True)]
-        result = mutual_information(*matrices, ratio=ratio, random_state=seed, verbose=not quiet)
+        tables = [comparable([path], [table], text)[0] for path, table in zip(paths, tables, strict=True)]
+        result = mutual_information(*tables, ratio=ratio, random_state=seed, verbose=not quiet)
     print_result(result, as_json)
 
 
@@ -408,10 +409,9 @@ def _print_columns(encoder: TableEncoder) -> None:
 
 def _print_candidates(ratio: Any) -> None:
     """Print the candidates of an `AutoRatio`."""
-    from flowratio.report.evidence import results_of
-
-    if results_of(ratio) is not None:
-        print(results_of(ratio))
+    results = getattr(ratio, "results_", None)
+    if results is not None:
+        print(results)
 
 
 def _print_checks(evidence: dict[str, Any]) -> None:

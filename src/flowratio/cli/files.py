@@ -32,8 +32,8 @@ def read_tables(
         How text files are written.
     """
     check_standard_input(*paths)
-    tables = [_read(path, columns, text) for path in paths]
-    names = {name for path, table in zip(paths, tables, strict=True) for name in _all_columns(path, table)}
+    tables = [read_table(path, columns, encoding=text.encoding) for path in paths]
+    names = {name for path, table in zip(paths, tables, strict=True) for name in _all_columns(path, table, text)}
     for name in exclude or ():
         if name not in names:
             text_ = f"`exclude` names {name!r}, which is not a column of {' or '.join(paths)}.{nearest(name, names)}"
@@ -46,15 +46,10 @@ def read_tables(
     return tables
 
 
-def _read(path: str, columns: Sequence[str] | None, text: TextOptions) -> pl.DataFrame:
-    del text  # until `read_table` takes an encoding
-    return read_table(path, columns)
-
-
-def _all_columns(path: str, table: pl.DataFrame) -> list[str]:
+def _all_columns(path: str, table: pl.DataFrame, text: TextOptions) -> list[str]:
     if path == "-":
         return table.columns
-    with open_table(path) as file:
+    with open_table(path, text.encoding) as file:
         return list(file.columns)
 
 
@@ -73,14 +68,11 @@ def parsed(paths: Sequence[str], tables: Sequence[pl.DataFrame], encoder: TableE
     return typed
 
 
-def encoded(paths: Sequence[str], tables: Sequence[pl.DataFrame]) -> tuple[list[pl.DataFrame], list[str]]:
-    """Return one or two tables as numbers, encoded alike, and the column of the file for each of their columns."""
-    first, last = tables[0], tables[-1]
-    with places_named((paths[0], paths[-1]), len(first)):
+def comparable(paths: Sequence[str], tables: Sequence[pl.DataFrame], text: TextOptions) -> list[pl.DataFrame]:
+    """Return one or two tables with the types of their columns: text is read in one format for both."""
+    first, last, names = tables[0], tables[-1], (paths[0], paths[-1])
+    with places_named(names, len(first), text.encoding):
         if len(tables) > 1:
-            check_formats(first, last, (paths[0], paths[-1]))
-        encoder = TableEncoder().fit(pooled(first, last, (paths[0], paths[-1])) if len(tables) > 1 else first)
-        if len(tables) > 1 and not encoder.names_:
-            raise ValueError("Every column is constant or an identifier. Give at least one column that varies.")
-        matrices = [pl.DataFrame(encoder.transform(table), schema=encoder.names_) for table in tables]
-    return matrices, [encoder.columns_[k].name for k in encoder.groups_]
+            check_formats(first, last, names, text.format)
+        encoder = TableEncoder(text_format=text.format).fit(pooled(first, last, names) if len(tables) > 1 else first)
+        return [encoder.parse(table) for table in tables]

@@ -8,12 +8,15 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
 import flowratio
 from flowratio._support.wording import nearest
+
+if TYPE_CHECKING:
+    from flowratio.tables.formats import TextFormat
 
 _TABLES = {
     "columns": "--columns",
@@ -54,7 +57,7 @@ def method_names() -> list[str]:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.target.id == "RATIOS":
             keys = line.value.keys if isinstance(line.value, ast.Dict) else []
             return [str(key.value).replace(" ", "-") for key in keys if isinstance(key, ast.Constant)]
-    return ["auto", "logistic", "boosting", "mlp", "kliep", "mlp-in-z"]  # until the registry has `RATIOS`
+    raise LookupError(f"{path} has no table RATIOS.")
 
 
 def experiment_help() -> str:
@@ -68,6 +71,13 @@ class TextOptions(NamedTuple):
     decimal: str | None = None
     date_format: str | None = None
     encoding: str | None = None
+
+    @property
+    def format(self) -> TextFormat:
+        """The format of numbers and dates."""
+        from flowratio.tables.formats import TextFormat
+
+        return TextFormat(cast("Any", self.decimal), self.date_format)
 
 
 def rule(holds: Callable[[float], bool], text: str) -> Callable[[float | None], float | None]:

@@ -34,7 +34,7 @@ from flowratio.diagnostics.verdict import (
 )
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.registry import design_of, log_ratio_of
-from flowratio.samples.stacking import column_names, stack
+from flowratio.samples.stacking import stack
 from flowratio.samples.weighting import checked_weights, counts, mean_and_error, repeated
 
 if TYPE_CHECKING:

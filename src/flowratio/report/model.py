@@ -27,6 +27,7 @@ from flowratio.storage.reading import place_in
 from flowratio.storage.saving import load, save
 from flowratio.tables.cells import CellError, check_formats, pooled
 from flowratio.tables.encoder import TableEncoder
+from flowratio.tables.formats import GUESS, TextFormat
 
 if TYPE_CHECKING:
     import polars as pl
@@ -88,9 +89,7 @@ class Model:
             Whether to show a progress bar.
         """
         proportion = self.evidence["made"]["proportion"]
-        sampler = TargetedSampler(
-            self.ratio, self._flow, proportion=proportion, random_state=seed, verbose=verbose
-        )
+        sampler = TargetedSampler(self.ratio, self._flow, proportion=proportion, random_state=seed, verbose=verbose)
         sample = sampler.draw(n, toward)
         return sample.X, sample
 
@@ -137,12 +136,14 @@ def fit_tables(
     flow: bool = True,
     seed: int = 0,
     files: tuple[str, str] = ("P", "Q"),
+    text_format: TextFormat = GUESS,
+    encoding: str | None = None,
     command: str = "",
     verbose: bool = False,
 ) -> Model:
     """Fit a ratio r = p/q and a flow to rows of two tables, and evaluate them on held-out rows.
 
-    The kinds and categories of the columns are learned from all rows, without the labels.
+    The kinds and categories of the columns are learned from all rows.
 
     Parameters
     ----------
@@ -158,6 +159,10 @@ def fit_tables(
         Seed of the held-out rows, the ratio and the flow.
     files
         Names of the tables, for errors and for the evidence.
+    text_format
+        The decimal mark and the date format of text.
+    encoding
+        Encoding of CSV files, for errors that name a line.
     command
         The command line, for the evidence.
     verbose
@@ -165,10 +170,11 @@ def fit_tables(
     """
     start = time.perf_counter()
     everything = pooled(P, Q, files)
-    check_formats(P, Q, files)
+    check_formats(P, Q, files, text_format)
     rng = np.random.default_rng([seed, 0, 12])
-    with places_named(files, len(P)):
-        encoder = TableEncoder().fit(everything)
+    with places_named(files, len(P), encoding):
+        labels = np.repeat([1, 0], [len(P), len(Q)])
+        encoder = TableEncoder(text_format=text_format).fit(everything, labels)
     P, Q = encoder.parse(P), encoder.parse(Q)  # text is parsed once
     (P, P_out), (Q, Q_out) = (_split(table, held_out, rng, name) for table, name in zip((P, Q), files, strict=True))
     model = new_ratio(ratio, seed, verbose).fit_samples(P, Q, encoder=encoder)

@@ -18,11 +18,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from flowratio._support.atomic import replacing
-from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.verdict import Verdict, reliability_advice
 
 _FEWEST_ROWS = 20.0  # effective sample size below which nothing but tempering helps
-_SMALL_DIFFERENCE = 0.1  # standardized mean difference that is commonly called small
 _ALIKE = 0.55  # share of pairs that the ratio orders correctly, up to which two samples hardly differ
 _MOST_DAYS = 1e8  # from 1970: the dates of JavaScript end there
 _DRIVERS = 3  # columns named in the verdict
@@ -143,7 +140,7 @@ def _verdict(evidence: dict[str, Any]) -> dict[str, Any]:
     diagnosis, made = evidence["diagnosis"], evidence["made"]
     tone, sign, name = _TONES[diagnosis["verdict"]]
     before = max((abs(value) for value in diagnosis["balance"]["before"]), default=0.0)
-    is_alike = tone == "good" and diagnosis["direction"]["auc"] <= _ALIKE and before <= _SMALL_DIFFERENCE
+    is_alike = tone == "good" and diagnosis["direction"]["auc"] <= _ALIKE and before <= THRESHOLDS.difference
     headline = _HEADLINES["alike" if is_alike else tone].format(p=made["file_p"], q=made["file_q"])
     sentences = [_difference(evidence), _worth(diagnosis, made)]
     advice = _advice(evidence, tone)
@@ -185,11 +182,11 @@ def _advice(evidence: dict[str, Any], tone: str) -> list[str]:
         steps.append("Cap the largest weights: find a cap with the slider below, for `flowratio score --cap`.")
     if overlap["share_p_beyond_q"] > 0.01:
         steps.append(f"State for whom the results hold: part of {p} has no counterpart in {q}.")
-    curve = diagnosis["calibration"]
+    curve = diagnosis["reliability"]
     if curve["p_value"] < 1e-3 and curve["error"] - curve["noise"] > 0.025:
-        steps.append(f"{calibration_cure(curve['slope'], curve['slope_error'])}: the probabilities are off.")
+        steps.append(f"{reliability_advice(curve['slope'], curve['slope_error'])}: the probabilities are off.")
     after = [abs(value) for value in diagnosis["balance"]["after"]]
-    if diagnosis["warnings"] and max(after, default=0.0) > _SMALL_DIFFERENCE:
+    if diagnosis["warnings"] and max(after, default=0.0) > THRESHOLDS.difference:
         steps.append("Look under Balance for the columns that still differ, and adjust for them as well.")
     if tone != "bad":
         steps.append(
