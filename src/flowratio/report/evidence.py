@@ -13,7 +13,7 @@ import platform
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from typing_extensions import NotRequired
@@ -21,6 +21,7 @@ from typing_extensions import NotRequired
 from flowratio import __version__
 from flowratio._support.atomic import replacing
 from flowratio._support.types import Matrix, Vector
+from flowratio.ratios.base import Design, RatioEstimator
 from flowratio.tables.cells import cells_of, pooled
 from flowratio.tables.encoder import TableEncoder
 from flowratio.weights import largest_k_hat
@@ -70,29 +71,9 @@ class Made(TypedDict):
     versions: NotRequired[dict[str, str]]
 
 
-class Design(NamedTuple):
-    """Encoded rows, (n, m), the source column of each encoded column, (m,), and the names of the source columns."""
-
-    matrix: Matrix
-    groups: Vector
-    columns: list[str]
-
-
-def results_of(ratio: Any) -> Any:
-    """Return the results of the candidates of an `AutoRatio`, None for another ratio."""
-    return getattr(getattr(ratio, "ratio_", ratio), "results_", None)  # until every ratio encodes tables itself
-
-
-def _design(ratio: Any, table: pl.DataFrame) -> Design:
-    """Return the matrix that a ratio computes with."""
-    if hasattr(ratio, "design"):
-        design = ratio.design(table)
-        return Design(design.matrix, design.groups, design.columns)
-    encoder = ratio.encoder_  # until every ratio has `design`
-    return Design(encoder.transform(table), encoder.groups_, [column.name for column in encoder.columns_])
-
-
-def gather(ratio: Any, P: pl.DataFrame, Q: pl.DataFrame, *, featurizer: Any = None, made: Made) -> dict[str, Any]:
+def gather(
+    ratio: RatioEstimator, P: pl.DataFrame, Q: pl.DataFrame, *, featurizer: Any = None, made: Made
+) -> dict[str, Any]:
     """Check a fitted ratio r = p/q (p is y = 1) on held-out rows, and return everything that a report needs.
 
     Parameters
@@ -115,8 +96,8 @@ def gather(ratio: Any, P: pl.DataFrame, Q: pl.DataFrame, *, featurizer: Any = No
     """
     from flowratio.diagnostics.diagnosis import diagnose
 
-    design = _design(ratio, P)
-    X_p, X_q = design.matrix, _design(ratio, Q).matrix
+    design = ratio.design(P)
+    X_p, X_q = design.matrix, ratio.design(Q).matrix
     diagnosis = diagnose(ratio, P, Q, random_state=0)
     rng = np.random.default_rng(0)
     some_p, some_q = (rng.permutation(len(X))[:_LOG_RATIOS] for X in (X_p, X_q))
@@ -125,7 +106,7 @@ def gather(ratio: Any, P: pl.DataFrame, Q: pl.DataFrame, *, featurizer: Any = No
         "format": _FORMAT,
         "version": _VERSION,
         "made": {**made, "held_out_p": len(X_p), "held_out_q": len(X_q), "versions": _versions()},
-        "columns": _columns(getattr(ratio, "encoder_", None), design, P, Q, diagnosis),
+        "columns": _columns(ratio.encoder_, design, P, Q, diagnosis),
         "diagnosis": diagnosis.to_dict(),
         "k_hat": _k_hats(diagnosis),
         "rows": {
@@ -135,7 +116,7 @@ def gather(ratio: Any, P: pl.DataFrame, Q: pl.DataFrame, *, featurizer: Any = No
         },
         "latent": None if featurizer is None else _latent(featurizer, X_p[few_p], X_q[few_q]),
         "training": _training(featurizer),
-        "candidates": _candidates(results_of(ratio)),
+        "candidates": _candidates(getattr(ratio, "results_", None)),
     }
 
 

@@ -27,7 +27,8 @@ from flowratio.storage.reading import place_in
 from flowratio.storage.saving import load, save
 from flowratio.tables.cells import CellError, check_formats, pooled
 from flowratio.tables.encoder import TableEncoder
-from flowratio.tables.formats import GUESS, TextFormat
+from flowratio.tables.formats import TextFormat
+from flowratio.tables.recognition import GUESS
 
 if TYPE_CHECKING:
     import polars as pl

@@ -18,8 +18,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from flowratio._support.atomic import replacing
+from flowratio.diagnostics.thresholds import THRESHOLDS
+from flowratio.diagnostics.verdict import reliability_advice
 
-_FEWEST_ROWS = 20.0  # effective sample size below which nothing but tempering helps
 _ALIKE = 0.55  # share of pairs that the ratio orders correctly, up to which two samples hardly differ
 _MOST_DAYS = 1e8  # from 1970: the dates of JavaScript end there
 _DRIVERS = 3  # columns named in the verdict
@@ -176,7 +177,7 @@ def _advice(evidence: dict[str, Any], tone: str) -> list[str]:
     steps = []
     if diagnosis["direction"]["auc"] < 0.5 and diagnosis["direction"]["z"] < -3:
         steps.append(f"Check whether the two files are swapped. The rows should look like {p}, the first file.")
-    if overlap["draws_q"] <= _FEWEST_ROWS:
+    if overlap["draws_q"] <= THRESHOLDS.small_ess:
         steps.append(f"Get more rows of {q} that look like {p}, or temper the weights with the slider below.")
     elif (overlap["k_hat_q"] or 0) > (evidence["k_hat"]["limit"] or 0):
         steps.append("Cap the largest weights: find a cap with the slider below, for `flowratio score --cap`.")
