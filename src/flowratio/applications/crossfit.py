@@ -22,22 +22,12 @@ FEWEST_ROWS = 4  # of each sample: two folds of two rows
 
 @dataclass(frozen=True, eq=False)
 class FoldScores:
-    """Log-ratios of the rows of one sample.
+    """Log-ratios of the rows of one sample."""
 
-    Parameters
-    ----------
-    log_r
-        log r of each row by the model that was fitted without its fold, of shape (n,).
-    each
-        log r of each row by every model, of shape (n_folds, n).
-    w, fold
-        Weight and fold of each row, of shape (n,).
-    """
-
-    log_r: Vector
-    each: Matrix
-    w: Vector
-    fold: np.ndarray
+    log_r: Vector  # (n,): by the model that was fitted without the fold of the row
+    each: Matrix  # (n_folds, n): by every model
+    w: Vector  # (n,)
+    fold: np.ndarray  # (n,)
 
     @classmethod
     def of(cls, each: Matrix, w: Vector, fold: np.ndarray) -> FoldScores:
@@ -82,19 +72,8 @@ def cross_fit(
 ) -> CrossFitted:
     """Fit a ratio to all folds except one, in turn, and score that one.
 
-    Parameters
-    ----------
-    ratio
-        A ratio, or its name.
-    samples, fold
-        The two samples, and the fold of each row, of shape (n,). A fold is held out in both at once.
-    seed
-        Seed of ratios that have none.
-    verbose
-        Whether to show a progress bar.
-    X_more, fold_more
-        More rows of q, of shape (m, d), and their folds, of shape (m,). They are scored, but no model is fitted to
-        them. They count as much as other rows of weight 1.
+    A fold, of shape (n,), is held out in both samples at once. `X_more`, of shape (m, d), are more rows of q, of weight
+    1. They are scored, but no model is fitted to them. `seed` is for ratios that have none.
     """
     n_p, n_folds = samples.n_p, int(fold.max()) + 1
     X, w, all_folds = samples.X, samples.w, fold
@@ -114,10 +93,7 @@ def cross_fit(
 
 
 def ratio_to_cross_fit(ratio: Any, samples: TwoSamples, seed: int, verbose: bool = False) -> Any:
-    """Return the ratio to cross-fit. The choice of an `AutoRatio` is made once, on all rows. None is `AutoRatio()`.
-
-    The choice depends on the rows that are scored later. It is one of few, where a fit is one of many.
-    """
+    """Return the ratio to cross-fit. The choice of an `AutoRatio` is made once, on all rows. None is `AutoRatio()`."""
     auto = new_ratio(AutoRatio() if ratio is None else ratio, seed)
     if not isinstance(auto, AutoRatio):
         return auto
