@@ -59,12 +59,7 @@ def self_normalize(log_w: VectorLike, total: float = 1.0) -> Vector:
 
     .. math:: w_i = \mathrm{total} \cdot e^{\ell_i} \Big/ \sum_j e^{\ell_j}
 
-    Parameters
-    ----------
-    log_w
-        Log-weights, of shape (n,). An additive constant cancels.
-    total
-        Sum of the weights, above 0. `total=len(log_w)` gives weights of mean 1.
+    An additive constant of `log_w` cancels. `total=len(log_w)` gives weights of mean 1.
 
     Examples
     --------
@@ -82,12 +77,7 @@ def temper(log_r: VectorLike, gamma: float) -> Vector:
 
     .. math:: \log w_i = \gamma \log r(x_i)
 
-    Parameters
-    ----------
-    log_r
-        Log-ratios, of shape (n,).
-    gamma
-        The power, 0 or more: 1 leaves the ratios unchanged, 0 gives every row the weight 1.
+    The power `gamma` is 0 or more: 1 leaves the ratios unchanged, 0 gives every row the weight 1.
 
     References
     ----------
@@ -124,14 +114,7 @@ def rebalance(log_r: VectorLike, proportion: float = 0.5, toward: Literal["p", "
 
     Unlike r, these weights are bounded. With :math:`\pi = 0` all rows come from q, and the weights toward p are r.
 
-    Parameters
-    ----------
-    log_r
-        Log-ratios log p - log q of the rows, of shape (n,).
-    proportion
-        Share π of p in the mixture, 0 or more and below 1: n_p / (n_p + n_q) for both samples pooled.
-    toward
-        `"p"` or `"q"`.
+    `proportion` is π, the share of p in the mixture: n_p / (n_p + n_q) for both samples pooled.
 
     References
     ----------
@@ -166,14 +149,8 @@ def cap(log_w: VectorLike, largest: float | None = None) -> Vector:
 
     .. math:: w_i' = \min(w_i,\ c\, \bar w), \qquad c = \sqrt n \text{ by default}
 
-    With the default the bias vanishes as n grows, and the variance is finite for every r.
-
-    Parameters
-    ----------
-    log_w
-        Log-weights, of shape (n,).
-    largest
-        The cap c, in units of the mean weight, above 0. The root of n if None.
+    With the default the bias vanishes as n grows, and the variance is finite for every r. `largest` is c, the cap in
+    units of the mean weight, above 0. None for the root of n.
 
     References
     ----------
@@ -206,18 +183,13 @@ def pareto_smooth(log_w: VectorLike) -> Smoothed:
     No weight becomes larger than the largest one. Scale and shape are those of Zhang and Stephens (2009). A weak
     prior, worth ten weights, moves k toward 1/2.
 
-    Parameters
-    ----------
-    log_w
-        Log-weights, of shape (n,). An additive constant stays: the smoothed weights are not normalized.
-
     Returns
     -------
     Smoothed
-        `log_w`, smoothed, in the input order, and `k_hat`. Weighted means are reliable up to `largest_k_hat(n)`. From
-        1 on not even the mean weight is finite. k_hat is -inf if the largest weights are all equal: there is no tail.
-        It is inf if a tail cannot be fitted: n is below 25, fewer than five weights stand out, or they differ by more
-        than a float can hold. In both cases the weights do not change.
+        `log_w`, smoothed, not normalized, and `k_hat`. Weighted means are reliable up to `largest_k_hat(n)`. From 1 on
+        not even the mean weight is finite. k_hat is -inf if the largest weights are all equal: there is no tail. It is
+        inf if a tail cannot be fitted: n is below 25, fewer than five weights stand out, or they differ by more than a
+        float can hold. In both cases the weights do not change.
 
     References
     ----------
@@ -296,17 +268,7 @@ def cap_to_design_effect(log_w: VectorLike, design_effect: float) -> Capped:
     The design effect of Kish is the factor by which weights inflate the variance of a mean: n divided by the effective
     sample size. The sum of the weights falls: other rows do not receive what is cut off.
 
-    Parameters
-    ----------
-    log_w
-        Log-weights, of shape (n,).
-    design_effect
-        The bound, 1 or more, and finite. 1 makes all weights equal.
-
-    Returns
-    -------
-    Capped
-        `log_w`, capped, in the input order, and `n_capped`, the number of weights that are lower than before.
+    The bound is 1 or more, and finite. 1 makes all weights equal.
 
     References
     ----------
@@ -356,11 +318,6 @@ def effective_sample_size(log_w: VectorLike) -> float:
 
     .. math:: \mathrm{ESS} = \Big(\sum_i w_i\Big)^2 \Big/ \sum_i w_i^2
 
-    Parameters
-    ----------
-    log_w
-        Log-weights, of shape (n,). An additive constant cancels.
-
     References
     ----------
     .. [1] Kong (1992). *A note on importance sampling using standardized weights.*
@@ -383,14 +340,7 @@ def effective_sample_size_of_ratio(
     :math:`\mathrm{mean}_q r^{2\gamma} = \mathrm{mean}_p r^{2\gamma - 1}` the rows of p estimate the same number, and
     they do show it. The smaller of the two counts.
 
-    Parameters
-    ----------
-    log_p, w_p, log_q, w_q
-        log r and weights of rows of p, of shape (m_p,), and of rows of q, of shape (m_q,).
-    n_q
-        Number of rows of q.
-    gamma
-        The power, 0 or more.
+    Log-ratios and weights have shapes (m_p,) and (m_q,): some of the rows are enough.
     """
     log_square_p, log_square_q = log_mean_exp((2 * gamma - 1) * log_p, w_p), log_mean_exp(2 * gamma * log_q, w_q)
     log_mean_q = log_mean_exp(gamma * log_q, w_q)
@@ -428,17 +378,24 @@ def _not_all_zero(log_w: Vector, name: str) -> Vector:
 
 
 def _numbers(log_w: VectorLike, name: str) -> Vector:
-    """Return finite numbers, or -inf, as float64, of shape (n,)."""
+    values = finite_vector(log_w, name, may_be_zero=True)
+    if not len(values):
+        raise ValueError(f"`{name}` has shape (0,). Give one log-weight for each row, and at least one row.")
+    return values
+
+
+def finite_vector(values: VectorLike, name: str, *, may_be_zero: bool = False) -> Vector:
+    """Return finite numbers as float64, of shape (n,). With `may_be_zero`, -inf stands for the log of zero."""
     try:
-        values = np.asarray(log_w, np.float64)
+        numbers = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"`{name}` is not an array of numbers ({error}). Give one log-weight for each row.") from error
-    if values.ndim != 1 or not len(values):
-        raise ValueError(f"`{name}` has shape {values.shape}. Give one log-weight for each row, of shape (n,).")
-    is_bad = np.isnan(values) | np.isposinf(values)
+        raise ValueError(f"`{name}` is not an array of numbers ({error}). Give one number for each row.") from error
+    if numbers.ndim != 1:
+        raise ValueError(f"`{name}` has shape {numbers.shape}. Give one number for each row, of shape (n,).")
+    is_bad = ~np.isfinite(numbers) & ~(may_be_zero & np.isneginf(numbers))
     if is_bad.any():
         raise ValueError(
-            f"`{name}` is NaN or inf in {np.count_nonzero(is_bad)} rows, the first {int(np.argmax(is_bad))} (counted "
-            "from 0). A log-weight is a finite number, or -inf for a weight of zero. Drop these rows."
+            f"`{name}` is NaN or infinite in {np.count_nonzero(is_bad)} of {len(numbers)} rows, the first "
+            f"{int(np.argmax(is_bad))} (counted from 0). Give finite numbers{', or -inf for zero' * may_be_zero}."
         )
-    return values
+    return numbers

@@ -54,8 +54,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
 
     .. math:: E_p\, \ell(f(x), y) = E_q\, r(x)\, \ell(f(x), y)
 
-    Weights help if the estimator is too simple to be right everywhere. They add variance: see `effective_sample_size_`,
-    and use a `gamma` below 1 to reduce it.
+    Weights help if the estimator is too simple to be right everywhere. They add variance: see `effective_sample_size_`.
 
     Parameters
     ----------
@@ -95,14 +94,13 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    *Pipelines.* Put the pipeline inside, `ImportanceWeighted(make_pipeline(StandardScaler(), SVC()))`: its last step
-    receives the weights. As the last step of a pipeline it needs `make_pipeline(…, transform_input=["X_target"])`,
-    metadata routing, and `set_fit_request(X_target=True)`. With routing, the steps of a pipeline inside must request
-    weights by `set_fit_request(sample_weight=…)`.
+    Put a pipeline inside, `ImportanceWeighted(make_pipeline(StandardScaler(), SVC()))`: its last step receives the
+    weights. As the last step of a pipeline it needs `make_pipeline(…, transform_input=["X_target"])`, metadata routing,
+    and `set_fit_request(X_target=True)`.
 
-    *Cross-validation.* `cross_validate(model, X, y, params={"X_target": X_target})` fits a ratio for each fold.
-    scikit-learn splits every argument that has as many rows as `X`, also `X_target`. To avoid both, give a fitted ratio
-    and no `X_target`. Scores are about source rows: `TargetScorer` estimates scores on the target.
+    `cross_validate(model, X, y, params={"X_target": X_target})` fits a ratio for each fold, and splits `X_target` if it
+    has as many rows as `X`. To avoid both, give a fitted ratio and no `X_target`. Scores are about source rows:
+    `TargetScorer` estimates scores on the target.
 
     References
     ----------

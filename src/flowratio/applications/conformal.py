@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from flowratio._support.types import Vector, VectorLike
 from flowratio._support.validation import is_number
+from flowratio.weights import finite_vector
 
 _ROUNDING = 1e-12  # of a share: weights that reach the coverage up to rounding do reach it
 
@@ -63,8 +62,9 @@ def conformal_quantile(
     >>> float(np.mean(abs(y_target - model.predict(X_target)) <= bound).round(1))  # in model.predict(X) ± bound
     0.9
     """
-    s = _checked(scores, "scores", False)
-    log_c, log_t = _checked(log_r_calibration, "log_r_calibration", True), _checked(log_r_test, "log_r_test", True)
+    s = finite_vector(scores, "scores")
+    log_c = finite_vector(log_r_calibration, "log_r_calibration", may_be_zero=True)
+    log_t = finite_vector(log_r_test, "log_r_test", may_be_zero=True)
     if len(s) == 0 or len(s) != len(log_c):
         raise ValueError(
             f"`scores` has {len(s)} values and `log_r_calibration` has {len(log_c)}. Give one of each for every "
@@ -79,22 +79,3 @@ def conformal_quantile(
     log_total = np.logaddexp(np.log(mass[-1]), log_t - log_c.max())  # (m,), with the test row's own
     needed = np.exp(np.minimum(log_total, 700.0)) * (coverage * (1 - _ROUNDING))
     return np.append(s[order], np.inf)[np.searchsorted(mass, needed)]
-
-
-def _checked(values: Any, name: str, may_be_zero: bool) -> Vector:
-    """Return numbers, of shape (n,): finite ones, or -inf where a weight may be zero."""
-    try:
-        values = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"`{name}` is not an array of numbers ({error}). Give one number for each row.") from error
-    if values.ndim != 1:
-        raise ValueError(f"`{name}` has shape {values.shape}. Give one number for each row, of shape (n,).")
-    is_nan = np.isnan(values)
-    is_bad = is_nan | (np.isposinf(values) if may_be_zero else np.isinf(values))
-    if is_bad.any():
-        kind = "NaN" if is_nan.any() else "infinite"
-        raise ValueError(
-            f"`{name}` is {kind} in {np.count_nonzero(is_bad)} of {len(values)} rows. Give finite numbers"
-            f"{', or -inf for a weight of zero' if may_be_zero else ''}."
-        )
-    return values

@@ -113,13 +113,11 @@ def divergence(
     Notes
     -----
     Where p and q are far apart, a few rows decide the term mean_q r of KL. Each row is therefore damped by
-    1 / (1 + r/√n): what is left is mean_p log r, and the standard error has a part for the spread of the fits.
-    Pearson's divergence is the bound of ratios up to √n.
+    1 / (1 + r/√n). Pearson's divergence is the bound of ratios up to √n.
 
     On held-out rows the bound is too low by the noise of the ratio, and on fitted rows too high by as much. The value
-    is the mean of the two, and half of their squared difference is a part of the variance. For a ratio of the right
-    form intervals of 95 % then cover in 91 to 98 % of samples of 400 and 600 rows. For a ratio of the wrong form the
-    value is too low, and no check shows it.
+    is the mean of the two. For a ratio of the right form intervals of 95 % cover in 91 to 98 % of samples of 400 and
+    600 rows. For a ratio of the wrong form the value is too low, and no check shows it.
 
     References
     ----------
@@ -259,12 +257,8 @@ def _cut(scores: CrossFitted) -> str:
 def variance_of_fits(without: Vector, of_fits: Vector) -> float:
     """Return what fits add to the variance of an estimate, by the jackknife over folds.
 
-    A variance from k folds is uncertain: it is raised by (k + 1) / (k - 1), about as Student's distribution asks.
-
-    Parameters
-    ----------
-    without, of_fits
-        The estimate without the rows of each fold, and what the fit without the fold adds to it, of shape (n_folds,).
+    `without` is the estimate without the rows of each fold, and `of_fits` what the fit without the fold adds to it, of
+    shape (n_folds,). With k folds the variance is raised by (k + 1) / (k - 1), about as Student's distribution asks.
     """
     k = len(without)
     return max(_jackknife(without + of_fits) - _jackknife(without), 0.0) * (k + 1) / (k - 1)

@@ -52,30 +52,14 @@ class DepletedWarning(UserWarning):
 
 
 class TargetedSample(NamedTuple):
-    """Rows from a `TargetedSampler`, and how reliable they are.
+    """Rows from a `TargetedSampler`, and how reliable they are."""
 
-    Parameters
-    ----------
-    X
-        The rows, of shape (n, d). A data frame of polars if the ratio was fitted to mixed tables.
-    Z
-        The same in latent space, of shape (n, d_z).
-    log_w
-        Log-weights of all candidates, of shape (n * n_candidates,), or of shape (n,) if none was weighted.
-    effective_sample_size
-        Effective number of candidates. Much below n, the rows repeat each other.
-    unique_share
-        Share of the rows that are distinct candidates.
-    k_hat
-        Shape of the tail of the weights: see `flowratio.weights.pareto_smooth`.
-    """
-
-    X: Any
-    Z: Matrix
-    log_w: Vector
-    effective_sample_size: float
-    unique_share: float
-    k_hat: float
+    X: Any  # the rows, of shape (n, d): an array, or a data frame of polars for a ratio of mixed tables
+    Z: Matrix  # the same in latent space, of shape (n, d_z)
+    log_w: Vector  # of all candidates, of shape (n * n_candidates,), or zeros of shape (n,) for the mixture
+    effective_sample_size: float  # of the candidates. Much below n, the rows repeat each other
+    unique_share: float  # share of the rows that are distinct candidates
+    k_hat: float  # shape of the tail of the weights: see `flowratio.weights.pareto_smooth`
 
 
 class TargetedSampler(BaseEstimator):

@@ -13,7 +13,7 @@ whatever the deal is. The nearer the rows, the smaller is the second divergence,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -106,15 +106,12 @@ def mutual_information(
 
     Notes
     -----
-    Every column is first replaced by its normal scores. Neither the information nor the estimate changes by a monotone
-    map of a column: units, logarithms and heavy tails do not matter.
+    Every column is first replaced by its normal scores, so a monotone map of a column changes nothing.
 
-    The estimate lacks what the ratio cannot express, and no standard error includes it: for large n the estimate of
-    I(X; Y) is a lower bound. I(X; Y | Z) is the difference of two such estimates. If rows near in z still differ, as
-    they do for many columns of Z, the verdict is `DO_NOT_USE`. Fewer folds bring them nearer.
-
-    Ratios up to √n enter with a quadratic error. Beyond them the estimate depends on log r itself. n rows can confirm
-    no more than about ln n nats: above that the verdict is `CARE`, and `limit` is `Limit.CEILING`.
+    The estimate lacks what the ratio cannot express: for large n the estimate of I(X; Y) is a lower bound.
+    I(X; Y | Z) is the difference of two such estimates. If rows near in z still differ, as they do for many columns of
+    Z, the verdict is `DO_NOT_USE`. Fewer folds bring them nearer. n rows can confirm no more than about ln n nats:
+    above that the verdict is `CARE`, and `limit` is `Limit.CEILING`.
 
     References
     ----------
@@ -150,18 +147,8 @@ def mutual_information(
 
 
 def _zero(reason: str) -> MutualInformation:
-    return MutualInformation(
-        value=0.0,
-        standard_error=0.0,
-        raw=0.0,
-        held_out=0.0,
-        in_sample=0.0,
-        confirmed=0.0,
-        resolution=0.0,
-        verdict=Verdict.RELIABLE,
-        limit=Limit.NONE,
-        reason=reason,
-    )
+    zeros = np.zeros(2)
+    return replace(_result(_Parts(zeros, zeros, zeros, 0.0, 0.0, 0.0), 0.0), reason=reason)
 
 
 def _check_ratio(ratio: Any) -> None:

@@ -31,19 +31,7 @@ class Limit(str, Enum):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Result(ABC):
-    """An estimate, its standard error, and whether to use it.
-
-    Parameters
-    ----------
-    value
-        The estimate.
-    standard_error
-        Of the estimate.
-    verdict
-        Whether to use the estimate. For a test, its conclusion.
-    reason
-        Why, in a sentence.
-    """
+    """An estimate, its standard error, the verdict whether to use it (for a test, its conclusion), and the reason."""
 
     value: float
     standard_error: float
@@ -59,7 +47,7 @@ class Result(ABC):
         """Draw the estimate and what it rests on."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers, the interval of 95 %, the verdict and its reason, ready for JSON. An open end is None."""
+        """Return the result with the interval of 95 %, ready for JSON. An open end is None."""
         ends = [end if math.isfinite(end) else None for end in self.interval()]
         numbers = {"value": self.value, "standard_error": self.standard_error, "interval": ends}
         return {**numbers, "verdict": self.verdict.value, "reason": self.reason}
@@ -128,7 +116,7 @@ class BoundEstimate(Result):
         return self.standard_error
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all numbers, the interval of 95 %, the verdict and its reason, ready for JSON. An open end is None."""
+        """Return the result with the interval of 95 %, ready for JSON. An open end is None."""
         bounds = {"raw": self.raw, "held_out": self.held_out, "in_sample": self.in_sample, "confirmed": self.confirmed}
         return {**super().to_dict(), **bounds, "limit": self.limit.value}
 

@@ -105,11 +105,10 @@ def two_sample_test(
 
     .. math:: \log r(x) = \sum_j \sum_{k \le 4} \theta_{jk} h_k(u_j) + \sum_{i < j} \vartheta_{ij} u_i u_j
 
-    at θ = 0, where u are the normal scores of the columns, and h are Hermite polynomials. There are four kinds: for
-    locations, scales, shapes (skewness, tails, two modes) and correlations. Each gives its largest score, for a change
-    in few columns, and its sum of squares, for a small change in many. Locations also give Hotelling's sum. The
-    statistic is the largest of these nine, each in units of its spread over the permutations. It does not see how two
-    columns depend on each other beyond their correlation. Use a `ratio` for that.
+    at θ = 0, where u are the normal scores of the columns, and h are Hermite polynomials: for locations, scales, shapes
+    (skewness, tails, two modes) and correlations. Each kind gives its largest score and its sum of squares, locations
+    also Hotelling's sum. The statistic is the largest of these nine, each in units of its spread over the permutations.
+    It does not see how two columns depend on each other beyond their correlation. Use a `ratio` for that.
 
     Parameters
     ----------
@@ -211,13 +210,7 @@ def _in_own_spread(values: Matrix) -> Matrix:
 
 
 class _Scores:
-    """Scores of columns, of their curves and of their products, under permutations of the rows.
-
-    Parameters
-    ----------
-    X, n_p
-        Rows of both samples, of shape (n, d), and the number of rows of p.
-    """
+    """Scores of columns, of their curves and of their products, under permutations of the rows (n, d) of both."""
 
     def __init__(self, X: Matrix, n_p: int) -> None:
         n = len(X)
@@ -291,17 +284,7 @@ def _spread(values: Vector) -> Vector:
 
 
 class _CrossFitted:
-    """Log-ratios of held-out rows, under permutations of the rows.
-
-    Parameters
-    ----------
-    X, n_p
-        Rows of both samples, of shape (n, d), and the number of rows of p.
-    fold
-        Fold of each position in the permutation, of shape (n,).
-    fit
-        Fits a ratio.
-    """
+    """Log-ratios of held-out rows, under permutations of the rows (n, d) of both. `fold` is of the positions, (n,)."""
 
     def __init__(self, X: Matrix, n_p: int, fold: np.ndarray, fit: Fit) -> None:
         self.X, self.fold, self.fit = X, fold, fit

@@ -46,25 +46,13 @@ class Identity:
 
 @dataclass(frozen=True)
 class BoundedIdentity:
-    """Two bounded means that are equal for the true ratio.
+    """Two bounded means that are equal for the true ratio."""
 
-    Attributes
-    ----------
-    mean_q, mean_p
-        mean_q[r / (1 + r)] and mean_p[1 / (1 + r)], each between 0 and 1.
-    standard_error
-        Of their difference.
-    z
-        How many standard errors `mean_q` is above `mean_p`: positive where r is too large.
-    log_factor
-        Log of the factor by which r is too large, in nats.
-    """
-
-    mean_q: float
-    mean_p: float
-    standard_error: float
-    z: float
-    log_factor: float
+    mean_q: float  # mean_q[r / (1 + r)], from 0 to 1
+    mean_p: float  # mean_p[1 / (1 + r)], from 0 to 1
+    standard_error: float  # of their difference
+    z: float  # how many standard errors `mean_q` is above `mean_p`: positive where r is too large
+    log_factor: float  # log of the factor by which r is too large, in nats
 
 
 @dataclass(frozen=True)

@@ -62,19 +62,13 @@ def importance(
 
     Parameters
     ----------
-    log_ratio
-        Returns log r of rows, (n, d) to (n,).
     X, share
         Rows of both samples, of shape (n, d), and weights that add up to 1, of shape (n,). No more than 2000 rows are
         scored for each column and repeat.
     names
         Names of the columns, or of the groups by their number.
-    n_repeats
-        How often each column is permuted.
-    rng
-        Draws rows and permutations.
     groups
-        Number of the group of each column, of shape (d,), such as the indicators of one category: they are permuted
+        Group of each column, of shape (d,): the columns of a group, such as the indicators of a category, are permuted
         together. None if each column stands alone.
     """
     d = X.shape[1]

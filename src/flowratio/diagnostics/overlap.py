@@ -74,15 +74,7 @@ def _is_reliable(k_hat: float, ess: float, n: float) -> bool:
 
 
 def overlap(p: ScoredSample, q: ScoredSample, log_p: Vector, log_q: Vector) -> Overlap:
-    """Measure how far two samples overlap.
-
-    Parameters
-    ----------
-    p, q
-        The samples with their log-ratios.
-    log_p, log_q
-        log r of all input rows, of shapes (n_p,) and (n_q,): these are flagged.
-    """
+    """Measure how far two samples overlap. `log_p` and `log_q` are of all input rows, which are flagged."""
     log_n_p, log_n_q = math.log(p.n), math.log(q.n)
     return Overlap(
         ess_q=effective_sample_size(q.log_weights()),

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowratio._support.types import Vector, VectorLike
 from flowratio.diagnostics.summary import fixed, k_hat_text
-from flowratio.weights import effective_sample_size, self_normalize
+from flowratio.weights import effective_sample_size, finite_vector, self_normalize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -268,18 +269,11 @@ def _field(source: Any, name: str, has: str) -> Any:
     return part
 
 
-def _vector(values: Any, name: str) -> np.ndarray:
-    try:
-        values = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"`{name}` is not an array of numbers ({error}). Give one number for each row.") from error
-    if values.ndim != 1 or not len(values):
-        raise ValueError(f"`{name}` has shape {values.shape}. Give one number for each row, of shape (n,).")
-    if not np.isfinite(values).all():
-        kind = "NaN" if np.isnan(values).any() else "infinite"
-        n_bad = np.count_nonzero(~np.isfinite(values))
-        raise ValueError(f"`{name}` is {kind} in {n_bad} of {len(values)} rows. Give finite numbers.")
-    return values
+def _vector(values: VectorLike, name: str) -> Vector:
+    numbers = finite_vector(values, name)
+    if not len(numbers):
+        raise ValueError(f"`{name}` has shape (0,). Give one number for each row, and at least one row.")
+    return numbers
 
 
 def _some(positions: np.ndarray) -> np.ndarray:

@@ -16,19 +16,11 @@ LOG_LARGEST = math.log(np.finfo(np.float64).max)
 
 
 class ScoredSample(NamedTuple):
-    """A sample and its log-ratios; r = p/q, p is y = 1.
+    """A sample and its log-ratios; r = p/q, p is y = 1."""
 
-    Parameters
-    ----------
-    X, log_r
-        Rows, of shape (n, d), and their log r, of shape (n,).
-    share
-        Positive weights of the rows that add up to 1, of shape (n,).
-    """
-
-    X: Matrix
-    log_r: Vector
-    share: Vector
+    X: Matrix  # (n, d)
+    log_r: Vector  # (n,)
+    share: Vector  # (n,): positive weights that add up to 1
 
     @property
     def n(self) -> float:
@@ -49,21 +41,11 @@ class ScoredSample(NamedTuple):
 
 
 class Separation(NamedTuple):
-    """How well values distinguish rows of p from rows of q.
+    """How well values distinguish rows of p from rows of q."""
 
-    Parameters
-    ----------
-    auc
-        Share of pairs in which the row of p has the larger value: 0.5 is no better than a guess.
-    standard_error
-        Of `auc`.
-    z
-        How many standard errors `auc` is above 0.5.
-    """
-
-    auc: float
-    standard_error: float
-    z: float
+    auc: float  # share of pairs in which the row of p has the larger value: 0.5 is no better than a guess
+    standard_error: float  # of `auc`
+    z: float  # how many standard errors `auc` is above 0.5
 
 
 def errors_off(difference: float, error: float) -> float:
@@ -87,13 +69,7 @@ def separation(
     .. math:: A = \sum_{i \in p} \sum_{j \in q} w_i w_j \big([f_i > f_j] + \tfrac12 [f_i = f_j]\big)
 
     Its standard error is that of DeLong et al. [1]_, from the mean of each row over the rows of the other sample.
-
-    Parameters
-    ----------
-    values_p, share_p, values_q, share_q
-        Values, and weights that add up to 1, of rows of p, of shape (n_p,), and of rows of q, of shape (n_q,).
-    inflation
-        Factor of the part of the standard error that is due to rows of q.
+    `inflation` is a factor of the part that is due to rows of q. The weights of each sample add up to 1.
 
     References
     ----------

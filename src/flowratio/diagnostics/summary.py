@@ -58,7 +58,7 @@ def _overlap(diagnosis: Diagnosis) -> list[str]:
         f"  Pareto k̂                         {k_hat_q:>15}  {k_hat_p:>18}",
         f"  … reliable up to                {largest_k_hat(overlap.n_q):15.2f}  {largest_k_hat(overlap.n_p):18.2f}",
         f"  Rows of p beyond q: {np.count_nonzero(overlap.p_beyond_q)} of {diagnosis.n_p}; of q beyond p: "
-        f"{np.count_nonzero(overlap.q_beyond_p)} of {diagnosis.n_q} (fewer than one row of the other expected).",
+        f"{np.count_nonzero(overlap.q_beyond_p)} of {diagnosis.n_q} (fewer than one row of the other expected there).",
     ]
 
 

@@ -58,10 +58,10 @@ def test_quantiles_refuse_bad_input() -> None:
         ("at least one row", ([], [], log_r)),
         ("`coverage` is 1", (scores, log_r, log_r, 1)),
         ("`coverage` is 90", (scores, log_r, log_r, 90)),
-        ("`scores` is NaN in 1 of 4 rows", (np.array([0, 1, 2, np.nan]), log_r, log_r)),
-        ("`scores` is infinite in 1 of 4 rows", (np.array([0, 1, 2, np.inf]), log_r, log_r)),
+        ("`scores` is NaN or infinite in 1 of 4 rows", (np.array([0, 1, 2, np.nan]), log_r, log_r)),
+        ("`scores` is NaN or infinite in 1 of 4 rows", (np.array([0, 1, 2, np.inf]), log_r, log_r)),
         ("`scores` is not an array of numbers", (["a"] * 4, log_r, log_r)),
-        ("`log_r_test` is infinite in 1 of 1 rows", (scores, log_r, [np.inf])),
+        ("`log_r_test` is NaN or infinite in 1 of 1 rows", (scores, log_r, [np.inf])),
         ("`log_r_test` has shape", (scores, log_r, log_r[:, None])),
     ]
     for match, arguments in cases:

@@ -211,8 +211,8 @@ def test_no_window_and_no_global_state() -> None:
     [
         ([], "`log_p` has shape"),
         ([[1.0]], "`log_p` has shape"),
-        ([np.nan, 0.0], "`log_p` is NaN in 1 of 2 rows"),
-        ([np.inf], "`log_p` is infinite in 1 of 1 rows"),
+        ([np.nan, 0.0], "`log_p` is NaN or infinite in 1 of 2 rows"),
+        ([np.inf], "`log_p` is NaN or infinite in 1 of 1 rows"),
         (["a"], "`log_p` is not an array of numbers"),
     ],
 )
@@ -224,7 +224,7 @@ def test_wrong_values_are_refused(values: Any, words: str) -> None:
 def test_a_weight_of_zero_is_a_weight() -> None:
     curve = first(plot_weights([0.0, -np.inf, 0.0])).lines[1]
     np.testing.assert_allclose(curve.get_xydata(), [[0, 0], [1 / 3, 0], [2 / 3, 0.5], [1, 1]])
-    with pytest.raises(ValueError, match="`log_w` is NaN or inf in 1 rows"):
+    with pytest.raises(ValueError, match="`log_w` is NaN or infinite in 1 of 2 rows"):
         plot_weights([0.0, np.nan])
 
 
