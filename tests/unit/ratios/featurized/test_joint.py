@@ -251,7 +251,7 @@ class TestFeaturizer:
         model = quick().fit(rows, Y)
         assert model.featurizer_.transform(rows).shape == (200, 2)
         assert np.isfinite(model.log_ratio(rows + np.array([0, 0, 1.0, 5.0]))).all()
-        with pytest.warns(ScalingWarning, match="In 200 of 200 rows, columns that were constant"):  # the map itself is not silent
+        with pytest.warns(ScalingWarning, match="In 200 of 200 rows"):  # the map itself is not silent
             model.featurizer_.transform(rows + np.array([0, 0, 1.0, 5.0]))
 
     def test_what_is_given_stays_as_it_was(self) -> None:
