@@ -24,13 +24,9 @@ _CONTEXT = ("context_layer", "context_features", "context_encoder", "_context_en
 
 
 def adapt(flow: nn.Module) -> Flow:
-    """Return a flow with our interface. It shares its parameters with the flow.
+    """Return a flow with our interface that shares the parameters of an unconditional flow over rows (n, d).
 
-    Parameters
-    ----------
-    flow
-        A `flowratio.Flow`, which is returned unchanged, or an unconditional flow over rows (n, d): a
-        `zuko.flows.Flow`, an `nflows.flows.Flow` or a `normflows.NormalizingFlow`.
+    A `flowratio.Flow` is returned unchanged.
 
     Examples
     --------

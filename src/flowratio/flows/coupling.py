@@ -30,16 +30,9 @@ _OUTPUT_GAIN = 0.03
 
 
 class Conditioner(nn.Module):
-    """A ReLU network from some coordinates to the parameters of the others.
+    """A ReLU network from n_inputs coordinates to k = n_params parameters of each of m = n_outputs others.
 
-    Parameters
-    ----------
-    n_inputs
-        Number of input coordinates. With 0 (d = 1) the parameters are free constants.
-    n_params, n_outputs
-        Number of parameters k of each other coordinate, and number m of the other coordinates.
-    hidden, generator
-        Widths of the hidden layers, and source of the initial weights.
+    Without inputs (d = 1) the parameters are free constants.
 
     Examples
     --------

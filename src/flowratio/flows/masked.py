@@ -60,14 +60,8 @@ def hidden_degrees(n_features: int, n_units: int) -> Tensor:
 class MaskedNet(nn.Module):
     r"""A ReLU network from x to parameters, those of coordinate i a function of :math:`x_1 … x_{i-1}` alone.
 
-    All weights and biases are views of one parameter, `theta`.
-
-    Parameters
-    ----------
-    n_features, n_params
-        Number of coordinates d, and of parameters k of each coordinate.
-    hidden, generator
-        Widths of the hidden layers, and source of the initial weights, by default with torch's default seed.
+    Each coordinate has k = n_params parameters. All weights and biases are views of one parameter, `theta`. The default
+    generator has torch's default seed.
 
     Examples
     --------

@@ -110,16 +110,8 @@ def adam_step(
     """Take one step of Adam on one vector, in place, with the gradient clipped to `recipe.clip_norm`.
 
     torch's fused kernel is private, but its optimizers spend more time on bookkeeping than on a vector of this size. In
-    a version of torch without the kernel, `torch.optim` takes its place.
-
-    Parameters
-    ----------
-    weights, gradient, moments
-        Parameters, their gradient, and running means of the gradient and of its square, of shape (m,) each.
-    n_steps
-        Number of steps since the moments were zero, of shape (). It is increased by 1.
-    rate, recipe
-        Learning rate of this step, and the settings of Adam.
+    a version of torch without the kernel, `torch.optim` takes its place. The moments are the running means of the
+    gradient and of its square, of shape (m,) like the weights, and `n_steps` counts the steps since they were zero.
     """
     state = [weights], [gradient], [moments[0]], [moments[1]], [], [n_steps]
     settings: dict[str, Any] = {"lr": rate, "beta1": 0.9, "beta2": 0.999, "weight_decay": recipe.weight_decay}

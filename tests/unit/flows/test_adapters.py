@@ -244,9 +244,7 @@ def test_an_adapted_flow_has_no_config() -> None:
 
 
 def test_an_unknown_module_is_refused() -> None:
-    with pytest.raises(
-        TypeError, match=r"`flow` is a torch.nn.modules.linear.Linear. Use .* subclass of `flowratio.Flow`"
-    ):
+    with pytest.raises(TypeError, match=r"is a torch.nn.modules.linear.Linear. Use .* subclass of `flowratio.Flow`"):
         adapt(nn.Linear(2, 2))
 
 

@@ -251,9 +251,7 @@ class TestFeaturizer:
         model = quick().fit(rows, Y)
         assert model.featurizer_.transform(rows).shape == (200, 2)
         assert np.isfinite(model.log_ratio(rows + np.array([0, 0, 1.0, 5.0]))).all()
-        with pytest.warns(
-            ScalingWarning, match="In 200 of 200 rows, columns that were constant"
-        ):  # the map itself is not silent
+        with pytest.warns(ScalingWarning, match="In 200 of 200 rows"):  # the map itself is not silent
             model.featurizer_.transform(rows + np.array([0, 0, 1.0, 5.0]))
 
     def test_what_is_given_stays_as_it_was(self) -> None:
@@ -290,7 +288,7 @@ class TestBadSettings:
 
     @pytest.mark.parametrize("hidden", [(), (0,), 8, "8", (8.0,), (True,)])
     def test_hidden(self, hidden: Any) -> None:
-        with pytest.raises(ValueError, match=r"`hidden` is .*\. Use the widths of one or more layers"):
+        with pytest.raises(ValueError, match=r"`hidden` is .*: give the widths of one or more layers"):
             quick(hidden=hidden).fit(X, Y)
 
     def test_mixture(self) -> None:
