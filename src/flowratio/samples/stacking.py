@@ -84,8 +84,7 @@ def column_names(X: TableLike, n_features: int) -> list[str]:
     >>> column_names(np.zeros((5, 2)), 2)
     ['x1', 'x2']
     """
-    columns = _columns(X)
-    return [f"x{j + 1}" for j in range(n_features)] if columns is None else [str(name) for name in columns]
+    return [str(name) for name in _columns(X) or [f"x{j + 1}" for j in range(n_features)]]
 
 
 def to_matrix(X: TableLike, name: str) -> Matrix:

@@ -50,18 +50,15 @@ class ClassifierRatio(RatioEstimator):
 
     Attributes
     ----------
-    classifier_
-        The fitted classifier.
-    readout_
-        The method of the classifier that gives log r.
+    classifier_, readout_
+        The fitted classifier, and its method that gives log r.
     calibrator_
         The function that calibrates log r, or None.
 
     Notes
     -----
-    Trees and nearest neighbors return probabilities of 0 and 1, whose logit is infinite. A frequency among n rows
-    cannot be distinguished from 0 if it is below 1/n. Such logits become log(1 + n), or the largest finite logit of the
-    training rows.
+    The logit of a probability of 0 or 1, which trees return, is infinite. It becomes log(1 + n) for n training rows, or
+    the largest finite logit of these rows.
 
     Rows are standardized before the fit. Weights go to the classifier as `sample_weight`. If it takes no weights,
     integer weights become repeated rows.
@@ -193,17 +190,7 @@ class ClassifierRatio(RatioEstimator):
 
 @dataclass(frozen=True)
 class Readout:
-    """The way from a fitted classifier to log r.
-
-    Parameters
-    ----------
-    method
-        `"decision_function"`, `"predict_log_proba"` or `"predict_proba"`.
-    log_odds
-        Log-odds of the sample, which are subtracted from the logit.
-    bound
-        Replaces an infinite logit.
-    """
+    """The method of a fitted classifier that gives log r, the log-odds to subtract, and a bound for infinite logits."""
 
     method: Literal["decision_function", "predict_log_proba", "predict_proba"]
     log_odds: float

@@ -16,13 +16,7 @@ from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, check_n_folds, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.classifier.presets import NewtonLogisticRegression
-from flowratio.ratios.kernel.kernels import (
-    check_count,
-    check_range,
-    choose_centers,
-    median_distance,
-    squared_distances,
-)
+from flowratio.ratios.kernel.kernels import check_count, check_range, choose_centers, median_distance, squared_distances
 from flowratio.samples.folding import random_ranks
 from flowratio.samples.two_samples import TwoSamples
 
@@ -61,10 +55,8 @@ class KLIEP(RatioEstimator):
         `"log-linear"`, or None for the ratio of [1]_: kernels and a constant, without a start and without a step.
     n_centers
         Largest number of kernels. Few get a coefficient above 0, so more than 100 cost time and change little.
-    n_folds
-        Number of folds, 2 or more. A sample with fewer distinct rows gets as many folds as rows.
-    random_state
-        Seed of centers and folds: an integer, a NumPy generator, or None for a new seed each time.
+    n_folds, random_state
+        Number of folds, and seed of centers and folds: an integer, a NumPy generator, or None for a new seed each time.
 
     Attributes
     ----------
@@ -97,9 +89,6 @@ class KLIEP(RatioEstimator):
     """
 
     requires = Requires(noise=True)
-    bandwidth_: float
-    reach_: float
-    kkt_residual_: float
 
     def __init__(
         self,

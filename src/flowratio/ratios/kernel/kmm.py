@@ -15,22 +15,8 @@ from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, is_number, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
-from flowratio.ratios.kernel.interior import (
-    BLOCK_VALUES,
-    Bounds,
-    Dense,
-    LowRank,
-    central_point,
-    start_point,
-    weight_at,
-)
-from flowratio.ratios.kernel.kernels import (
-    check_count,
-    check_range,
-    choose_centers,
-    median_distance,
-    squared_distances,
-)
+from flowratio.ratios.kernel.interior import BLOCK_VALUES, Bounds, Dense, LowRank, central_point, start_point, weight_at
+from flowratio.ratios.kernel.kernels import check_count, check_range, choose_centers, median_distance, squared_distances
 from flowratio.samples.two_samples import TwoSamples
 
 _EXACT_ROWS = 4_000  # rows of a sample up to which the full kernel is in memory, and from which landmarks come
@@ -51,8 +37,7 @@ class KMM(RatioEstimator):
     standardized. A row of weight w counts as w equal rows.
 
     - *Solver.* A primal-dual interior-point method finds the point of the central path whose objective is within `gap`
-      of the minimum. This point is unique and all its weights are positive. As `gap` goes to 0 it goes to the exact
-      solution.
+      of the minimum. This point is unique and all its weights are positive.
     - *Precision.* The kernel means of n rows are known to about 1/n of their squared length. A smaller gap fits noise:
       for q = N(0, I), p = N(1, I), d = 2, n = 1000, the mean squared error of log r is 0.27 for a gap of 3/n, 8 for
       1e-6 and 23 for 1e-7. The default is about 3/n. For the exact quadratic program set `gap=1e-7`.
@@ -62,8 +47,7 @@ class KMM(RatioEstimator):
                 = \sum_i \beta_i k(x, x_i) - \frac{n_q}{n_p} \sum_j k(x, x^p_j)
 
       On rows of q this is their β. It is never above the largest β of the fit. Far from all rows r goes to 1.
-    - *Size.* Above 4000 rows in a sample, a kernel of low rank from a pivoted Cholesky decomposition replaces the full
-      one.
+    - *Size.* Above 4000 rows in a sample, a pivoted Cholesky decomposition gives a kernel of low rank.
 
     Parameters
     ----------
@@ -76,26 +60,20 @@ class KMM(RatioEstimator):
     gap
         Largest distance of the objective from its minimum, as a share of half the squared length of the kernel means,
         :math:`n_q^2 (\|m_p\|^2 + \|m_q\|^2) / 4`. None uses :math:`1.5/n_p + 1.5/n_q`. The maximum is then 0.1.
-    rank
-        Largest number of landmarks.
-    max_iter
-        Largest number of Newton steps.
+    rank, max_iter
+        Largest number of landmarks, and of Newton steps.
     random_state
-        Seed of the rows from which landmarks are selected, if there are more than 4000: an integer, a NumPy generator,
-        or None for a new seed each time.
+        Seed of the landmarks, above 4000 rows: an integer, a NumPy generator, or None for a new seed each time.
 
     Attributes
     ----------
     rows_, q_weights_, mean_weight_
         Standardized, distinct rows of q, of shape (m, d), their β, of shape (m,), and the mean of β over the rows of q.
         β of a row of q is `mean_weight_ * ratio(X)`.
-    bandwidth_, tolerance_, gap_
-        σ, ε and the gap of the fit.
-    objective_, n_iter_
-        ½ βᵀKβ - κᵀβ, and the number of Newton steps.
+    bandwidth_, tolerance_, gap_, objective_, n_iter_
+        σ, ε, the gap of the fit, ½ βᵀKβ - κᵀβ, and the number of Newton steps.
     kkt_residual_
-        An upper bound on the distance of the objective from its minimum, in units of `gap`: gᵀβ minus its minimum
-        within the bounds, where g is the gradient at β. It is 0 only at the exact solution.
+        An upper bound on the distance of the objective from its minimum, in units of `gap`, from its gradient at β.
     centers_, witness_coefficients_, barrier_, multiplier_
         h as a sum of kernels, of shapes (c, d) and (c,), μ and ν. With the kernel of low rank `centers_` is None, and
         the coefficients are those of the r features.
@@ -118,16 +96,7 @@ class KMM(RatioEstimator):
     """
 
     requires = Requires(rows="distinct", noise=True)
-    mean_weight_: float
-    bandwidth_: float
-    tolerance_: float
-    gap_: float
-    kkt_residual_: float
-    n_iter_: int
     centers_: Matrix | None
-    residual_: float
-    barrier_: float
-    multiplier_: float
 
     def __init__(
         self,
@@ -276,10 +245,9 @@ class KMM(RatioEstimator):
 
 
 def _pivoted_cholesky(column: Callable[[int], np.ndarray], n: int, max_rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """Select rows whose features span those of all n, the farthest from the span first.
+    """Return rows, (r,), whose features span those of all n, and the lower factor of their kernel matrix, (r, r).
 
-    `column` returns a column of the kernel matrix, (n,), whose diagonal is 1. The result is the rows, (r,), and the
-    lower Cholesky factor of their kernel matrix, (r, r).
+    `column` returns a column of the full kernel matrix, (n,), whose diagonal is 1.
     """
     L = np.zeros((min(n, max_rank), n))
     missed = np.ones(n)

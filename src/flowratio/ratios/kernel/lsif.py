@@ -23,13 +23,7 @@ from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, is_number, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
-from flowratio.ratios.kernel.kernels import (
-    check_count,
-    check_range,
-    choose_centers,
-    median_distance,
-    squared_distances,
-)
+from flowratio.ratios.kernel.kernels import check_count, check_range, choose_centers, median_distance, squared_distances
 from flowratio.samples.two_samples import TwoSamples
 
 _BANDWIDTHS = 2.0 ** np.arange(2, -3.5, -0.5)  # in median distances between rows, smoothest first
@@ -84,10 +78,6 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
 
     requires = Requires(rows="distinct")
     alpha: float  # share of p in the denominator of the relative ratio
-    bandwidth_: float
-    regularization_: float
-    floor_: float
-    ceiling_: float
 
     def __init__(
         self,
