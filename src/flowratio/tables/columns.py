@@ -97,11 +97,10 @@ class Column:
         last = len(self.codes) - 1
         code = {category: k for k, category in enumerate(self.categories)} | dict.fromkeys(self.rare, last)
         default = -1 if len(code) == self.n_categories else last
-        positions = words.fill_null(self.fill).replace_strict(
-            list(code), list(code.values()), default=default, return_dtype=pl.Int64
-        )
-        is_new = (code := positions.to_numpy()) < 0
-        return np.where(is_new, last if len(self.codes) > len(self.categories) else 0, code), is_new
+        words = words.fill_null(self.fill)
+        positions = words.replace_strict(list(code), list(code.values()), default=default, return_dtype=pl.Int64)
+        is_new = (positions < 0).to_numpy()
+        return np.where(is_new, last if len(self.codes) > len(self.categories) else 0, positions), is_new
 
     def decode(self, part: Matrix) -> pl.Series:
         """Return typed cells from its columns of the matrix, of shape (n, m)."""

@@ -152,9 +152,10 @@ def numbers(cells: pl.Series, decimal: DecimalMark = ".", thousands: bool = Fals
 
 
 def _number_pattern(decimal: DecimalMark, thousands: bool) -> str:
-    separator, mark = _THOUSANDS[decimal], re.escape(decimal)
-    # groups of two digits, but for the last, are Indian
-    groups = rf"[1-9][0-9]{{0,2}}(?:{separator}[0-9]{{2,3}})*{separator}[0-9]{{3}}|" if thousands else ""
+    mark = re.escape(decimal)
+    groups = rf"[1-9][0-9]{{0,2}}(?:{_THOUSANDS[decimal]}[0-9]{{3}})+|" if thousands else ""
+    if thousands and decimal == ".":  # Indian: 12,34,567
+        groups += "[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}|"
     return rf"^[+-]?(?:(?:{groups}[0-9]+)(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
 
@@ -200,6 +201,6 @@ def _date_pattern(date_format: str | None, time: str) -> str:
 
 
 def _in_days(microseconds: pl.Series) -> pl.Series:
-    # NumPy rounds the quotient correctly, to a third of a microsecond; a product with the inverse would not
+    # NumPy rounds the quotient correctly, to a third of a microsecond. A product with the inverse would not
     quotient = pl.Series(microseconds.name, microseconds.fill_null(0.0).to_numpy() / MICROSECONDS_PER_DAY)
     return quotient.set(microseconds.is_null(), None)

@@ -134,7 +134,14 @@ def test_signs_are_a_warning() -> None:
         doubt = doubt_about_categories(pl.Series("a", cells), GUESS)
         assert doubt is not None
         assert "its values have signs, such as" in doubt
-    for cells in (["192.168.100.101", "1.2.3.4"], ["089 123 456", "030 12"], ["a", "b"], ["1,5", "2.5"], ["a%", "b"]):
+    for cells in (
+        ["192.168.100.101", "1.2.3.4"],
+        ["10.15.700", "10.16.100"],
+        ["089 123 456", "030 12"],
+        ["a", "b"],
+        ["1,5", "2.5"],
+        ["a%", "b"],
+    ):
         assert doubt_about_categories(pl.Series("a", cells), GUESS) is None
 
 
