@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 import pytest
+from flowratio.ratios.table_ratio import TableRatio
 
 from flowratio import AutoRatio, FlowFeaturizer
-from flowratio.ratios.table_ratio import TableRatio
 from flowratio.report.evidence import Made, gather
 from flowratio.report.page import count, sig, write_report
 from flowratio.weights import cap, effective_sample_size, temper

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from flowratio.ratios.table_ratio import TableRatio
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.calibration import CalibratedClassifierCV
@@ -43,7 +44,6 @@ from flowratio.applications.adaptation import ImportanceWeighted
 from flowratio.applications.target_scorer import TargetScorer
 from flowratio.applications.weighted_fit import ResampledWarning
 from flowratio.ratios.base import OverlapWarning
-from flowratio.ratios.table_ratio import TableRatio
 from flowratio.weights import effective_sample_size, pareto_smooth
 
 N, N_TARGET = 120, 90

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from flowratio.ratios.table_ratio import TableRatio
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -18,7 +19,6 @@ from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
-from flowratio.ratios.table_ratio import TableRatio
 from flowratio.samples.stacking import stack
 from flowratio.weights import effective_sample_size, self_normalize
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-
 from flowratio.ratios.table_ratio import TableRatio
+
 from flowratio.report.evidence import Made, gather
 from flowratio.report.page import _value, html, percent, sig, write_report
 

@@ -17,12 +17,12 @@ import pandas as pd
 import polars as pl
 import pytest
 from filelock import FileLock
+from flowratio.ratios.table_ratio import TableRatio
 from polars.testing import assert_frame_equal
 
 from flowratio._support.atomic import beside, replacing
 from flowratio._support.journal import Journal
 from flowratio.ratios.classifier.classifier import ClassifierRatio
-from flowratio.ratios.table_ratio import TableRatio
 from flowratio.storage.reading import read_table
 from flowratio.storage.scoring import ScoringSummary, _log_mean_and_ess, score_file
 from flowratio.storage.writing import write_table

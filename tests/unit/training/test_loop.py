@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from flowratio._support import journal
 from flowratio.flows import MAF
 from flowratio.samples.rows import ArrayRows, Rows, open_rows
 from flowratio.training import loop
