@@ -251,7 +251,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         rows = np.asarray(pooled)
         p = Sample(rows[:n_p], w[:n_p], folds(n_p, n_folds, rng))
         q = Sample(rows[n_p:], counts, folds(len(counts), n_folds, rng))
-        ratio = self.ratio_.chosen() if isinstance(self.ratio_, AutoRatio) else self.ratio  # the choice is made once
+        ratio = self.ratio_.selection() if isinstance(self.ratio_, AutoRatio) else self.ratio  # the choice is made once
         found = cross_fit(ratio, p, q, seed)
         return found.log_p, found.log_q
 

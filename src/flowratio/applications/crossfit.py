@@ -100,7 +100,7 @@ def chosen_ratio(ratio: Any, p: Sample, q: Sample, seed: int, verbose: bool = Fa
     auto.set_params(verbose=auto.verbose or verbose)
     X, y = np.concatenate([p.X, q.X]), np.repeat([1, 0], [len(p.X), len(q.X)])
     with silent():
-        return auto.fit(X, y, np.concatenate([p.w, q.w])).chosen()
+        return auto.fit(X, y, np.concatenate([p.w, q.w])).selection()
 
 
 def folds(n: int, n_folds: int, rng: np.random.Generator) -> np.ndarray:
