@@ -152,7 +152,7 @@ def test_a_network_of_images_has_one_mean_and_one_scale() -> None:
 def test_images_of_other_shapes() -> None:
     X_p, X_q = _shifted(20, 20, d=24)
     ratio = NetworkRatio("cnn", hidden=(2, 2), max_epochs=2, random_state=0)
-    with pytest.raises(ValueError, match="`X` has 24 columns, which is not a square image. Set `image_shape`"):
+    with pytest.raises(ValueError, match=r"`X` has 24 columns, which is not a square image. Set `image_shape`"):
         ratio.fit_samples(X_p, X_q)
     with pytest.raises(ValueError, match=r"`image_shape` is \(3, 3, 3\) but `X` has 24 columns"):
         ratio.set_params(image_shape=(3, 3, 3)).fit_samples(X_p, X_q)
