@@ -227,8 +227,8 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         self.ratio_ = new_ratio(AutoRatio() if self.ratio is None else self.ratio, seed, self.verbose)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OverlapWarning)  # issued once, about the weights
-            if isinstance(self.ratio_, RatioEstimator) and samples.encoder is None:
-                self.ratio_.fit_samples(X_target, X, None, counts)  # it remembers the names of the columns
+            if isinstance(self.ratio_, RatioEstimator):  # it remembers the columns
+                self.ratio_.fit_samples(X_target, X, None, counts, encoder=samples.encoder)
             else:
                 fit_prepared(self.ratio_, samples)
         log_r = self._scores(samples, counts > 0, seed)
@@ -242,7 +242,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
             return log_ratio_prepared(self.ratio_, samples.X)
         k, rng = check_folds(self.n_folds, min(samples.n_p, samples.n_q)), np.random.default_rng([seed, 1])
         fold = np.concatenate([folds(samples.n_p, k, rng), folds(len(is_positive), k, rng)[is_positive]])
-        ratio = self.ratio_.chosen() if isinstance(self.ratio_, AutoRatio) else self.ratio  # the choice is made once
+        ratio = self.ratio_.selection() if isinstance(self.ratio_, AutoRatio) else self.ratio  # the choice is made once
         scores = cross_fit(ratio, samples, fold, seed)
         return np.concatenate([scores.p.log_r, scores.q.log_r])
 

@@ -121,7 +121,7 @@ def ratio_to_cross_fit(ratio: Any, samples: TwoSamples, seed: int, verbose: bool
         return auto
     auto.set_params(verbose=auto.verbose or verbose)
     with silent():
-        return fit_prepared(auto, samples).chosen()
+        return fit_prepared(auto, samples).selection()
 
 
 def folds_of(samples: TwoSamples, n_folds: Any, rng: np.random.Generator) -> np.ndarray:

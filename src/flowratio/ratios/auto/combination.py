@@ -1,9 +1,9 @@
-r"""Which log-ratios to combine, and how: convex weights by the likelihood of rows that none of them has seen.
+r"""Which log-ratios to combine, and how: convex weights by the likelihood of held-out rows.
 
 .. math:: \min_\lambda \ \sum_i \omega_i \log\big(1 + e^{-s_i \sum_k \lambda_k f_k(x_i)}\big)
           \quad \text{subject to} \quad \lambda_k \ge 0, \quad \sum_k \lambda_k = 1
 
-with s = ±1 on rows of p and of q, and the weights ω of each sample adding up to one half.
+with s = ±1 on rows of p and of q. The weights ω of each sample add up to one half.
 """
 
 from __future__ import annotations
@@ -15,43 +15,37 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
-_SLACK = 0.75  # standard errors by which a simpler ratio may be behind the best one
+from flowratio._support.types import Matrix, Vector
+
+_SLACK = 0.75  # standard errors by which a simpler ratio may be worse than the best one
 _GAIN = 2.0  # standard errors that another ratio must gain, the best of many: about 4 standard errors of its weight
-_SMALLEST = 0.01  # weights below it are dropped
-_WORTH = 0.05  # weight of a column that is worth its cost beside a stack of few
-_FEW = 1000  # rows with which a stack of few counts one half, and one of all columns the other half
+_MIN_WEIGHT = 0.01  # smaller weights are dropped
+_MIN_HEDGE = 0.05  # smaller weights of a hedge are dropped: they are not worth their cost
+_HEDGE_ROWS = 1000  # rows with which a stack of few and one of all columns count one half each
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What is known of rows on which ratios are judged.
+    """Held-out rows: sign 1 on rows of p and -1 on rows of q, and weights of sum ½ in each sample, both (n,)."""
 
-    Parameters
-    ----------
-    sign
-        1 on rows of p and -1 on rows of q, of shape (n,).
-    share
-        Weights that add up to one half in each sample, of shape (n,).
-    """
+    sign: Vector
+    share: Vector
 
-    sign: np.ndarray
-    share: np.ndarray
-
-    def rows(self, chosen: np.ndarray) -> HeldOut:
-        """Return the same for some of the rows, with weights that again add up to one half in each sample."""
-        sign, share = self.sign[chosen], self.share[chosen]
+    def rows(self, rows: Vector) -> HeldOut:
+        """Return some of the rows, with weights that again add up to one half in each sample."""
+        sign, share = self.sign[rows], self.share[rows]
         total = np.where(sign > 0, share[sign > 0].sum(), share[sign < 0].sum())
         return HeldOut(sign, share / (2 * total))
 
-    def losses(self, log_r: np.ndarray) -> np.ndarray:
+    def losses(self, log_r: Vector) -> Vector:
         """Return the loss of every row in nats, (n,) to (n,)."""
         return -log_expit(self.sign * log_r)
 
-    def mean(self, losses: np.ndarray) -> float:
+    def mean(self, losses: Vector) -> float:
         """Return the mean over both samples, each counting one half."""
         return float(self.share @ losses)
 
-    def standard_error(self, losses: np.ndarray) -> float:
+    def standard_error(self, losses: Vector) -> float:
         """Return the standard error of `mean`."""
         variance = 0.0
         for of in (self.sign > 0, self.sign < 0):
@@ -60,30 +54,30 @@ class HeldOut:
         return math.sqrt(variance)
 
 
-def convex_weights(log_ratios: np.ndarray, held_out: HeldOut) -> np.ndarray:
-    r"""Return the weights of columns, (n, m) to (m,), that make the held-out loss of their sum least.
+def convex_weights(log_ratios: Matrix, held_out: HeldOut) -> Vector:
+    r"""Return the weights of columns, (n, m) to (m,), that minimize the held-out loss of their sum.
 
-    They are not negative and add up to 1. A column of which even the smallest weight that is kept would cost more than
-    r = 1 does, :math:`\log 2`, has none: a ratio that is off by millions would leave the search no scale to work on.
+    They are not negative and add up to 1. A column has weight 0 if even the smallest weight would cost more than r = 1,
+    which costs :math:`\log 2`: a ratio that is wrong by millions would break the search.
     """
     losses = np.array([held_out.mean(held_out.losses(column)) for column in log_ratios.T])
-    usable = (losses < math.log(2) / _SMALLEST) | (losses == losses.min())
+    usable = (losses < math.log(2) / _MIN_WEIGHT) | (losses == losses.min())
     weights = np.zeros(len(losses))
-    weights[usable] = _least(held_out.sign[:, None] * log_ratios[:, usable], held_out.share)
-    return _without_small(weights, _SMALLEST)
+    weights[usable] = _minimizer(held_out.sign[:, None] * log_ratios[:, usable], held_out.share)
+    return _without_small(weights, _MIN_WEIGHT)
 
 
-def _least(signed: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Return the convex weights of columns, (n, m) to (m,), of the least loss; rows of q have the other sign."""
-    m = signed.shape[1]
+def _minimizer(margins: Matrix, share: Vector) -> Vector:
+    """Return the convex weights of columns, (n, m) to (m,), of the smallest loss. Rows of q have the other sign."""
+    m = margins.shape[1]
     if m == 1:
         return np.ones(1)
 
-    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
-        margin = signed @ weights
-        return -float(share @ log_expit(margin)), -((share * expit(-margin)) @ signed)
+    def loss(weights: Vector) -> tuple[float, Vector]:
+        margin = margins @ weights
+        return -float(share @ log_expit(margin)), -((share * expit(-margin)) @ margins)
 
-    found = minimize(
+    solution = minimize(
         loss,
         np.full(m, 1 / m),
         jac=True,
@@ -92,62 +86,58 @@ def _least(signed: np.ndarray, share: np.ndarray) -> np.ndarray:
         constraints={"type": "eq", "fun": lambda v: v.sum() - 1, "jac": np.ones_like},
         options={"ftol": 1e-10, "maxiter": 200},
     )
-    return found.x
+    return solution.x
 
 
-def _without_small(weights: np.ndarray, least: float) -> np.ndarray:
-    """Return weights (m,) that add up to 1, the small ones dropped."""
-    weights = np.where(weights < least, 0.0, weights)
+def _without_small(weights: Vector, minimum: float) -> Vector:
+    """Return weights (m,) that add up to 1, without the small ones."""
+    weights = np.where(weights < minimum, 0.0, weights)
     return weights / weights.sum()
 
 
-def choose_stack(log_ratios: np.ndarray, held_out: HeldOut, most: int | None = None) -> np.ndarray:
-    """Return the weights of columns, (n, m) to (m,), of a stack of few, at most `most`: the simplest stand first.
+def choose_stack(log_ratios: Matrix, held_out: HeldOut, max_columns: int | None = None) -> Vector:
+    """Return the weights of columns, (n, m) to (m,), of a stack of few. The simplest columns come first.
 
-    It begins with the first column that is nearly level with the best one. Others join, the best first, while
-    the loss gains more than chance gives: with a weight that is zero in truth, the gain has the size of half its
-    standard error.
+    It starts with the first column that is about as good as the best one. Others join, the best first, while the gain
+    is more than noise. For a weight whose true value is zero, the gain is about half its standard error.
     """
     losses = [held_out.losses(column) for column in log_ratios.T]
     best = min(losses, key=held_out.mean)
-    behind = [held_out.mean(loss - best) for loss in losses]
-    by_chance = [_SLACK * held_out.standard_error(loss - best) for loss in losses]
-    level = max(b for b, c in zip(behind, by_chance, strict=True) if b <= c)  # what is that near is level, too
-    chosen = [next(k for k, b in enumerate(behind) if b <= level)]
-    weights, now = np.ones(1), losses[chosen[0]]
-    most = len(losses) if most is None else most
-    while len(chosen) < most:
-        rest = [k for k in range(len(losses)) if k not in chosen]
-        tried = [convex_weights(log_ratios[:, [*chosen, k]], held_out) for k in rest]
-        after = [held_out.losses(log_ratios[:, [*chosen, k]] @ found) for k, found in zip(rest, tried, strict=True)]
+    excess = [held_out.mean(loss - best) for loss in losses]
+    noise = [_SLACK * held_out.standard_error(loss - best) for loss in losses]
+    limit = max(e for e, n in zip(excess, noise, strict=True) if e <= n)  # columns as close as these are equal too
+    members = [next(k for k, e in enumerate(excess) if e <= limit)]
+    weights, current = np.ones(1), losses[members[0]]
+    max_columns = len(losses) if max_columns is None else max_columns
+    while len(members) < max_columns:
+        rest = [k for k in range(len(losses)) if k not in members]
+        trials = [convex_weights(log_ratios[:, [*members, k]], held_out) for k in rest]
+        after = [held_out.losses(log_ratios[:, [*members, k]] @ trial) for k, trial in zip(rest, trials, strict=True)]
         i = int(np.argmin([held_out.mean(loss) for loss in after]))
-        gained = now - after[i]
-        if held_out.mean(gained) <= _GAIN * held_out.standard_error(gained):
+        gain = current - after[i]
+        if held_out.mean(gain) <= _GAIN * held_out.standard_error(gain):
             break
-        chosen, weights, now = [*chosen, rest[i]], tried[i], after[i]
+        members, weights, current = [*members, rest[i]], trials[i], after[i]
     out = np.zeros(log_ratios.shape[1])
-    out[chosen] = weights
+    out[members] = weights
     return out
 
 
-def hedge(few: np.ndarray, log_ratios: np.ndarray, held_out: HeldOut) -> np.ndarray:
-    """Return the weights of a stack of few, (m,), and, where rows are few, of other columns beside them.
+def hedge(few: Vector, log_ratios: Matrix, held_out: HeldOut) -> Vector:
+    """Return the weights of a stack of few, (m,), mixed with `convex_weights` of all columns if there are few rows.
 
-    Few rows cannot tell which columns are the best: `convex_weights` of all of them count as 1000 / (n + 1000), unless
-    r = 1 was taken.
+    With n rows the latter count 1000 / (n + 1000), because few rows do not show which columns are the best. A stack of
+    r = 1 stays.
     """
     if not (log_ratios @ few).any():
         return few
-    share = _FEW / (len(log_ratios) + _FEW)
-    return _without_small((1 - share) * few + share * convex_weights(log_ratios, held_out), _WORTH)
+    share = _HEDGE_ROWS / (len(log_ratios) + _HEDGE_ROWS)
+    return _without_small((1 - share) * few + share * convex_weights(log_ratios, held_out), _MIN_HEDGE)
 
 
-def can_help(stack: np.ndarray, log_r: np.ndarray, held_out: HeldOut) -> bool:
-    """Return whether a log-ratio (n,) may still join a stack (n,): it is not clearly worse, or a mix of both is better.
-
-    It is asked of some of the rows, to spare the rest.
-    """
-    behind = held_out.losses(log_r) - held_out.losses(stack)
-    clearly = held_out.mean(behind) > 2 * held_out.standard_error(behind)
+def can_help(stack: Vector, log_r: Vector, held_out: HeldOut) -> bool:
+    """Return whether a log-ratio (n,) may join a stack (n,): it is not clearly worse, or a mix of both is better."""
+    excess = held_out.losses(log_r) - held_out.losses(stack)
+    clearly_worse = held_out.mean(excess) > 2 * held_out.standard_error(excess)
     mix = np.column_stack([stack, log_r, np.zeros_like(stack)])  # r = 1: shrinking a stack is no merit
-    return not clearly or bool(convex_weights(mix, held_out)[1] > 0)
+    return not clearly_worse or bool(convex_weights(mix, held_out)[1] > 0)

@@ -1,4 +1,4 @@
-"""A convex combination of log-ratios with weights that are known: what `AutoRatio` has chosen, to be fitted anew."""
+"""A convex combination of log-ratios with fixed weights, such as the selection of `AutoRatio`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class ConvexRatio(RatioEstimator):
 
     .. math:: \log r = \sum_k \lambda_k \log r_k, \qquad \lambda_k \ge 0, \quad \sum_k \lambda_k \le 1
 
-    What is left of 1 is the share of r = 1.
+    The rest up to 1 is the share of r = 1.
 
     Parameters
     ----------
     ratios
         Ratios, or names of ratios.
     shares
-        Their shares λ, of shape (m,); None for equal ones.
+        Their shares λ, of shape (m,). Equal shares if None.
     random_state
         Seed of the ratios that have none.
 
@@ -71,13 +71,13 @@ class ConvexRatio(RatioEstimator):
 
     def _shares(self) -> list[float]:
         if isinstance(self.ratios, str) or not isinstance(self.ratios, Sequence):
-            raise ValueError(f"`ratios` is {self.ratios!r}: give a list of ratios or of their names.")
-        given = self.shares
-        shares = [1 / len(self.ratios)] * len(self.ratios) if given is None else list(given)
-        sound = all(is_number(share) and 0 <= share <= 1 for share in shares) and sum(shares) <= 1 + 1e-9
-        if len(shares) != len(self.ratios) or not sound:
+            raise ValueError(f"`ratios` is {self.ratios!r}. Use a list of ratios or names.")
+        m = len(self.ratios)
+        shares = [1 / m] * m if self.shares is None else list(self.shares)
+        valid = all(is_number(share) and 0 <= share <= 1 for share in shares) and sum(shares) <= 1 + 1e-9
+        if len(shares) != m or not valid:
             raise ValueError(
-                f"`shares` is {given!r}: give a share of 0 or more for each of the {len(self.ratios)} "
-                "ratios, that add up to 1 at most."
+                f"`shares` is {self.shares!r}. Use one number from 0 to 1 for each of the {m} ratios. Their sum must "
+                "be 1 or less."
             )
         return shares

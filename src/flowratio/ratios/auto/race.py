@@ -1,4 +1,4 @@
-"""Candidates on the same folds: who is fitted, judged, given up or left out, and what each of them took."""
+"""Candidates on the same folds: their fits, their held-out log-ratios, and the time they take."""
 
 from __future__ import annotations
 
@@ -18,156 +18,153 @@ from flowratio.ratios.registry import fit_prepared, log_ratio_prepared, new_rati
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.scaling.base import Scaler
 
-_SCORED_ROWS = 20_000  # rows on which candidates are judged: folds beyond them are not scored
-_PILOT_ROWS = 1_000  # rows of each sample in a trial that tells how long a fit will take
-_SETTLED = 3.0  # standard errors of the held-out loss, below which nothing better can be told from it
-_HARDLY_ANY = 0.01  # nats of the held-out loss, above which there is something to tell
-_FEWEST_DRAWN = 4_000  # rows of both samples up to which no trial is worth it
+_SCORED_ROWS = 20_000  # rows that are enough for a score: folds beyond them are not scored
+_TRIAL_ROWS = 1_000  # rows of each sample in a trial that measures the time of a fit
+_MIN_ROWS_FOR_TRIAL = 4_000  # rows of both samples up to which a fit is fast enough to go without a trial
+_SETTLED_ERRORS, _SETTLED_LOSS = 3.0, 0.01  # standard errors and nats of the held-out loss, below which the race ends
 
 
 class Race:
-    """Candidates on the same folds: their fits, their log-ratios of rows they have not seen, and the time they took.
+    """Candidates on the same folds: their fits, their held-out log-ratios, and the time they take.
 
     Parameters
     ----------
-    samples
-        The rows of both samples.
-    fold
-        The fold of every row, of shape (n,).
+    samples, fold
+        The rows of both samples, and the fold of every row, of shape (n,).
     seed
-        Of the candidates.
+        Seed of the candidates.
     budget
-        Seconds in all; None for no limit.
+        Seconds for all candidates. None for no limit.
     """
 
     def __init__(self, samples: TwoSamples, fold: Vector, seed: int, budget: float | None) -> None:
         self.samples, self.seed = samples, seed
-        self.started = time.perf_counter()
         self.budget = math.inf if budget is None else float(budget)
         n_folds = int(fold.max()) + 1
         n_scored_folds = min(n_folds, math.ceil(_SCORED_ROWS * n_folds / len(samples.X)))
         self.folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_scored_folds)]
-        rows = np.concatenate([aside for _, aside in self.folds])
+        rows = np.concatenate([test for _, test in self.folds])
         self.n_scored = len(rows)
         y, w = samples.y, samples.w
         share = np.where(y == 1, w / samples.w_p.sum(), w / samples.w_q.sum()) / 2
         self.held_out = HeldOut(np.where(y == 1, 1.0, -1.0), share).rows(rows)
         self.candidates: dict[str, Candidate] = {}
-        self.log_ratios: dict[str, np.ndarray] = {}  # of the candidates with a score on all folds
+        self.log_ratios: dict[str, Vector] = {}  # of the candidates with a score on all folds
         self.models: dict[str, list[Any]] = {}
-        self.flows: dict[tuple[str, int], FlowFeaturizer | Scaler] = {}
-        self.leader = np.zeros(self.n_scored)
+        self.maps: dict[tuple[str, int], FlowFeaturizer | Scaler] = {}  # by latent space and fold
+        self.leader = np.zeros(self.n_scored)  # log r of the best combination so far
         self.durations: list[float] = []  # seconds of each candidate that is done
-        self.began = self.started  # of the candidate at work
+        self.start = self.candidate_start = time.perf_counter()
 
-    def left(self) -> float:
-        """Return the seconds that are left."""
-        return self.budget - (time.perf_counter() - self.started)
+    def seconds_left(self) -> float:
+        """Return how much of the budget is left."""
+        return self.budget - (time.perf_counter() - self.start)
 
     def expected_left(self, n: int) -> float:
-        """Return about how many seconds are left for the last n candidates, of which the first is at work.
+        """Return the expected seconds for the last n candidates, of which the first is at work.
 
-        Each of them counts as long as the slowest so far. While fewer than n are done, all that is known is the budget:
-        the simplest come first, and tell little of the others.
+        Each counts as long as the slowest so far. While fewer than n are done, it is the rest of the budget: the
+        simplest candidates come first, and are no guide to the others.
         """
         if len(self.durations) < n:
-            return max(0.0, self.left())
+            return max(0.0, self.seconds_left())
         slowest = max(self.durations, default=0.0)
-        expected = n * slowest - min(slowest, time.perf_counter() - self.began)
-        return max(0.0, min(self.left(), expected))
+        expected = n * slowest - min(slowest, time.perf_counter() - self.candidate_start)
+        return max(0.0, min(self.seconds_left(), expected))
 
     def run(self, name: str, ratio: Any) -> None:
         """Fit a candidate fold by fold, until it is done, stopped, or out of time."""
-        self.began = time.perf_counter()
+        self.candidate_start = time.perf_counter()
         candidate = self.candidates[name] = Candidate(name, _in_latent_space(ratio))
         if self._is_settled():
             candidate.status, candidate.detail = Status.NOT_NEEDED, "the others separate p and q already"
             return
         models: list[Any] = []
-        parts: list[np.ndarray] = []
+        parts: list[Vector] = []
         try:
             self._run_folds(candidate, ratio, models, parts)
-        except Exception as error:  # a candidate may fail in any way. The others go on
+        except Exception as error:  # a candidate may fail in any way. The others continue
             candidate.status, candidate.detail = Status.FAILED, " ".join(str(error).split()) or type(error).__name__
         now = time.perf_counter()
-        candidate.seconds, self.began = now - self.began, now
+        candidate.seconds, self.candidate_start = now - self.candidate_start, now
         self.durations.append(candidate.seconds)
         if candidate.status is Status.SCORED:
-            self._finish(name, models, np.concatenate(parts))
+            self._finish(candidate, models, np.concatenate(parts))
 
-    def _run_folds(self, candidate: Candidate, ratio: Any, models: list[Any], parts: list[np.ndarray]) -> None:
+    def _run_folds(self, candidate: Candidate, ratio: Any, models: list[Any], parts: list[Vector]) -> None:
         expected, n_folds = self._expected_seconds(ratio), len(self.folds)
-        for k, (rest, aside) in enumerate(self.folds):
-            if expected * (n_folds - k) > self.left():
+        for k, (train, test) in enumerate(self.folds):
+            if expected * (n_folds - k) > self.seconds_left():
                 candidate.status = Status.NO_TIME
                 if math.isfinite(expected):
                     candidate.detail = f"about {max(1, round(expected * n_folds))} s needed"
                 return
-            since = time.perf_counter()
-            models.append(self._fitted(ratio, rest, k))
-            parts.append(log_ratio_prepared(models[-1], self.samples.X[aside]))
-            expected = max(expected, time.perf_counter() - since)
-            if k + 1 < n_folds and not self._may_win(parts):
+            start = time.perf_counter()
+            models.append(self._fitted(ratio, train, k))
+            parts.append(log_ratio_prepared(models[-1], self.samples.X[test]))
+            expected = max(expected, time.perf_counter() - start)
+            if k + 1 < n_folds and not self._may_help(parts):
                 candidate.status, candidate.detail = Status.STOPPED, f"after {k + 1} of {n_folds} folds"
                 return
 
-    def _finish(self, name: str, models: list[Any], log_r: np.ndarray) -> None:
+    def _finish(self, candidate: Candidate, models: list[Any], log_r: Vector) -> None:
+        """Score a candidate, and update the best combination."""
         if not np.isfinite(log_r).all():
-            self.candidates[name].status = Status.FAILED
-            self.candidates[name].detail = "log-ratios that are not finite"
+            candidate.status, candidate.detail = Status.FAILED, "log-ratios that are not finite"
             return
-        self.models[name], self.log_ratios[name] = models, log_r
+        self.models[candidate.name], self.log_ratios[candidate.name] = models, log_r
         losses = self.held_out.losses(log_r)
-        self.candidates[name].score = math.log(2) - self.held_out.mean(losses)
-        self.candidates[name].standard_error = self.held_out.standard_error(losses)
+        candidate.score = math.log(2) - self.held_out.mean(losses)
+        candidate.standard_error = self.held_out.standard_error(losses)
         log_ratios = np.column_stack([np.zeros(self.n_scored), *self.log_ratios.values()])
         self.leader = log_ratios @ choose_stack(log_ratios, self.held_out)
 
     def _is_settled(self) -> bool:
-        """Return whether the stack tells nearly every held-out row: what is left to gain is less than its noise."""
+        """Return whether the best combination separates nearly all held-out rows: the rest is less than its noise."""
         losses = self.held_out.losses(self.leader)
-        return self.held_out.mean(losses) < min(_SETTLED * self.held_out.standard_error(losses), _HARDLY_ANY)
+        return self.held_out.mean(losses) < min(_SETTLED_ERRORS * self.held_out.standard_error(losses), _SETTLED_LOSS)
 
-    def _may_win(self, parts: list[np.ndarray]) -> bool:
+    def _may_help(self, parts: list[Vector]) -> bool:
         n = sum(map(len, parts))
         return can_help(self.leader[:n], np.concatenate(parts), self.held_out.rows(np.arange(self.n_scored) < n))
 
     def _expected_seconds(self, ratio: Any) -> float:
-        """Return about how long one fit takes, from a trial on some of the rows; 0 where it cannot matter."""
-        rest = self.folds[0][0]
-        if self.left() <= 0:
+        """Return about how long one fit takes, from a trial on some of the rows. 0 where it does not matter."""
+        train = self.folds[0][0]
+        if self.seconds_left() <= 0:
             return math.inf
-        if math.isinf(self.budget) or len(rest) <= _FEWEST_DRAWN:
+        if math.isinf(self.budget) or len(train) <= _MIN_ROWS_FOR_TRIAL:
             return 0.0
-        first, n = self._trial(ratio, rest, _PILOT_ROWS)
-        expected = first * len(rest) / n
-        if first * math.sqrt(len(rest) / n) < self.left() / len(self.folds) < expected:  # it may grow more slowly
-            second, m = self._trial(ratio, rest, 4 * _PILOT_ROWS)
+        first, n = self._trial(ratio, train, _TRIAL_ROWS)
+        expected = first * len(train) / n
+        # the time may grow more slowly than the rows
+        if first * math.sqrt(len(train) / n) < self.seconds_left() / len(self.folds) < expected:
+            second, m = self._trial(ratio, train, 4 * _TRIAL_ROWS)
             growth = min(max(math.log(second / first) / math.log(m / n), 0.5), 1.0)
-            expected = second * (len(rest) / m) ** growth
+            expected = second * (len(train) / m) ** growth
         return expected
 
-    def _trial(self, ratio: Any, rest: np.ndarray, most: int) -> tuple[float, int]:
-        """Return the seconds that a candidate takes for some of the rows, and how many these are."""
-        of_p, of_q = rest[rest < self.samples.n_p], rest[rest >= self.samples.n_p]
-        some = np.concatenate([of[:: math.ceil(len(of) / most)] for of in (of_p, of_q)])
-        since = time.perf_counter()
-        new = new_ratio(ratio, self.seed)
-        key = _flow_key(ratio)
-        if key is not None and all((key, k) in self.flows for k in range(len(self.folds))):
-            new.set_params(featurizer=self.flows[key, 0])
-        log_ratio_prepared(fit_prepared(new, self.samples.part(some)), self.samples.X[some])
-        return time.perf_counter() - since, len(some)
+    def _trial(self, ratio: Any, train: Vector, max_rows: int) -> tuple[float, int]:
+        """Return the seconds that a candidate takes for some of the rows, and the number of these rows."""
+        sides = train[train < self.samples.n_p], train[train >= self.samples.n_p]
+        rows = np.concatenate([side[:: math.ceil(len(side) / max_rows)] for side in sides])
+        start = time.perf_counter()
+        model = new_ratio(ratio, self.seed)
+        key = _latent_space_key(ratio)
+        if key is not None and all((key, k) in self.maps for k in range(len(self.folds))):
+            model.set_params(featurizer=self.maps[key, 0])
+        log_ratio_prepared(fit_prepared(model, self.samples.part(rows)), self.samples.X[rows])
+        return time.perf_counter() - start, len(rows)
 
-    def _fitted(self, ratio: Any, rest: np.ndarray, k: int) -> Any:
-        """Return a candidate fitted to all folds but one, in the latent space that others of this fold have."""
+    def _fitted(self, ratio: Any, train: Vector, k: int) -> Any:
+        """Return a candidate fitted to all folds but one. Candidates of one latent space share the map of a fold."""
         model = new_ratio(ratio, self.seed + k)
-        key = _flow_key(ratio)
-        if key is not None and (key, k) in self.flows:
-            model.set_params(featurizer=self.flows[key, k])
-        model = fit_prepared(model, self.samples.part(rest))
+        key = _latent_space_key(ratio)
+        if key is not None and (key, k) in self.maps:
+            model.set_params(featurizer=self.maps[key, k])
+        model = fit_prepared(model, self.samples.part(train))
         if key is not None:
-            self.flows.setdefault((key, k), model.featurizer_)
+            self.maps.setdefault((key, k), model.featurizer_)
         return model
 
 
@@ -178,10 +175,10 @@ def _in_latent_space(ratio: Any) -> bool:
     return isinstance(ratio, JointFeaturizedRatio)
 
 
-def _flow_key(ratio: Any) -> str | None:
-    """Return what candidates of one latent space have in common; None for others."""
+def _latent_space_key(ratio: Any) -> str | None:
+    """Return what candidates of one latent space have in common. None for others, and for flows of the user."""
     if not isinstance(ratio, FeaturizedRatio) or is_fitted(ratio.featurizer):
         return None
     if not isinstance(getattr(ratio.featurizer, "flow", ""), str):
-        return None  # a flow or a function of the user's
+        return None
     return f"{ratio.featurizer!r} {ratio.mixture} {ratio.random_state}"

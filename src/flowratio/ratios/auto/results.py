@@ -1,4 +1,4 @@
-"""What became of each candidate of `AutoRatio`, as a table."""
+"""The table of candidates that `AutoRatio` leaves."""
 
 from __future__ import annotations
 
@@ -25,36 +25,16 @@ class Status(str, Enum):
 
 @dataclass
 class Candidate:
-    """A candidate, its held-out score and its part in the result.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    in_latent_space
-        Whether it works in the latent space of a flow.
-    score
-        Cross-fitted score in nats, as `RatioEstimator.score` defines it. NaN if it has no score on all folds.
-    standard_error
-        Of the score.
-    seconds
-        Time of its fits. A flow that candidates share counts for the first.
-    weight
-        Its weight in the combination.
-    status
-        Why it has a score, or why it has none.
-    detail
-        More about the status, such as the message of an error.
-    """
+    """A candidate, its held-out score and its part in the result."""
 
     name: str
-    in_latent_space: bool
-    score: float = math.nan
-    standard_error: float = math.nan
-    seconds: float = 0.0
-    weight: float = 0.0
+    in_latent_space: bool  # of a flow
+    score: float = math.nan  # cross-fitted, in nats, as in `RatioEstimator.score`. NaN without a score on all folds
+    standard_error: float = math.nan  # of the score
+    seconds: float = 0.0  # time of its fits. A flow that candidates share counts for the first
+    weight: float = 0.0  # in the combination
     status: Status = Status.SCORED
-    detail: str = ""
+    detail: str = ""  # more about the status, such as the message of an error
 
     @property
     def note(self) -> str:
@@ -63,10 +43,15 @@ class Candidate:
             return ""
         return f"{self.status.value}: {self.detail}" if self.detail else self.status.value
 
+    def cells(self) -> tuple[str, ...]:
+        """Return the texts of a row of the table: name, score, standard error, seconds, weight and note."""
+        score, error = ("–" if math.isnan(value) else f"{value:.4f}" for value in (self.score, self.standard_error))
+        return self.name, score, error, f"{self.seconds:.2f}", f"{self.weight:.2f}" if self.weight else "", self.note
+
 
 @dataclass
 class AutoResults:
-    """The candidates in the order of their scores, and whether the flow helped. It prints as a table."""
+    """The candidates in the order of their scores, and a verdict on the flow. It prints as a table."""
 
     candidates: list[Candidate] = field(default_factory=list)
     verdict: str = ""
@@ -76,34 +61,22 @@ class AutoResults:
         import polars as pl
 
         rows = [{**asdict(one), "status": one.status.value} for one in self.candidates]
-        return pl.DataFrame(rows, schema=_COLUMNS)
+        return pl.DataFrame(rows, schema=list(Candidate.__dataclass_fields__))
 
     def __str__(self) -> str:
         width = max([len("candidate"), *(len(one.name) for one in self.candidates)])
-        lines = [f"{'candidate':<{width}}  {'score':>8}  {'± s.e.':>8}  {'seconds':>8}  {'weight':>6}"]
-        for one in self.candidates:
-            name, *numbers, note = _cells(one)
-            score, error, seconds, weight = numbers
-            line = f"{name:<{width}}  {score:>8}  {error:>8}  {seconds:>8}  {weight:>6}"
-            lines.append(f"{line}  {note}".rstrip())
+        heads = ("candidate", "score", "± s.e.", "seconds", "weight", "")
+        rows = [heads, *(one.cells() for one in self.candidates)]
+        lines = [
+            f"{name:<{width}}  {score:>8}  {error:>8}  {seconds:>8}  {weight:>6}  {note}".rstrip()
+            for name, score, error, seconds, weight, note in rows
+        ]
         return "\n".join([*lines, self.verdict])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        heads = ("candidate", "score (nats)", "standard error", "seconds", "weight", "")
-        rows = [heads, *map(_cells, self.candidates)]
-        tags = ["th", *["td"] * len(self.candidates)]
-        lines = [
-            "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
-            for tag, row in zip(tags, rows, strict=True)
-        ]
-        return f"<table>{''.join(lines)}</table><p>{escape(self.verdict)}</p>"
-
-
-_COLUMNS = ["name", "in_latent_space", "score", "standard_error", "seconds", "weight", "status", "detail"]
-
-
-def _cells(one: Candidate) -> tuple[str, ...]:
-    score, error = ("–" if math.isnan(value) else f"{value:.4f}" for value in (one.score, one.standard_error))
-    return one.name, score, error, f"{one.seconds:.2f}", f"{one.weight:.2f}" if one.weight else "", one.note
+        heads = ("candidate", "score (nats)", "standard error", "seconds", "weight", "note")
+        rows = [("th", heads), *(("td", one.cells()) for one in self.candidates)]
+        lines = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) for tag, cells in rows)
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table><p>{escape(self.verdict)}</p>"

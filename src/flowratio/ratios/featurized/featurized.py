@@ -1,4 +1,4 @@
-r"""The ratio in latent space: an invertible map z = f(x), learned from both samples, then any ratio of z.
+r"""The ratio in latent space: an invertible map z = f(x), fitted to both samples, then any estimator on z.
 
 .. math:: r(x) = \frac{p(x)}{q(x)}
                = \frac{p_Z(f(x))\, |\det \partial f|}{q_Z(f(x))\, |\det \partial f|} = r_Z(f(x))
@@ -27,15 +27,15 @@ from flowratio.samples.rows import ArrayRows, WeightedRows
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.scaling.base import Scaler
 
-_MAX_DRAWS, _MAX_NOISY_ROWS = 5, 50_000  # versions of each row with noise, and rows in all
+_MAX_VERSIONS, _MAX_NOISY_ROWS = 5, 50_000  # noisy versions of each row, and rows in all versions
 
 
 class FeaturizedRatio(RatioEstimator):
     """Estimate r = p/q (p is y = 1) in the latent space of a flow that is trained on both samples together.
 
-    This is separate training, Algorithm 1 of Choi et al. (2021) [1]_: a flow f is fitted to the mixture of p and q,
+    This is separate training, Algorithm 1 of Choi et al. (2021) [1]_. A flow f is fitted to the mixture of p and q,
     both samples are mapped to z = f(x), and any method estimates the ratio of z. The map is invertible, so the ratio is
-    the same. Together the samples are a standard Gaussian in z, where the ratio can be easier to learn.
+    the same. In z the mixture is a standard Gaussian, where the ratio can be easier to learn.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class FeaturizedRatio(RatioEstimator):
         `log_ratio(X)`. It is cloned.
     featurizer
         The map. A `FlowFeaturizer`, or a scaler such as `Gaussianizer()`, is cloned and fitted to both samples. A
-        fitted one is used unchanged, also by clones of this ratio: one flow can serve many ratios. None for
+        fitted one is used unchanged, also by clones of this ratio, so one flow can serve many ratios. None for
         `FlowFeaturizer()`.
     mixture
         What the map is fitted to: `"pooled"` (all rows alike) or `"balanced"` (both samples in equal parts).
@@ -62,8 +62,9 @@ class FeaturizedRatio(RatioEstimator):
 
     Notes
     -----
-    Behind a scaling with noise, such as `"image"`, networks, `"logistic"`, `"kliep"` and `"kmm"` are fitted to up to
-    five noisy versions of each row, and hold out a row in all of them. With one version a network memorizes the noise.
+    If the scaling has noise, such as `"image"`, networks, `"logistic"`, `"kliep"` and `"kmm"` are fitted to up to five
+    noisy versions of each row. All versions of a row are held out together. With one version a network memorizes the
+    noise.
 
     References
     ----------
@@ -101,41 +102,36 @@ class FeaturizedRatio(RatioEstimator):
         self.verbose = verbose
 
     def _fit(self, samples: TwoSamples) -> None:
-        seed, estimator = self._checked()
+        estimator, seed = self._new_estimator()
         self.featurizer_ = self._fitted_featurizer(samples, seed)  # scaling and flow, p and q pooled
-        self.ratio_ = fit_prepared(estimator, samples.mapped(*self._maps(estimator, len(samples.X), seed)))
+        self.ratio_ = fit_prepared(estimator, self._in_latent_space(samples, estimator, seed))
 
-    def _log_ratio(self, X: Matrix) -> Vector:
+    def _log_ratio(self, X: Matrix) -> Vector:  # (n, d) -> (n,)
         return log_ratio_prepared(self.ratio_, encoded(self.featurizer_, X))
 
     def mixture_flow(self) -> FlowFeaturizer | None:
         """Return the flow, if the map is one."""
         return self.featurizer_ if isinstance(self.featurizer_, FlowFeaturizer) else None
 
-    def _checked(self) -> tuple[int, Any]:
-        """Return the seed and the unfitted ratio of z, before any time is spent on a flow."""
+    def _new_estimator(self) -> tuple[Any, int]:
+        """Check the settings before a flow is trained, and return the unfitted ratio of z and the seed."""
         check_mixture(self.mixture)
         seed = seed_from(self.random_state)
-        return seed, new_ratio(self.estimator, seed, self.verbose, "estimator")
+        return new_ratio(self.estimator, seed, self.verbose, "estimator"), seed
 
     def _fitted_featurizer(self, samples: TwoSamples, seed: int) -> FlowFeaturizer | Scaler:
         if is_fitted(self.featurizer):
-            return in_float64(check_columns(self.featurizer, samples))
-        if self.featurizer is not None and not isinstance(self.featurizer, FlowFeaturizer | Scaler):
-            raise TypeError(
-                f"`featurizer` is {self.featurizer!r}. Use a `FlowFeaturizer`, a scaler of flowratio, such as "
-                "`Gaussianizer()`, or None for a default flow."
-            )
-        unfitted: Any = FlowFeaturizer() if self.featurizer is None else clone(self.featurizer)
-        return fitted_map(seeded_like(unfitted, seed, self.verbose), samples, self.mixture)
+            return in_float64(check_featurizer(self.featurizer, samples))
+        unfitted = FlowFeaturizer() if self.featurizer is None else clone(_check_type(self.featurizer))
+        return _fitted_map(seeded_like(unfitted, seed, self.verbose), samples, self.mixture)
 
-    def _maps(self, estimator: Any, n: int, seed: int) -> list[Any]:
-        """Return x → z, with several draws of the noise if the scaling has noise and the ratio of z asks for them."""
+    def _in_latent_space(self, samples: TwoSamples, estimator: Any, seed: int) -> TwoSamples:
+        """Map x to z, several times if the scaling has noise and the ratio of z asks for several versions."""
         scaler = self.featurizer_.scaler_ if isinstance(self.featurizer_, FlowFeaturizer) else self.featurizer_
         several = scaler.stochastic and isinstance(estimator, RatioEstimator) and estimator.requires.noise
-        n_draws = min(max(_MAX_NOISY_ROWS // n, 1), _MAX_DRAWS) if several else 1
-        rng = np.random.default_rng([seed, 6])
-        return [partial(encoded, self.featurizer_, rng=rng)] * n_draws
+        n_versions = min(max(_MAX_NOISY_ROWS // len(samples.X), 1), _MAX_VERSIONS) if several else 1
+        noisy_map = partial(encoded, self.featurizer_, rng=np.random.default_rng([seed, 6]))
+        return samples.mapped(*[noisy_map] * n_versions)
 
     def __sklearn_clone__(self) -> Self:
         """Clone, but share a fitted featurizer."""
@@ -163,9 +159,7 @@ class FeaturizedRatio(RatioEstimator):
 
 
 def is_fitted(featurizer: Any) -> bool:
-    """Return whether a featurizer was fitted before it was passed on."""
-    if featurizer is None:
-        return False
+    """Return whether a featurizer is fitted. None is not."""
     try:
         check_is_fitted(featurizer)
     except (NotFittedError, TypeError):
@@ -174,12 +168,33 @@ def is_fitted(featurizer: Any) -> bool:
 
 
 def check_mixture(mixture: Any) -> None:
-    """Refuse a mixture that a map cannot be fitted to."""
+    """Refuse an unknown `mixture`."""
     if mixture not in ("pooled", "balanced"):
         raise ValueError(f"`mixture` is {mixture!r}. Use 'pooled' or 'balanced'.")
 
 
-def fitted_map(featurizer: Any, samples: TwoSamples, mixture: str) -> FlowFeaturizer | Scaler:
+def _check_type(featurizer: Any) -> Any:
+    """Refuse what is neither a flow nor a scaler of flowratio."""
+    if not isinstance(featurizer, FlowFeaturizer | Scaler):
+        raise TypeError(
+            f"`featurizer` is {featurizer!r}. Use a `FlowFeaturizer`, a scaler of flowratio, such as `Gaussianizer()`, "
+            "or None for a default flow."
+        )
+    return featurizer
+
+
+def mixture_rows(samples: TwoSamples, mixture: str) -> ArrayRows:
+    """Return the rows that a map is fitted to, with the weights that they have in the mixture."""
+    w = samples.w
+    if mixture == "balanced":
+        total_p, total_q = samples.w_p.sum(), samples.w_q.sum()
+        w = w * np.where(samples.y == 1, total_q, total_p) / (total_p + total_q) * 2
+    rows = ArrayRows(samples.X) if (w == w[0]).all() else WeightedRows(samples.X, w)
+    rows.feature_names = None if samples.names is None else list(samples.names)
+    return rows
+
+
+def _fitted_map(featurizer: Any, samples: TwoSamples, mixture: str) -> FlowFeaturizer | Scaler:
     """Fit a flow or a scaler to the mixture of both samples, without warnings. A flow is returned in float64."""
     rows = mixture_rows(samples, mixture)
     if isinstance(featurizer, FlowFeaturizer):
@@ -190,27 +205,8 @@ def fitted_map(featurizer: Any, samples: TwoSamples, mixture: str) -> FlowFeatur
     return featurizer
 
 
-def mixture_rows(samples: TwoSamples, mixture: str) -> ArrayRows:
-    """Return the rows of both samples as often as the mixture has them."""
-    w = samples.w
-    if mixture == "balanced":
-        total_p, total_q = samples.w_p.sum(), samples.w_q.sum()
-        w = w * np.where(samples.y == 1, total_q, total_p) / (total_p + total_q) * 2
-    rows = ArrayRows(samples.X) if (w == w[0]).all() else WeightedRows(samples.X, w)
-    rows.feature_names = None if samples.names is None else list(samples.names)
-    return rows
-
-
 def encoded(featurizer: FlowFeaturizer | Scaler, X: Matrix, rng: np.random.Generator | None = None) -> Matrix:
-    """Map checked rows to z, (n, d) to (n, d_z).
-
-    Parameters
-    ----------
-    featurizer, X
-        The map and rows of x.
-    rng
-        Draws the noise of a scaling that has noise. Without it, rows are mapped to the middle of their cells.
-    """
+    """Map checked rows to z, (n, d) to (n, d_z). Noise is drawn from `rng`. Without it there is no noise."""
     return featurizer.encode(X, rng) if isinstance(featurizer, FlowFeaturizer) else featurizer.forward(X, rng)[0]
 
 
@@ -223,10 +219,9 @@ def in_float64(featurizer: Any) -> Any:
     return exact
 
 
-def check_columns(featurizer: Any, samples: TwoSamples) -> Any:
-    """Refuse a featurizer that was fitted to other columns."""
-    if not isinstance(featurizer, FlowFeaturizer | Scaler):
-        raise TypeError(f"`featurizer` is {featurizer!r}. Use a `FlowFeaturizer` or a scaler.")
+def check_featurizer(featurizer: Any, samples: TwoSamples) -> Any:
+    """Refuse a fitted featurizer of another type, or one that was fitted to other columns."""
+    _check_type(featurizer)
     d, names = samples.X.shape[1], getattr(featurizer, "feature_names_in_", None)
     if featurizer.n_features_in_ != d:
         raise ValueError(

@@ -1,4 +1,4 @@
-r"""Flow and ratio in one training: a classifier of z decides beside the likelihood how the flow maps x.
+r"""Flow and ratio trained together: a classifier of z and the likelihood decide how the flow maps x.
 
 .. math:: L = \alpha\, L_\mathrm{sup} + (1 - \alpha)\, L_\mathrm{flow}, \qquad
           L_\mathrm{flow} = -\mathrm{mean} \log p_f(x)
@@ -36,40 +36,38 @@ from flowratio.training.run import Callback, History
 
 
 class JointFeaturizedRatio(RatioEstimator):
-    r"""Estimate r = p/q (p is y = 1) by a flow and a network of its latent space that are trained together.
+    r"""Estimate r = p/q (p is y = 1) by a flow and a network on its latent space that are trained together.
 
     .. math:: \alpha\, L_\mathrm{sup} + (1 - \alpha)\, L_\mathrm{flow}
 
-    The joint and, with `alpha=1`, the discriminative training of Choi et al. (2021): L_sup is the loss of a classifier
-    of z = f(x), whose logit is log r, and L_flow the negative log-likelihood of the flow. The flow runs once a step for
-    both. With `alpha=1` nothing keeps z normal: the flow is an invertible network before the classifier.
+    This is the joint training of Choi et al. (2021) [1]_, and with `alpha=1` their discriminative training. L_sup is
+    the loss of a classifier of z = f(x), whose logit is log r. L_flow is the negative log-likelihood of the flow. With
+    `alpha=1` z need not be Gaussian: the flow is an invertible network before the classifier.
 
     Parameters
     ----------
     alpha
         Weight of the classifier, above 0 and at most 1.
     featurizer
-        The `FlowFeaturizer` whose flow, scaling and training settings are used; it is cloned, and one that is fitted is
-        refused. None for a default one.
+        An unfitted `FlowFeaturizer`, for its flow, scaling and training settings. It is cloned. None for a default one.
     hidden
-        Widths of the hidden layers of the classifier; three of 32 to 200 units if None, as in `ClassifierRatio`.
+        Widths of the hidden layers of the classifier. If None, three of 32 to 200 units, as in `NetworkRatio`.
     mixture
-        What L_flow is of: `"pooled"`, all rows alike, or `"balanced"`, both samples in equal parts.
+        Rows of L_flow: `"pooled"` (all rows alike) or `"balanced"` (both samples in equal parts).
     random_state
-        Seed: the same gives the same bits on the same machine. It fills in that of `featurizer`, if this has none.
-        Global generators are never used.
+        Seed: the same seed gives the same bits on the same machine. It fills in that of `featurizer`.
     callback
-        Called with the flow and the network, as one module, and the number of epochs after each held-out evaluation.
+        Called with the flow and the network, as one module, and the number of epochs after each held-out evaluation. It
+        is not saved.
     verbose
         Whether to show a progress bar.
 
     Attributes
     ----------
     featurizer_
-        The fitted map, from x in its own units to z, in float64, with `transform`, `inverse_transform`,
-        `score_samples` and `sample`.
+        The fitted map from x, in the units of the input, to z. Its flow is in float64.
     network_
-        The fitted classifier of z; its output is log r.
+        The fitted classifier of z. Its output is log r.
     history_
         Losses by epoch, with `plot`.
 
@@ -132,7 +130,7 @@ class JointFeaturizedRatio(RatioEstimator):
         share = torch.tensor([0.5, 0.5])
         if self.mixture == "pooled":
             share = torch.tensor([w[:n_p].sum(), w[n_p:].sum()]) / w.sum()
-        # noise is drawn again in every pass
+        # new noise in every pass
         prepare = partial(_scaled_pairs, scaler) if scaler.stochastic else None
         X = samples.X if scaler.stochastic else featurizer.scaled(samples.X)
         pairs = PairedRows(X[:n_p], w[:n_p], X[n_p:], w[n_p:])
@@ -158,34 +156,26 @@ class JointFeaturizedRatio(RatioEstimator):
     def _check_settings(self) -> None:
         if is_number(self.alpha) and self.alpha == 0:
             raise ValueError(
-                "`alpha` is 0, which leaves the ratio out of the training: use `FeaturizedRatio`, which trains the "
-                "flow first and the ratio after it."
+                "`alpha` is 0, which leaves the ratio out of the training. Use `FeaturizedRatio`, which trains the "
+                "flow first and then the ratio."
             )
         if not (is_number(self.alpha) and 0 < self.alpha <= 1):
-            raise ValueError(f"`alpha` is {self.alpha!r}: give a number above 0 and at most 1.")
+            raise ValueError(f"`alpha` is {self.alpha!r}. Use a number above 0 and at most 1.")
         check_hidden(self.hidden)
         check_mixture(self.mixture)
-        given = self.featurizer
-        if given is not None and not isinstance(given, FlowFeaturizer):
-            raise TypeError(f"`featurizer` is {given!r}: give a `FlowFeaturizer`, or None for a default one.")
-        if is_fitted(given) or isinstance(getattr(given, "flow", None), nn.Module):
+        if self.featurizer is not None and not isinstance(self.featurizer, FlowFeaturizer):
+            raise TypeError(f"`featurizer` is {self.featurizer!r}. Use a `FlowFeaturizer`, or None for a default one.")
+        if is_fitted(self.featurizer) or isinstance(getattr(self.featurizer, "flow", None), nn.Module):
             raise ValueError(
-                "`featurizer` is fitted already, or has a pretrained flow, but joint training trains the flow: use "
-                "`FeaturizedRatio`, or give a featurizer that is not fitted."
+                "`featurizer` is fitted or has a pretrained flow, but joint training trains the flow. Use an unfitted "
+                "featurizer, or `FeaturizedRatio`."
             )
 
 
 class _JointLoss:
-    """The loss of a batch of scaled pairs, a row of p beside a row of q, (b, 2 d).
+    """The loss of a batch of scaled pairs of a row of p and a row of q, (b, 2 d).
 
-    Parameters
-    ----------
-    flow, network
-        The map, and the classifier of z.
-    alpha
-        Weight of the classifier.
-    share
-        Shares of p and q in the mixture, of shape (2,).
+    `alpha` is the weight of the classifier, and `share` the shares of p and q in the mixture, of shape (2,).
     """
 
     def __init__(self, flow: Flow, network: MLP, alpha: float, share: Tensor) -> None:
@@ -201,6 +191,6 @@ class _JointLoss:
         return loss
 
 
-def _scaled_pairs(scaler: Scaler, pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _scaled_pairs(scaler: Scaler, pairs: Matrix, rng: np.random.Generator) -> Matrix:
     scaled, _ = scaler.forward(pairs.reshape(2 * len(pairs), -1), rng)
     return scaled.reshape(len(pairs), -1).astype(np.float32)

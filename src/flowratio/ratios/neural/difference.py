@@ -1,4 +1,4 @@
-r"""Two densities, one ratio: a flow is fitted to each sample, and log r is the difference of their log-densities.
+r"""A flow is fitted to each sample, and log r is the difference of their log-densities.
 
 .. math:: \log r(x) = \log \hat p(x) - \log \hat q(x)
 """
@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import clone
 from torch import nn
 
+from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, seed_from
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator
@@ -22,9 +23,9 @@ from flowratio.scaling.discrete import DiscreteColumns
 from flowratio.scaling.standardizer import Standardizer
 
 _NOISE = 1e-4  # standard deviations of the pooled columns
-_MARGIN = 1.0  # the same: how far beyond the training rows the flows are trusted
-_MANY_COLUMNS = 50  # with fewer than 10 rows for each of more columns, small flows do better than wide ones
-_MAX_REPEATED = 200_000  # rows of a sample to which weights may repeat fewer
+_MARGIN = 1.0  # pooled standard deviations beyond the training rows in which the flows are trusted
+_MANY_COLUMNS = 50  # with more columns, and fewer than 10 rows for each, small flows do better than wide ones
+_MAX_REPEATED = 200_000  # rows of a sample after weights repeat them
 
 
 class FlowDifferenceRatio(RatioEstimator):
@@ -32,45 +33,43 @@ class FlowDifferenceRatio(RatioEstimator):
 
     .. math:: \log r(x) = \log \hat p(x) - \log \hat q(x)
 
-    The baseline of all that learn the ratio itself: it solves two harder problems, but does not mind how far apart p
-    and q are. Both flows are drawn and trained with one seed, so that p and q swapped negate log r, and
-    one sample given twice has log r = 0.
+    This is the baseline of all methods that learn the ratio directly. It solves two harder problems, but works however
+    far apart p and q are. Both flows are trained with one seed. Swapping p and q negates log r, and equal samples have
+    log r = 0.
 
     Parameters
     ----------
     featurizer
-        The `FlowFeaturizer` of which each sample gets a clone, with its flow, its scaling and its training; a default
-        one if None, but a small one for more than 50 columns with fewer than 10 rows each. Its `random_state` gives way
-        to that of the ratio; with a `checkpoint`, the two runs are kept in its folders `p` and `q`.
+        A `FlowFeaturizer`. Each sample gets a clone, with the `random_state` of the ratio. With a `checkpoint`, the two
+        runs are stored in its folders `p` and `q`. None for a default one, which is small for more than 50 columns with
+        fewer than 10 rows each.
     random_state
-        Seed: the same gives the same bits on the same machine. Global generators are never used.
+        Seed: the same seed gives the same bits on the same machine. Global generators are never used.
     verbose
-        Whether to show a progress bar for each of the flows.
+        Whether to show a progress bar for each flow.
 
     Attributes
     ----------
     featurizer_p_, featurizer_q_
-        The two fitted densities, of standardized rows, in float64.
+        The two fitted densities of standardized rows, in float64.
     columns_
-        Positions of the columns of which both densities are, of shape (d_z,): not those that are constant, or a linear
-        combination of others, in both samples together.
+        Positions of the columns that the densities use, of shape (d_z,). Columns that are constant, or linear
+        combinations of others, in both samples together are left out.
     low_, high_
         Corners of the box in which the flows are trusted, of shape (d_z,), in standardized units.
 
     Notes
     -----
-    *A column that only one sample holds constant*, or as a combination of others, has no density there, and r is 0 or
-    infinite. Both samples are therefore blurred by normal noise of 1e-4 pooled standard deviations, so that both
-    densities are of the same columns, and log r is large but finite. Nothing finer than this is resolved.
+    *A column that is constant in one sample only*, or a combination of others there, has no density, and r is 0 or
+    infinite. Both samples therefore get Gaussian noise of 1e-4 pooled standard deviations, so that log r is large but
+    finite. Finer detail is lost.
 
-    *Far rows.* Beyond the training rows a flow makes up its tails. Rows are scored at the nearest point of a box that
-    reaches one pooled standard deviation beyond the rows of both samples: log r is continuous, and bounded.
+    *Far rows.* The tails of a flow beyond the training rows are arbitrary. Such rows are scored at the nearest point of
+    a box that ends one pooled standard deviation beyond the rows of both samples. So log r is continuous and bounded.
 
-    *Weights* repeat rows. Weights that are not whole numbers repeat a row so often that the total up to it, in an order
-    of the rows' own, is right to half a row; no sample is repeated to more than 200 000 rows.
+    *Weights* repeat rows, rounded to half a row in the cumulative sum. No sample is repeated to more than 200 000 rows.
 
-    Each sample keeps its own scaling, by which the flow begins at a Gaussian with the moments of its sample. Scaling
-    both alike was seldom better, and often far behind, on shifts, changes of covariance and mixtures of few rows.
+    Each sample has its own scaling, so each flow starts at a Gaussian with the moments of its sample.
 
     Examples
     --------
@@ -83,9 +82,9 @@ class FlowDifferenceRatio(RatioEstimator):
 
     featurizer_p_: FlowFeaturizer
     featurizer_q_: FlowFeaturizer
-    columns_: np.ndarray
-    low_: np.ndarray
-    high_: np.ndarray
+    columns_: Vector
+    low_: Vector
+    high_: Vector
 
     def __init__(
         self,
@@ -104,32 +103,30 @@ class FlowDifferenceRatio(RatioEstimator):
         self.columns_ = Standardizer().fit_array(samples.X).columns_
         X, w, y = samples.X[:, self.columns_], samples.w, samples.y
         self.low_, self.high_ = X.min(axis=0) - _MARGIN, X.max(axis=0) + _MARGIN
-        discrete = DiscreteColumns.learn(X)  # of both: the cells of a value have one width, which cancels
+        discrete = DiscreteColumns.learn(X)  # of both samples: the cell of a value has one width, which cancels
         self.featurizer_p_, self.featurizer_q_ = (
             self._fit_density(X[y == label], w[y == label], discrete, seed, name)
             for label, name in ((1, "p"), (0, "q"))
         )
 
     def _check_featurizer(self) -> None:
-        given = self.featurizer
-        if given is None:
+        featurizer = self.featurizer
+        if featurizer is None:
             return
-        if not isinstance(given, FlowFeaturizer):
-            raise ValueError(f"`featurizer` is {given!r}: give a `FlowFeaturizer`, or None for a default one.")
-        if isinstance(given.flow, nn.Module):
+        if not isinstance(featurizer, FlowFeaturizer):
+            raise ValueError(f"`featurizer` is {featurizer!r}. Use a `FlowFeaturizer`, or None for a default one.")
+        if isinstance(featurizer.flow, nn.Module):
             raise ValueError(
-                "`featurizer` has a pretrained flow, which would be the density of p and of q alike: give the name of "
-                "a flow, or a function that makes one."
+                "`featurizer` has a pretrained flow, but p and q need a flow each. Use the name of a flow, or a "
+                "function that returns one."
             )
-        if isinstance(given.scaling, str) and given.scaling == "image":
+        if isinstance(featurizer.scaling, str) and featurizer.scaling == "image":
             raise ValueError(
-                "`featurizer` has `scaling` 'image', which takes whole numbers, but a ratio hands on standardized "
-                "rows: leave `scaling` at 'auto'."
+                "`featurizer` has `scaling` 'image', which needs integers, but the ratio passes on standardized rows. "
+                "Use `scaling='auto'`."
             )
 
-    def _fit_density(
-        self, X: np.ndarray, w: np.ndarray, discrete: DiscreteColumns, seed: int, name: str
-    ) -> FlowFeaturizer:
+    def _fit_density(self, X: Matrix, w: Vector, discrete: DiscreteColumns, seed: int, name: str) -> FlowFeaturizer:
         X, rng = _repeated(X, w), np.random.default_rng([seed, 0, 5])
         X = discrete.jitter(X + _NOISE * rng.standard_normal(X.shape), rng)
         featurizer: Any = _default(*X.shape) if self.featurizer is None else clone(self.featurizer)
@@ -137,10 +134,10 @@ class FlowDifferenceRatio(RatioEstimator):
         if featurizer.checkpoint is not None:
             featurizer.set_params(checkpoint=Path(featurizer.checkpoint) / name)
         featurizer.fit(ArrayRows(X))
-        featurizer.flow_.double()  # float32 differs in its last digits with the number of rows that are scored at once
+        featurizer.flow_.double()  # the last digits of float32 depend on how rows are batched
         return featurizer
 
-    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+    def _log_ratio(self, X: Matrix) -> Vector:
         X = np.clip(X[:, self.columns_], self.low_, self.high_)
         return self.featurizer_p_.log_density(X) - self.featurizer_q_.log_density(X)
 
@@ -152,8 +149,8 @@ def _default(n: int, d: int) -> FlowFeaturizer:
     return FlowFeaturizer()
 
 
-def _repeated(X: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Repeat rows as often as their weights say, (m, d) to (n, d), at least 2.
+def _repeated(X: Matrix, w: Vector) -> Matrix:
+    """Repeat rows in proportion to their weights, (m, d) to (n, d), with n at least 2.
 
     Examples
     --------

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -27,12 +27,11 @@ from flowratio.ratios.neural.networks import (
     evaluate,
     n_pairs,
     new_network,
+    recipe_settings,
     train_classifier,
 )
 from flowratio.samples.two_samples import TwoSamples
-from flowratio.training.run import Callback, History
-
-_RECIPE_SETTINGS = ("max_epochs", "batch_size", "learning_rate", "weight_decay", "patience")
+from flowratio.training.run import Callback, History, Recipe
 
 
 class NetworkRatio(RatioEstimator):
@@ -46,7 +45,7 @@ class NetworkRatio(RatioEstimator):
         Widths of the hidden layers, by default three of 32 to 200 units, or filters of the convolutions, by default
         four times 64.
     max_epochs, batch_size, learning_rate, weight_decay, patience
-        Settings of the training. They are chosen from the data if None. A batch is half p and half q.
+        Settings of the training. If None, they are chosen from the number of rows. A batch is half p and half q.
     l2_penalty
         λ of a term λ/2 · |weights|² in the loss, instead of `weight_decay`, which shrinks the weights after each step.
     validation_fraction
@@ -74,9 +73,9 @@ class NetworkRatio(RatioEstimator):
     -----
     The defaults depend on the number of columns d and the number of rows n of the smaller sample: three hidden layers,
     32 wide below 500 rows, 64 below 2000, else 100, or 10 d up to 200. Batches have 256 to 2048 rows. Training takes
-    1000 steps or 10 epochs, with a learning rate of 0.002 and a weight decay of 300/n, from 0.03 to 1. It ends if a
-    sixth of the epochs brought nothing on held-out rows. The weights of the first 150 steps, or of a sixth of all, are
-    never taken: on a small validation set a barely trained network can look best.
+    1000 steps or 10 epochs, with a learning rate of 0.002 and a weight decay of 300/n, from 0.03 to 1. It stops after a
+    sixth of the epochs without progress on held-out rows. The weights of the first 150 steps, or the first sixth, are
+    never selected: on a small validation set a barely trained network can look best.
 
     References
     ----------
@@ -150,10 +149,9 @@ class NetworkRatio(RatioEstimator):
         )
         self.network_ = network.double().eval()  # float64: how rows are batched does not change the output
 
-    def _recipe(self, samples: TwoSamples, images: bool) -> Any:
-        settings = {name: getattr(self, name) for name in _RECIPE_SETTINGS if getattr(self, name) is not None}
+    def _recipe(self, samples: TwoSamples, images: bool) -> Recipe:
         defaults = {} if images else {"weight_decay": choose_decay(samples.n_least)}
-        recipe = choose_recipe(n_pairs(samples.n_p, samples.n_q), defaults | settings, images)
+        recipe = choose_recipe(n_pairs(samples.n_p, samples.n_q), defaults | recipe_settings(self), images)
         if self.l2_penalty is not None:
             recipe = replace(recipe, optimizer="adam", weight_decay=float(self.l2_penalty))
         return replace(recipe, settle=SETTLE)

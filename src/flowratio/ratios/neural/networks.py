@@ -1,8 +1,8 @@
-r"""Networks whose output is log r, and the way they are trained as classifiers of p against q.
+r"""Networks whose output is log r, and their training as classifiers of p against q.
 
 .. math:: L(f) = \tfrac12 \mathrm{mean}_p \log(1 + e^{-f}) + \tfrac12 \mathrm{mean}_q \log(1 + e^{f})
 
-has its minimum at f = log p/q, r = p/q, p is y = 1: both samples count one half, so that no odds are to be taken out.
+has its minimum at f = log p/q. Both samples count one half, so there are no odds to take out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 from torch.nn.utils import skip_init
 
-from flowratio._support.types import Vector
+from flowratio._support.chunks import chunks
+from flowratio._support.types import Matrix, Vector
 from flowratio.flows.base import like
 from flowratio.samples.rows import Rows
 from flowratio.samples.two_samples import TwoSamples
@@ -28,26 +29,17 @@ from flowratio.samples.weighting import systematic
 from flowratio.training.loop import train
 from flowratio.training.run import Callback, History, Recipe
 
-_CHUNK_VALUES = 1 << 21  # values of a layer at most when rows are evaluated
-_FEWEST_HELD_OUT, MAX_HELD_OUT = 64, 20_000  # rows of a sample, the former if it has four times as many
-SETTLE = 150  # steps of a classifier that are not kept: three times those in which the learning rate rises
-_MOST_PAIRS = 4  # that one row of the smaller sample is in
+_CHUNK_VALUES = 1 << 21  # maximum number of values of a layer when rows are evaluated
+_MIN_HELD_OUT, MAX_HELD_OUT = 64, 20_000  # rows of a sample. The minimum needs four times as many rows
+SETTLE = 150  # steps of a classifier whose weights do not count: three times the warm-up of the learning rate
+_MAX_PAIRS = 4  # pairs that one row of the smaller sample is in
+_RECIPE_SETTINGS = ("max_epochs", "batch_size", "learning_rate", "weight_decay", "patience")
 
 
 class Network(nn.Module, ABC):
-    """A map from rows to outputs, (n, d) to (n, k).
+    """A map from rows to outputs, (n, d) to (n, k), whose widest layer has `width` values.
 
-    A subclass stores each argument of its `__init__`, untouched, in an attribute of the same name (all but
-    `generator`), so that `config` can rebuild it.
-
-    Attributes
-    ----------
-    n_features
-        Number of columns d.
-    n_outputs
-        Number of outputs k.
-    width
-        Values of a row in the widest layer.
+    A subclass stores each argument of its `__init__` except `generator` in an attribute of the same name, for `config`.
     """
 
     n_features: int
@@ -59,24 +51,20 @@ class Network(nn.Module, ABC):
         """Map rows to outputs, (n, d) to (n, k)."""
 
     def config(self) -> dict[str, Any]:
-        """Return the arguments that build this network anew, before its weights are loaded."""
+        """Return the arguments that build this network again, before its weights are loaded."""
         names = inspect.signature(type(self).__init__).parameters
         return {name: getattr(self, name) for name in names if name not in ("self", "generator")}
 
 
 class MLP(Network):
-    """Hidden layers with ReLU, then a linear one. Choi et al. (2021) use three of 100 units (200 for 40 columns).
+    """Hidden layers with ReLU, then a linear layer. Choi et al. (2021) use three of 100 units (200 for 40 columns).
 
     Parameters
     ----------
-    n_features
-        Number of columns d.
-    hidden
-        Widths of the hidden layers.
-    n_outputs
-        Number of outputs k.
+    n_features, hidden, n_outputs
+        Number of columns d, widths of the hidden layers, and number of outputs k.
     generator
-        Source of the initial weights; None for a new one of seed 0. The global generator is never used.
+        Source of the initial weights. None for seed 0. The global generator is never used.
 
     Examples
     --------
@@ -96,12 +84,12 @@ class MLP(Network):
         self.n_features, self.hidden, self.n_outputs = n_features, tuple(hidden), n_outputs
         sizes = (n_features, *hidden, n_outputs)
         if min(sizes) < 1:
-            raise ValueError(f"The layers of a network have {sizes} units: each must have 1 or more.")
+            raise ValueError(f"The layers of the network have {sizes} units. Each layer must have 1 or more.")
         self.width = max(sizes)
         generator = generator or torch.Generator().manual_seed(0)
         layers: list[nn.Module] = []
         for n_in, n_out in pairwise(sizes):
-            layers += [_drawn(skip_init(nn.Linear, n_in, n_out), generator), nn.ReLU()]
+            layers += [_initialized(skip_init(nn.Linear, n_in, n_out), generator), nn.ReLU()]
         self.layers = nn.Sequential(*layers[:-1])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -109,21 +97,19 @@ class MLP(Network):
 
 
 class CNN(Network):
-    """Blocks of a 3 × 3 convolution, batch norm, ReLU and 2 × 2 pooling, then a linear layer: rows are images.
+    """Blocks of a 3 × 3 convolution, batch norm, ReLU and 2 × 2 pooling, then a linear layer. Rows are images.
 
-    Choi et al. (2021) use four blocks of 64 filters for images of 28 × 28, of which the last leaves one pixel. Blocks
-    behind which an image would vanish do not pool.
+    Choi et al. (2021) use four blocks of 64 filters for images of 28 × 28. The last block leaves one pixel. An image
+    that is one pixel high or wide is not pooled.
 
     Parameters
     ----------
     shape
-        Channels, height and width of an image. A row has its values in this order, the last running fastest.
-    hidden
-        Number of filters of each block.
-    n_outputs
-        Number of outputs k.
+        Channels, height and width of an image. A row has its values in this order, the last index running fastest.
+    hidden, n_outputs
+        Number of filters of each block, and number of outputs k.
     generator
-        Source of the initial weights; None for a new one of seed 0. The global generator is never used.
+        Source of the initial weights. None for seed 0. The global generator is never used.
 
     Examples
     --------
@@ -143,8 +129,8 @@ class CNN(Network):
         self.shape, self.hidden, self.n_outputs = tuple(shape), tuple(hidden), n_outputs
         if len(self.shape) != 3 or not self.hidden or min(*self.shape, *hidden, n_outputs) < 1:
             raise ValueError(
-                f"`shape` is {self.shape}, `hidden` {self.hidden}: give channels, height and width of an image, and "
-                "the number of filters of one or more blocks."
+                f"`shape` is {self.shape} and `hidden` is {self.hidden}. Use channels, height and width of an image, "
+                "and the number of filters of one or more blocks."
             )
         channels, *size = self.shape
         self.n_features = math.prod(self.shape)
@@ -152,41 +138,31 @@ class CNN(Network):
         generator = generator or torch.Generator().manual_seed(0)
         layers: list[nn.Module] = []
         for n_in, n_out in zip((channels, *hidden), hidden, strict=False):
-            # batch norm takes the mean out again: a bias would do nothing
+            # batch norm subtracts the mean, so a bias would have no effect
             convolution = skip_init(nn.Conv2d, n_in, n_out, 3, padding=1, bias=False)
-            layers += [_drawn(convolution, generator), nn.BatchNorm2d(n_out), nn.ReLU()]
+            layers += [_initialized(convolution, generator), nn.BatchNorm2d(n_out), nn.ReLU()]
             if min(size) > 1:
                 layers.append(nn.MaxPool2d(2))
                 size = [side // 2 for side in size]
         self.blocks = nn.Sequential(*layers)
-        self.output = _drawn(skip_init(nn.Linear, self.hidden[-1] * math.prod(size), n_outputs), generator)
+        self.output = _initialized(skip_init(nn.Linear, self.hidden[-1] * math.prod(size), n_outputs), generator)
 
     def forward(self, x: Tensor) -> Tensor:
         channels, height, width = self.shape
-        # channels run fastest in memory: so convolutions on a CPU are fast
+        # channels run fastest in memory, which makes convolutions on a CPU fast
         pixels = x.view(-1, channels, height * width).transpose(1, 2).flatten(1)
         images = pixels.view(-1, height, width, channels).permute(0, 3, 1, 2)
         return self.output(self.blocks(images).flatten(1))
 
 
-def _drawn(layer: nn.Module, generator: torch.Generator) -> nn.Module:
-    """Draw weights and bias of a layer as torch does by itself, but from a generator of our own."""
+def _initialized(layer: nn.Module, generator: torch.Generator) -> nn.Module:
+    """Draw weights and bias of a layer as torch does by default, but from this generator."""
     weight, bias = layer.get_parameter("weight"), dict(layer.named_parameters()).get("bias")
     bound = 1 / math.sqrt(weight[0].numel())
     for parameter in (weight, bias):
         if parameter is not None:
             nn.init.uniform_(parameter, -bound, bound, generator=generator)
     return layer
-
-
-def choose_hidden(n: int, d: int) -> tuple[int, int, int]:
-    """Return the widths of three hidden layers for d columns, and n rows of the smaller sample.
-
-    They are 32 wide below 500 rows, 64 below 2000, else 100, or 10 d up to 200: few rows cannot tell what many units
-    do, and many columns ask for them. Choi et al. (2021) have 100 for 2 columns and 200 for 40.
-    """
-    width = 32 if n < 500 else 64 if n < 2000 else max(100, min(10 * d, 200))
-    return width, width, width
 
 
 def new_network(d: int, shape: Sequence[int] | None, hidden: Sequence[int], seed: int) -> Network:
@@ -197,99 +173,36 @@ def new_network(d: int, shape: Sequence[int] | None, hidden: Sequence[int], seed
     return CNN(shape, hidden, generator=generator)
 
 
-class PairedRows(Rows):
-    """Pairs of a row of p and a row of q, side by side, (m, 2 d): a batch of them is half p and half q.
+def choose_hidden(n: int, d: int) -> tuple[int, int, int]:
+    """Return the widths of three hidden layers for d columns, and n rows of the smaller sample.
 
-    There are as many pairs as rows in the larger sample, but no row of the smaller one is in more than four of them: a
-    pass in which few rows come again and again learns them by heart. Each shuffle draws the pairs anew, and draws a row
-    as often as its share of the weight says, but for a fraction that is left to chance.
-
-    Parameters
-    ----------
-    X_p, w_p
-        Rows of p and their positive weights, of shapes (n_p, d) and (n_p,).
-    X_q, w_q
-        Rows of q and their positive weights, of shapes (n_q, d) and (n_q,).
-    n_rows
-        Number of pairs; None for the rule above.
-    groups
-        Rows with the same number are held out together, of shapes (n_p,) and (n_q,). None if each row stands alone.
-
-    Examples
-    --------
-    >>> rows = PairedRows(np.array([[1.0], [2.0]]), np.ones(2), np.array([[7.0]]), np.ones(1))
-    >>> next(rows.blocks(10)).tolist()
-    [[1.0, 7.0], [2.0, 7.0]]
+    They are 32 wide below 500 rows, 64 below 2000, otherwise 10 d, from 100 to 200. Choi et al. (2021) use 100 for 2
+    columns and 200 for 40.
     """
-
-    def __init__(
-        self,
-        X_p: np.ndarray,
-        w_p: np.ndarray,
-        X_q: np.ndarray,
-        w_q: np.ndarray,
-        n_rows: int | None = None,
-        groups: tuple[Vector, Vector] | None = None,
-    ) -> None:
-        self.samples = ((X_p, w_p), (X_q, w_q))
-        self.n_rows, self.groups = n_rows or n_pairs(len(X_p), len(X_q)), groups
-        self.n_features = 2 * X_p.shape[1]
-
-    def blocks(self, max_rows: int) -> Iterator[np.ndarray]:
-        return self._gathered([systematic(w, self.n_rows, 0.5) for _, w in self.samples], max_rows)
-
-    def shuffled(self, rng: np.random.Generator, max_rows: int) -> Iterator[np.ndarray]:
-        drawn = [rng.permutation(systematic(w, self.n_rows, rng.random())) for _, w in self.samples]
-        return self._gathered(drawn, max_rows)
-
-    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return next(self.shuffled(rng, min(n, self.n_rows)))
-
-    def split(self, n_held_out: int, rng: np.random.Generator) -> tuple[PairedRows, np.ndarray]:
-        """Set the same share of each sample aside, more of a small one; the only row of a sample stays in both.
-
-        Rows of one group are on one side: a network recognizes a row under any noise.
-        """
-        rest, held_out = [], []
-        n_most = 1
-        for k, (X, w) in enumerate(self.samples):
-            group = np.arange(len(X)) if self.groups is None else np.unique(self.groups[k], return_inverse=True)[1]
-            size = int(group.max()) + 1
-            n = max(round(n_held_out * size / self.n_rows), min(_FEWEST_HELD_OUT, size // 4), 1)
-            n = min(n, max(size - 1, 1))
-            aside = np.flatnonzero(np.isin(group, rng.permutation(size)[:n]))
-            held_out += [X[aside], w[aside]]
-            rest += [X, w] if size == 1 else [np.delete(X, aside, axis=0), np.delete(w, aside)]
-            n_most = max(n_most, len(aside))
-        return PairedRows(*rest), next(PairedRows(*held_out, n_rows=n_most).blocks(n_most))
-
-    def _gathered(self, positions: Sequence[np.ndarray], max_rows: int) -> Iterator[np.ndarray]:
-        for start in range(0, self.n_rows, max_rows):
-            part = slice(start, start + max_rows)
-            yield np.hstack([X[of[part]] for (X, _), of in zip(self.samples, positions, strict=True)])
+    width = 32 if n < 500 else 64 if n < 2000 else max(100, min(10 * d, 200))
+    return width, width, width
 
 
-def n_pairs(n_p: int, n_q: int) -> int:
-    """Return how many pairs are a pass over both samples."""
-    return min(max(n_p, n_q), _MOST_PAIRS * min(n_p, n_q))
+def choose_decay(n: int) -> float:
+    """Return the weight decay of a classifier for n rows of the smaller sample: 300/n, from 0.03 to 1.
+
+    The exact value hardly matters. On nine problems with 300 to 10 000 rows and 2 to 20 columns, a factor of 10 changed
+    errors by 10 to 33 %, in either direction.
+    """
+    return min(max(300 / n, 0.03), 1.0)
+
+
+def recipe_settings(estimator: Any) -> dict[str, Any]:
+    """Return the training settings of an estimator that are not None, for `choose_recipe`."""
+    return {name: getattr(estimator, name) for name in _RECIPE_SETTINGS if getattr(estimator, name) is not None}
 
 
 def choose_recipe(n: int, settings: Mapping[str, Any], images: bool = False) -> Recipe:
-    """Return the settings of the loop for passes of n pairs; those that are not given are chosen.
+    """Return the settings of the training loop for passes of n pairs, with defaults for those not in `settings`.
 
-    Chosen are batches of 256 to 2048 rows, 1000 steps or 10 epochs, a learning rate of 0.002, a weight decay of 0.3,
-    and patience of a sixth of the epochs. For images, whose steps are dear, batches of 64, 300 steps or 10 epochs, and
-    a rate of 0.001 (Choi et al., 2021).
-
-    Parameters
-    ----------
-    n
-        Pairs of a row of p and a row of q in a pass, as `n_pairs` has it.
-    settings
-        Those that are given: `max_epochs`, `batch_size` (rows, half p and half q), `learning_rate`, `weight_decay` and
-        `patience`.
-    images
-        Whether rows are images for a CNN.
+    The defaults are batches of 256 to 2048 rows, 1000 steps or 10 epochs, a learning rate of 0.002, a weight decay of
+    0.3, and a patience of a sixth of the epochs. For images, where steps are slow, they are batches of 64 rows, 300
+    steps or 10 epochs, and a learning rate of 0.001 (Choi et al., 2021).
     """
     batch_size = settings.get("batch_size", 64 if images else 2 * min(max(128, n // 50), 1024))
     pairs, n_steps = max(1, batch_size // 2), 300 if images else 1000
@@ -304,14 +217,86 @@ def choose_recipe(n: int, settings: Mapping[str, Any], images: bool = False) -> 
     )
 
 
-def choose_decay(n: int) -> float:
-    """Return the weight decay of a classifier for n rows of the smaller sample: 300/n, from 0.03 to 1.
+class PairedRows(Rows):
+    """Pairs of a row of p and a row of q, side by side, (m, 2 d). A batch of them is half p and half q.
 
-    On nine pairs of samples with 300 to 10 000 rows and 2 to 20 columns, in x and in the latent space of a flow, a
-    factor of 10 in the decay or of 2 in the width changed errors by a tenth to a third, either way: the step at which a
-    run stops, which held-out rows decide, is what counts.
+    There are as many pairs as rows in the larger sample, but a row of the smaller sample is in four pairs at most: a
+    network memorizes rows that it meets more often in a pass. Each shuffle draws new pairs. A row is drawn as often as
+    its share of the weight, rounded up or down at random.
+
+    Parameters
+    ----------
+    X_p, w_p, X_q, w_q
+        Rows and their positive weights, of shapes (n_p, d), (n_p,), (n_q, d) and (n_q,).
+    n_rows
+        Number of pairs. None for the rule above.
+    groups
+        Rows with the same number are held out together, of shapes (n_p,) and (n_q,). None if each row stands alone.
+
+    Examples
+    --------
+    >>> rows = PairedRows(np.array([[1.0], [2.0]]), np.ones(2), np.array([[7.0]]), np.ones(1))
+    >>> next(rows.blocks(10)).tolist()
+    [[1.0, 7.0], [2.0, 7.0]]
     """
-    return min(max(300 / n, 0.03), 1.0)
+
+    def __init__(
+        self,
+        X_p: Matrix,
+        w_p: Vector,
+        X_q: Matrix,
+        w_q: Vector,
+        n_rows: int | None = None,
+        groups: tuple[Vector, Vector] | None = None,
+    ) -> None:
+        self.samples = ((X_p, w_p), (X_q, w_q))
+        self.n_rows, self.groups = n_rows or n_pairs(len(X_p), len(X_q)), groups
+        self.n_features = 2 * X_p.shape[1]
+
+    def blocks(self, max_rows: int) -> Iterator[Matrix]:
+        return self._pairs([systematic(w, self.n_rows, 0.5) for _, w in self.samples], max_rows)
+
+    def shuffled(self, rng: np.random.Generator, max_rows: int) -> Iterator[Matrix]:
+        positions = [rng.permutation(systematic(w, self.n_rows, rng.random())) for _, w in self.samples]
+        return self._pairs(positions, max_rows)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Matrix:
+        return next(self.shuffled(rng, min(n, self.n_rows)))
+
+    def split(self, n_held_out: int, rng: np.random.Generator) -> tuple[PairedRows, Matrix]:
+        """Hold out the same share of each sample, more of a small one. The only row of a sample is on both sides.
+
+        Rows of one group are on one side, because a network recognizes a row under any noise.
+        """
+        rest, held_out = [], []
+        n_held_out_pairs = 1
+        for k, (X, w) in enumerate(self.samples):
+            group = np.arange(len(X)) if self.groups is None else np.unique(self.groups[k], return_inverse=True)[1]
+            size = int(group.max()) + 1
+            n = max(round(n_held_out * size / self.n_rows), min(_MIN_HELD_OUT, size // 4), 1)
+            n = min(n, max(size - 1, 1))
+            positions = np.flatnonzero(np.isin(group, rng.permutation(size)[:n]))
+            held_out += [X[positions], w[positions]]
+            rest += [X, w] if size == 1 else [np.delete(X, positions, axis=0), np.delete(w, positions)]
+            n_held_out_pairs = max(n_held_out_pairs, len(positions))
+        return PairedRows(*rest), next(PairedRows(*held_out, n_rows=n_held_out_pairs).blocks(n_held_out_pairs))
+
+    def _pairs(self, positions: Sequence[Vector], max_rows: int) -> Iterator[Matrix]:
+        for start in range(0, self.n_rows, max_rows):
+            part = slice(start, start + max_rows)
+            yield np.hstack([X[of[part]] for (X, _), of in zip(self.samples, positions, strict=True)])
+
+
+def n_pairs(n_p: int, n_q: int) -> int:
+    """Return the number of pairs in a pass over both samples."""
+    return min(max(n_p, n_q), _MAX_PAIRS * min(n_p, n_q))
+
+
+def paired(samples: TwoSamples) -> PairedRows:
+    """Return pairs of a row of p and a row of q, in float32."""
+    X, n_p, groups = samples.X.astype(np.float32), samples.n_p, samples.groups
+    sides = None if groups is None else (groups[:n_p], groups[n_p:])
+    return PairedRows(X[:n_p], samples.w_p, X[n_p:], samples.w_q, groups=sides)
 
 
 def train_classifier(
@@ -328,20 +313,14 @@ def train_classifier(
 
     Parameters
     ----------
-    network
-        The network, on the device where the work is done.
-    samples
-        Standardized rows in an order of their own. Rows of one group are held out together.
-    recipe
-        Settings of the loop. A batch is half p and half q.
-    seed
-        Decides the order of the rows.
+    network, samples
+        The network, on its device, and standardized rows. Rows of one group are held out together.
+    recipe, seed
+        Settings of the loop, with batches in pairs, and the seed that decides the order of the rows.
     validation_fraction
         Share of the rows of each sample held out to decide when to stop. Small samples hold out more.
-    callback
-        Called with the network and the number of epochs after each held-out evaluation.
-    verbose
-        Whether to show a progress bar.
+    callback, verbose
+        Called with the network and the epoch after each held-out evaluation, and whether to show a progress bar.
     """
     rows = paired(samples)
     n_held_out = min(round(validation_fraction * rows.n_rows), MAX_HELD_OUT)
@@ -354,28 +333,11 @@ def train_classifier(
     return train(network, loss, rest, held_out, recipe, seed=seed, verbose=verbose, callback=callback)
 
 
-def paired(samples: TwoSamples) -> PairedRows:
-    """Return pairs of a row of p and a row of q, in float32."""
-    X, n_p, groups = samples.X.astype(np.float32), samples.n_p, samples.groups
-    sides = None if groups is None else (groups[:n_p], groups[n_p:])
-    return PairedRows(X[:n_p], samples.w_p, X[n_p:], samples.w_q, groups=sides)
-
-
 @torch.no_grad()
-def evaluate(network: Network, X: np.ndarray) -> np.ndarray:
-    """Return the outputs of a network, (n, d) to (n, k).
-
-    Parameters
-    ----------
-    network
-        The network, in float64, so that how rows are batched does not change its outputs.
-    X
-        Rows, of shape (n, d).
-    """
+def evaluate(network: Network, X: Matrix) -> Matrix:
+    """Return the outputs of a network, (n, d) to (n, k). In float64 they do not depend on how rows are batched."""
     kind = like(network)
     out = np.empty((len(X), network.n_outputs))
-    size = max(1, _CHUNK_VALUES // network.width)
-    for start in range(0, len(X), size):
-        x = torch.tensor(X[start : start + size], dtype=kind.dtype, device=kind.device)
-        out[start : start + size] = network(x).cpu().numpy()
+    for part in chunks(len(X), network.width, _CHUNK_VALUES):
+        out[part] = network(torch.tensor(X[part], dtype=kind.dtype, device=kind.device)).cpu().numpy()
     return out

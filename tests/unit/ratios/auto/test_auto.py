@@ -29,7 +29,9 @@ from flowratio import (
 from flowratio.flows import MAF, Flow
 from flowratio.ratios.auto import auto, race
 from flowratio.ratios.auto.auto import BudgetWarning
-from flowratio.ratios.auto.race import Candidate
+from flowratio.ratios.auto.results import AutoResults, Candidate, Status
+from flowratio.ratios.registry import RATIOS
+from flowratio.samples.two_samples import TwoSamples, two_samples
 
 pytestmark = pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning")
 
@@ -44,7 +46,11 @@ def draw(n_p: int = 200, n_q: int = 250, seed: int = 0) -> tuple[np.ndarray, np.
 
 
 def named(ratio: AutoRatio) -> dict[str, Candidate]:
-    return {found.name: found for found in ratio.results_.candidates}
+    return {one.name: one for one in ratio.results_.candidates}
+
+
+def race_of(X: np.ndarray, y: np.ndarray, budget: float | None) -> race.Race:
+    return race.Race(TwoSamples.of(X, y == 1, np.ones(len(X))), np.arange(len(X)) % 5, 0, budget)
 
 
 class Clock:
@@ -57,16 +63,16 @@ class Clock:
 
 
 class Fake(BaseEstimator):
-    """A log-ratio that is known, slope · x, and does as it is told; it is no class of ours, but has its methods.
+    """A fixed log-ratio, slope · x, that is not a class of flowratio but has the methods.
 
     Parameters
     ----------
     slope
-        Of log r, beside the level at which the truth would be.
+        Factor of log r. The true log r has 1.
     error
-        What its fit says, if it fails.
+        Message of the error of its fit. Empty for none.
     seconds
-        That its fit takes for each row.
+        Time of its fit for each row.
     """
 
     fits: ClassVar[list[tuple[float, np.ndarray]]] = []
@@ -97,20 +103,20 @@ def _no_fits() -> Iterator[None]:
 
 def fits(slope: float) -> list[np.ndarray]:
     """Return the rows of each fit of the fake with this slope."""
-    return [X for found, X in Fake.fits if found == slope]
+    return [X for one, X in Fake.fits if one == slope]
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
+    clock = Clock()
     for module in (auto, race):
-        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=made))
-    monkeypatch.setattr(Fake, "clock", made)
-    return made
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=clock))
+    monkeypatch.setattr(Fake, "clock", clock)
+    return clock
 
 
 class Unbend(Flow):
-    """z = (x₁, x₂ - 2 x₁²): a map that is known, and trained on nothing."""
+    """z = (x₁, x₂ - 2 x₁²): a fixed map."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -126,17 +132,18 @@ def small_flow() -> FlowFeaturizer:
     return FlowFeaturizer(n_blocks=2, hidden=(8,), max_epochs=3, patience=3)
 
 
-# What is found
+# Scores and combination
 
 
 def test_every_candidate_has_a_score_or_a_note_and_a_line_in_the_table() -> None:
     candidates = {"good": Fake(), "bad": Fake(-5.0), "broken": Fake(2.0, error="no such luck"), "plain": "logistic"}
     ratio = AutoRatio(candidates, random_state=0).fit(*draw())
-    found = named(ratio)
-    assert found.keys() == candidates.keys()
+    entries = named(ratio)
+    assert entries.keys() == candidates.keys()
     table = str(ratio.results_)
-    for name, one in found.items():
+    for name, one in entries.items():
         assert math.isfinite(one.score) != bool(one.note)
+        assert (one.status is Status.SCORED) == math.isfinite(one.score)
         assert math.isnan(one.standard_error) == math.isnan(one.score)
         assert one.seconds >= 0
         assert any(line.startswith(f"{name} ") and one.note in line for line in table.splitlines())
@@ -145,11 +152,11 @@ def test_every_candidate_has_a_score_or_a_note_and_a_line_in_the_table() -> None
     assert all(one.note for one in ratio.results_.candidates[len(scores) :])
     assert table.splitlines()[-1] == ratio.results_.verdict
     assert repr(ratio.results_) == table
-    weights = {name: one.weight for name, one in found.items() if one.weight}
-    assert weights == dict(zip(ratio.names_, ratio.weights_.tolist(), strict=True))
+    weights = {name: one.weight for name, one in entries.items() if one.weight}
+    assert weights == dict(zip(ratio.names_, ratio.shares_.tolist(), strict=True))
 
 
-def test_candidates_are_judged_on_rows_that_they_have_not_seen() -> None:
+def test_candidates_are_scored_on_held_out_rows() -> None:
     X, y = draw(53, 71)
     ratio = AutoRatio({"fake": Fake(), "logistic": "logistic"}, random_state=3, time_budget=None).fit(X, y)
     fitted = [{tuple(row) for row in rows.tolist()} for rows in fits(1.0)]
@@ -157,20 +164,20 @@ def test_candidates_are_judged_on_rows_that_they_have_not_seen() -> None:
     aside = [everything - rows for rows in fitted]
     assert len(aside) == 5
     assert set.union(*aside) == everything
-    assert sum(map(len, aside)) == len(everything)  # each row is set aside once
+    assert sum(map(len, aside)) == len(everything)  # each row is held out once
     log_r, is_p = np.empty(len(X)), y == 1
     for rows in aside:
-        chosen = np.array([tuple(row) in rows for row in X.tolist()])
-        assert 0 < is_p[chosen].sum() < chosen.sum()
-        log_r[chosen] = ClassifierRatio("logistic").fit(X[~chosen], y[~chosen]).log_ratio(X[chosen])
+        test = np.array([tuple(row) in rows for row in X.tolist()])
+        assert 0 < is_p[test].sum() < test.sum()
+        log_r[test] = ClassifierRatio("logistic").fit(X[~test], y[~test]).log_ratio(X[test])
     losses = -np.log(expit(np.where(is_p, 1, -1) * log_r))
     by_hand = math.log(2) - 0.5 * (losses[is_p].mean() + losses[~is_p].mean())
-    found = named(ratio)["logistic"]
-    assert found.score == pytest.approx(by_hand, abs=1e-9)
+    entry = named(ratio)["logistic"]
+    assert entry.score == pytest.approx(by_hand, abs=1e-9)
     error = 0.5 * math.sqrt(losses[is_p].var() / is_p.sum() + losses[~is_p].var() / (~is_p).sum())
-    assert found.standard_error == pytest.approx(error, rel=1e-6)
+    assert entry.standard_error == pytest.approx(error, rel=1e-6)
     in_sample = ClassifierRatio("logistic").fit(X, y).score(X, y)
-    assert found.score < in_sample - 1e-4  # rows that were seen would tell more
+    assert entry.score < in_sample - 1e-4  # the score of training rows is higher
 
 
 def test_log_ratio_is_the_weighted_mean_of_the_models() -> None:
@@ -179,12 +186,12 @@ def test_log_ratio_is_the_weighted_mean_of_the_models() -> None:
     ratio = AutoRatio(halves, random_state=0).fit(X, y)
     by_hand = sum(
         weight * np.mean([model.log_ratio(X) for model in models], axis=0)
-        for weight, models in zip(ratio.weights_, ratio.models_, strict=True)
+        for weight, models in zip(ratio.shares_, ratio.models_, strict=True)
     )
     np.testing.assert_allclose(ratio.log_ratio(X), by_hand, rtol=0, atol=1e-12)
     assert all(len(models) == 5 for models in ratio.models_)
-    assert (ratio.weights_ > 0).all()
-    assert ratio.weights_.sum() <= 1 + 1e-12
+    assert (ratio.shares_ > 0).all()
+    assert ratio.shares_.sum() <= 1 + 1e-12
 
 
 def test_two_halves_of_the_truth_are_put_together() -> None:
@@ -198,32 +205,32 @@ def test_two_halves_of_the_truth_are_put_together() -> None:
 
     candidates = {"x₁": OneColumn(0.0), "x₂": OneColumn(1.0)}
     ratio = AutoRatio(candidates, random_state=0).fit(X, y)
-    np.testing.assert_allclose(ratio.weights_, 0.5, atol=0.1)  # log r = x₁ + x₂ - 1; a weight is known to 0.03
+    np.testing.assert_allclose(ratio.shares_, 0.5, atol=0.1)  # log r = x₁ + x₂ - 1; a weight is known to 0.03
     best = AutoRatio(candidates, combine="best", random_state=0).fit(X, y)
     assert len(best.names_) == 1
-    assert best.weights_.tolist() == [1.0]
+    assert best.shares_.tolist() == [1.0]
 
 
-def test_of_two_that_are_level_the_first_is_taken() -> None:
+def test_of_two_equal_candidates_the_first_is_used() -> None:
     for order in (["a", "b"], ["b", "a"]):
         candidates = {name: Fake() for name in order}
         best = AutoRatio(candidates, combine="best", random_state=0).fit(*draw(400, 400))
         assert best.names_ == order[:1]
         stack = AutoRatio(candidates, random_state=0).fit(*draw(400, 400))
         assert stack.names_[0] == order[0]
-        assert stack.weights_[0] >= 800 / 1800  # those of a stack of few, beside any others
+        assert stack.shares_[0] >= 800 / 1800  # those of a stack of few, beside any others
 
 
 def test_identical_samples() -> None:
     candidates = ["lda", "logistic", "qda", "additive", "boosting"]
-    chosen = []
+    names = []
     for seed in range(4):
         X = np.random.default_rng(seed).normal(size=(800, 2))
         ratio = AutoRatio(candidates, random_state=0).fit(X, np.repeat([1, 0], 400))
-        chosen += ratio.names_
+        names += ratio.names_
         # a peer gives ratios of 0.13 to 8 here
         assert np.abs(ratio.log_ratio(X)).max() < (1e-12 if not ratio.names_ else math.log(2))
-    assert len(chosen) <= 1  # r = 1 is better than all of them, but for chance
+    assert len(names) <= 1  # r = 1 is better than all of them, but for chance
 
 
 # The flow
@@ -238,46 +245,47 @@ def banana(n: int, bent: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("bent", [True, False])
-def test_the_verdict_says_whether_the_flow_helped(bent: bool) -> None:
+def test_the_verdict_on_the_flow(bent: bool) -> None:
     candidates = {
         "logistic": ClassifierRatio("logistic"),
         "logistic in z": FeaturizedRatio("logistic", featurizer=FlowFeaturizer(Unbend())),
     }
     # log r = z₂ - 1/2 if bent: x₂ has a variance of 8 beside it. Without a bend x₂ is log r, and z has that variance
     ratio = AutoRatio(candidates, random_state=0).fit(*banana(500, bent))
-    found = named(ratio)
-    assert [one.in_latent_space for one in (found["logistic"], found["logistic in z"])] == [False, True]
-    assert ratio.names_[np.argmax(ratio.weights_)] == ("logistic in z" if bent else "logistic")
-    assert ratio.results_.verdict.startswith("The flow helped" if bent else "The flow did not help")
+    entries = named(ratio)
+    assert [one.in_latent_space for one in (entries["logistic"], entries["logistic in z"])] == [False, True]
+    assert ratio.names_[np.argmax(ratio.shares_)] == ("logistic in z" if bent else "logistic")
+    expected = r"The flow helped: \+0\.\d{4} ± 0\.\d{4} nats of score\." if bent else r"The flow did not help: .*"
+    assert re.fullmatch(expected, ratio.results_.verdict)
 
 
 def test_joint_training_is_of_a_latent_space() -> None:
     joint = JointFeaturizedRatio(featurizer=small_flow(), hidden=(8,))
     ratio = AutoRatio({"joint": joint}, n_folds=2, random_state=0).fit(*draw())
     assert named(ratio)["joint"].in_latent_space
-    assert "was judged" not in ratio.results_.verdict
+    assert "was scored" not in ratio.results_.verdict
 
 
-def test_the_verdict_where_no_flow_was_tried() -> None:
+def test_the_verdict_without_a_flow() -> None:
     ratio = AutoRatio(["logistic"], random_state=0).fit(*draw())
-    assert ratio.results_.verdict == "Whether the flow helps is not known: no candidate in latent space was judged."
+    assert ratio.results_.verdict == "It is unknown whether the flow helps: no candidate in latent space was scored."
 
 
 def test_candidates_of_one_latent_space_train_one_flow_a_fold(monkeypatch: pytest.MonkeyPatch) -> None:
-    trained: list[FlowFeaturizer] = []
+    featurizers: list[FlowFeaturizer] = []
     fit = FlowFeaturizer.fit
 
     def counted(self: FlowFeaturizer, X: Any, y: Any = None) -> FlowFeaturizer:
-        trained.append(self)
+        featurizers.append(self)
         return fit(self, X, y)
 
     monkeypatch.setattr(FlowFeaturizer, "fit", counted)
     in_z = {f"{name} in z": FeaturizedRatio(name, featurizer=small_flow()) for name in ("logistic", "lda", "qda")}
     other = FeaturizedRatio("lda", featurizer=small_flow().set_params(n_blocks=1))
     AutoRatio(in_z, n_folds=3, random_state=0).fit(*draw())
-    assert len(trained) == 3
+    assert len(featurizers) == 3
     AutoRatio({**in_z, "another flow": other}, n_folds=3, random_state=0).fit(*draw())
-    assert 3 + 4 <= len(trained) <= 3 + 6  # the other one may be given up
+    assert 3 + 4 <= len(featurizers) <= 3 + 6  # the other one may be stopped early
 
 
 def test_a_shared_flow_changes_nothing() -> None:
@@ -294,7 +302,7 @@ def test_a_shared_flow_changes_nothing() -> None:
 
 def test_a_budget_too_short_for_anything() -> None:
     X, y = draw()
-    with pytest.warns(BudgetWarning, match=r"budget of 1e-09 seconds.*logistic"):
+    with pytest.warns(BudgetWarning, match=r"`time_budget` is 1e-09 seconds, too short.*logistic"):
         ratio = AutoRatio(["lda", "mlp"], time_budget=1e-9, random_state=0).fit(X, y)
     assert ratio.names_ == ["logistic"]
     np.testing.assert_allclose(
@@ -302,7 +310,9 @@ def test_a_budget_too_short_for_anything() -> None:
     )
     assert {"lda", "mlp", "logistic"} == named(ratio).keys()
     assert all(one.note for one in ratio.results_.candidates)
-    assert "judged" in ratio.results_.verdict
+    assert ratio.results_.verdict.startswith("No candidate was scored. ")
+    assert named(ratio)["logistic"].status is Status.BASELINE
+    assert named(ratio)["mlp"].status is Status.NO_TIME
 
 
 def test_a_slow_candidate_stops_itself_and_those_after_it(clock: Clock) -> None:
@@ -311,26 +321,26 @@ def test_a_slow_candidate_stops_itself_and_those_after_it(clock: Clock) -> None:
     assert len(fits(1.0)) == 5
     assert len(fits(0.9)) == 1  # 360 seconds
     assert fits(0.8) == []
-    found = named(ratio)
-    assert not found["fast"].note
-    assert found["slow"].note.startswith("no time")
-    assert found["late"].note.startswith("no time")
-    assert found["slow"].seconds == pytest.approx(360, rel=0.1)
+    entries = named(ratio)
+    assert entries["fast"].status is Status.SCORED
+    assert entries["slow"].status is entries["late"].status is Status.NO_TIME
+    assert re.fullmatch(r"no time: about 18\d\d s needed", entries["slow"].note)
+    assert entries["slow"].seconds == pytest.approx(360, rel=0.1)
     assert ratio.names_ == ["fast"]
 
 
-def test_a_trial_keeps_a_slow_candidate_from_being_fitted(clock: Clock) -> None:
+def test_a_slow_candidate_is_left_out_after_a_trial(clock: Clock) -> None:
     X, y = draw(4000, 4000)
     candidates = {"fast": Fake(), "slow": Fake(0.9, seconds=0.1), "late": Fake(0.8, seconds=1e-4)}
     ratio = AutoRatio(candidates, time_budget=1000.0, random_state=0).fit(X, y)
     assert max(map(len, fits(0.9))) < 3000  # all folds would take 3200 seconds
-    found = named(ratio)
-    assert found["slow"].note.startswith("no time")
-    assert not found["late"].note
+    entries = named(ratio)
+    assert entries["slow"].status is Status.NO_TIME
+    assert entries["late"].status is Status.SCORED
     assert clock.now < 1000
 
 
-def test_nothing_is_tried_when_the_time_is_over(clock: Clock) -> None:
+def test_no_candidate_is_fitted_when_the_time_is_over(clock: Clock) -> None:
     candidates = {"fast": Fake(), "slow": Fake(0.9, seconds=1.0), "late": Fake(0.8)}
     ratio = AutoRatio(candidates, time_budget=1000.0, random_state=0).fit(*draw(4000, 4000))
     assert [len(rows) < 3000 for rows in fits(0.9)] == [True]  # 2000 seconds
@@ -347,13 +357,17 @@ def test_one_that_fails_stops_no_other() -> None:
     candidates = {"broken": Fake(2.0, error="no such luck"), "good": Fake()}
     ratio = AutoRatio(candidates, random_state=0).fit(*draw())
     assert ratio.names_ == ["good"]
+    assert named(ratio)["broken"].status is Status.FAILED
     assert named(ratio)["broken"].note == "failed: no such luck"
     assert len(fits(2.0)) == 1
 
 
 def test_all_fail() -> None:
     candidates = {"one": Fake(error="no such luck"), "two": Fake(error="a bad\nday")}
-    with pytest.raises(ValueError, match=r"All 2 candidates.*one failed: no such luck; two failed: a bad day.*others"):
+    with pytest.raises(
+        ValueError,
+        match=r"All 2 candidates have failed \(one: no such luck; two: a bad day\)\. Fix the data, or use others",
+    ):
         AutoRatio(candidates, random_state=0).fit(*draw())
 
 
@@ -363,18 +377,19 @@ def test_log_ratios_that_are_not_finite_are_a_failure() -> None:
             return np.where(X[:, 0] > 1, np.nan, 0.0)
 
     ratio = AutoRatio({"broken": Broken(), "good": Fake()}, random_state=0).fit(*draw())
-    assert named(ratio)["broken"].note.startswith("failed")
+    assert named(ratio)["broken"].status is Status.FAILED
     assert ratio.names_ == ["good"]
 
 
-def test_what_cannot_win_is_given_up() -> None:
+def test_a_hopeless_candidate_is_stopped_early() -> None:
     ratio = AutoRatio({"good": Fake(), "bad": Fake(-5.0)}, random_state=0).fit(*draw())
     assert 1 <= len(fits(-5.0)) < 5
-    assert "given up" in named(ratio)["bad"].note
+    assert named(ratio)["bad"].status is Status.STOPPED
+    assert re.fullmatch(r"stopped early: after [1-4] of 5 folds", named(ratio)["bad"].note)
     assert math.isnan(named(ratio)["bad"].score)
 
 
-def test_many_rows_are_not_judged_on_all_folds() -> None:
+def test_many_rows_are_not_scored_on_all_folds() -> None:
     ratio = AutoRatio({"fake": Fake()}, random_state=0, time_budget=None).fit(*draw(30_000, 30_000))
     assert 1 <= len(ratio.models_[0]) == len(fits(1.0)) < 5
 
@@ -445,16 +460,17 @@ def test_candidates_come_as_names_as_ratios_and_by_name() -> None:
         if isinstance(candidates, dict):
             assert ratio.names_ == ["mine"]
     assert len(set(scores)) == 1
-    assert not hasattr(logistic, "classes_")  # what is given is never fitted itself
-    assert "rulsif" not in auto.DEFAULTS
+    assert not hasattr(logistic, "classes_")  # the candidate itself is never fitted
+    assert not RATIOS["rulsif"].candidate
     assert AutoRatio(["rulsif"], random_state=0).fit(X, y).results_.candidates[0].name == "rulsif"
 
 
 def test_default_candidates_are_named_ratios() -> None:
-    made = {name: make() for name, make in auto.DEFAULTS.items()}
-    assert all(isinstance(ratio, RatioEstimator) for ratio in made.values())
-    assert any(isinstance(ratio, FeaturizedRatio) for ratio in made.values())
-    assert all(ratio.get_params(deep=False).get("random_state") is None for ratio in made.values())
+    ratios = AutoRatio()._candidates()
+    assert [*ratios] == [name for name, entry in RATIOS.items() if entry.candidate]
+    assert all(isinstance(ratio, RatioEstimator) for ratio in ratios.values())
+    assert any(isinstance(ratio, FeaturizedRatio) for ratio in ratios.values())
+    assert all(ratio.get_params(deep=False).get("random_state") is None for ratio in ratios.values())
 
 
 @pytest.mark.parametrize(
@@ -464,9 +480,9 @@ def test_default_candidates_are_named_ratios() -> None:
         ({"candidates": []}, "`candidates`"),
         ({"candidates": {}}, "`candidates`"),
         ({"candidates": 3}, "`candidates` is 3"),
-        ({"candidates": ["logistic", "magic"]}, "`candidates` has 'magic'.*logistic"),
-        ({"candidates": {"mine": "magic"}}, "mine failed.*magic"),
-        ({"candidates": [ClassifierRatio]}, "failed.*log_ratio"),
+        ({"candidates": ["logistic", "magic"]}, "`candidates` is 'magic'.*logistic"),
+        ({"candidates": {"mine": "magic"}}, "mine: .*magic"),
+        ({"candidates": [ClassifierRatio]}, "have failed.*log_ratio"),
         ({"combine": "mean"}, "`combine` is 'mean'.*'stack' or 'best'"),
         ({"n_folds": 1}, "`n_folds` is 1"),
         ({"n_folds": 2.5}, "`n_folds` is 2.5"),
@@ -485,7 +501,7 @@ def test_bad_settings(settings: dict[str, Any], words: str) -> None:
     assert not hasattr(ratio, "results_")
 
 
-def test_it_is_silent_unless_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_it_is_silent_unless_verbose(capfd: pytest.CaptureFixture[str]) -> None:
     AutoRatio(["logistic", "qda"], random_state=0).fit(*draw())
     assert capfd.readouterr() == ("", "")
     AutoRatio(["logistic", "qda"], random_state=0, verbose=True).fit(*draw())
@@ -512,18 +528,18 @@ def test_the_bar_has_the_candidate_at_work_and_a_time_left_that_falls(
 
 def test_the_time_left_is_within_the_budget(clock: Clock) -> None:
     X, y = draw()
-    one = race.Race(X, y, np.ones(len(X)), np.arange(len(X)) % 5, 0, 20.0)
+    one = race_of(X, y, 20.0)
     assert one.expected_left(2) == 20
     one.run("slow", Fake(seconds=0.01))  # 18 seconds
     assert one.expected_left(1) == pytest.approx(2)
     clock.now += 5
     assert one.expected_left(1) == 0
-    assert race.Race(X, y, np.ones(len(X)), np.arange(len(X)) % 5, 0, None).expected_left(2) == math.inf
+    assert race_of(X, y, None).expected_left(2) == math.inf
 
 
-def test_what_comes_after_a_fit_is_not_of_the_next(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_after_a_fit_is_not_counted_for_the_next(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = draw()
-    one = race.Race(X, y, np.ones(len(X)), np.arange(len(X)) % 5, 0, None)
+    one = race_of(X, y, None)
 
     def stack(*_: object) -> None:
         clock.now += 100
@@ -531,16 +547,18 @@ def test_what_comes_after_a_fit_is_not_of_the_next(clock: Clock, monkeypatch: py
     monkeypatch.setattr(one, "_finish", stack)
     for name in ("first", "second"):
         one.run(name, Fake(seconds=0.01))
-    assert [one.found[name].seconds for name in ("first", "second")] == pytest.approx([18, 18])  # 5 fits to 360 rows
+    assert [one.candidates[name].seconds for name in ("first", "second")] == pytest.approx(
+        [18, 18]
+    )  # 5 fits to 360 rows
 
 
-def test_pretrained_flows_of_one_kind_are_not_taken_for_one_another() -> None:
+def test_pretrained_flows_of_one_kind_are_not_shared() -> None:
     X, y = draw()
     first, second = (FlowFeaturizer(flow=MAF(2, generator=torch.Generator().manual_seed(k))) for k in (0, 1))
     given = {"first": FeaturizedRatio("kliep", featurizer=first), "second": FeaturizedRatio("kliep", featurizer=second)}
     both = AutoRatio(given, random_state=0, combine="best").fit(X, y)
     alone = AutoRatio({"second": given["second"]}, random_state=0).fit(X, y)
-    scores = {found.name: found.score for found in both.results_.candidates}
+    scores = {one.name: one.score for one in both.results_.candidates}
     assert scores["second"] == alone.results_.candidates[0].score
     assert scores["first"] != scores["second"]
 
@@ -551,7 +569,7 @@ def test_a_fitted_map_of_other_columns_is_refused() -> None:
     frame = pd.DataFrame(X, columns=["a", "b"])
     featurizer = FlowFeaturizer(max_epochs=2, patience=2, random_state=0).fit(frame)
     candidates = ["logistic", FeaturizedRatio("logistic", featurizer=featurizer)]
-    with pytest.raises(ValueError, match=r"`featurizer` was fitted to other columns than `X` has: 'b' in place of 'a'"):
+    with pytest.raises(ValueError, match=r"`featurizer` was fitted to other columns: `X` has 'b' instead of 'a'"):
         AutoRatio(candidates, random_state=0).fit(frame[["b", "a"]], y)
 
 
@@ -559,7 +577,7 @@ def test_few_rows_do_not_settle_the_race() -> None:
     rng = np.random.default_rng(0)
     X, y = np.concatenate([rng.normal(1.5, 1, (12, 1)), rng.normal(size=(12, 1))]), np.repeat([1, 0], 12)
     ratio = AutoRatio(["lda", "logistic", "qda"], random_state=0).fit(X, y)
-    assert not any("told apart" in found.note for found in ratio.results_.candidates)
+    assert all(one.status is not Status.NOT_NEEDED for one in ratio.results_.candidates)
 
 
 def test_a_race_that_is_settled_ends() -> None:
@@ -567,9 +585,61 @@ def test_a_race_that_is_settled_ends() -> None:
     X, y = np.concatenate([rng.normal(20, 1, (200, 1)), rng.normal(size=(200, 1))]), np.repeat([1, 0], 200)
     ratio = AutoRatio(["lda", "qda"], random_state=0).fit(X, y)
     assert ratio.names_ == ["lda"]
-    assert ratio.results_.candidates[1].note == "not tried: p and q are told apart without it"
+    assert ratio.results_.candidates[1].status is Status.NOT_NEEDED
+    assert ratio.results_.candidates[1].note == "not needed: the others separate p and q already"
 
 
 def test_candidates_of_one_class_have_names_of_their_own() -> None:
     ratio = AutoRatio([ClassifierRatio("logistic"), ClassifierRatio("lda")], random_state=0).fit(*draw())
-    assert {found.name for found in ratio.results_.candidates} == {"ClassifierRatio", "ClassifierRatio'"}
+    assert {one.name for one in ratio.results_.candidates} == {"ClassifierRatio", "ClassifierRatio'"}
+
+
+def test_groups_are_in_one_fold() -> None:
+    X, y = draw(60, 80)
+    samples = two_samples(X[y == 1], X[y == 0]).mapped(lambda X: X, lambda X: X + 1e-9, lambda X: X - 1e-9)
+    AutoRatio({"fake": Fake()}, time_budget=None, random_state=0).fit_prepared(samples)
+    assert len(fits(1.0)) == 5
+    for rows in fits(1.0):
+        counts = np.unique(rows.round(6), axis=0, return_counts=True)[1]
+        assert (counts == 3).all()  # all versions of a row, or none of them
+
+
+# The table
+
+
+def results() -> AutoResults:
+    rows = [
+        Candidate("a <b>", False, 0.25, 0.01, 1.5, 0.75),
+        Candidate("slow", True, status=Status.NO_TIME, detail="about 30 s needed"),
+        Candidate("late", True, status=Status.NO_TIME),
+    ]
+    return AutoResults(rows, "The flow helped: +0.0123 ± 0.0040 nats of score.")
+
+
+def test_notes_of_candidates() -> None:
+    assert [one.note for one in results().candidates] == ["", "no time: about 30 s needed", "no time"]
+
+
+def test_table_as_a_frame() -> None:
+    frame = results().to_frame()
+    assert frame.columns[:3] == ["name", "in_latent_space", "score"]
+    assert frame["name"].to_list() == ["a <b>", "slow", "late"]
+    assert frame["score"][0] == 0.25
+    assert math.isnan(frame["score"][1])
+    assert frame["status"].to_list() == ["scored", "no time", "no time"]
+    assert frame["detail"].to_list() == ["", "about 30 s needed", ""]
+    assert AutoResults().to_frame().columns == frame.columns
+    fit = AutoRatio(["logistic", "qda"], random_state=0).fit(*draw()).results_.to_frame()
+    assert set(fit["name"]) == {"logistic", "qda"}
+    assert fit["weight"].sum() == pytest.approx(1)
+
+
+def test_table_in_a_notebook() -> None:
+    html = results()._repr_html_()
+    assert html.count("<tr>") == 4
+    assert html.count("<th>") == 6
+    assert "a &lt;b&gt;" in html
+    assert "<b>" not in html
+    assert "<td>0.2500</td><td>0.0100</td><td>1.50</td><td>0.75</td>" in html
+    assert "no time: about 30 s needed" in html
+    assert html.endswith("<p>The flow helped: +0.0123 ± 0.0040 nats of score.</p>")

@@ -149,7 +149,7 @@ def test_the_simplest_of_those_that_are_level_is_taken() -> None:
     log_r, held_out = shifted(500)
     other = log_r + 0.05 * np.random.default_rng(1).normal(size=len(log_r))  # 0.0003 nats: chance
     for columns in ([log_r, other], [other, log_r]):
-        assert choose_stack(np.column_stack(columns), held_out, most=1).tolist() == [1.0, 0.0]
+        assert choose_stack(np.column_stack(columns), held_out, max_columns=1).tolist() == [1.0, 0.0]
 
 
 def test_r_is_one_where_nothing_is_better() -> None:
@@ -197,7 +197,7 @@ def test_at_most_so_many_columns(most: int) -> None:
     X = np.concatenate([rng.normal(1, 1, (2000, 3)), rng.normal(0, 1, (2000, 3))])
     log_ratios = 3 * X - 1.5  # all three are needed
     assert np.count_nonzero(choose_stack(log_ratios, even(2000, 2000))) == 3
-    assert np.count_nonzero(choose_stack(log_ratios, even(2000, 2000), most=most)) == most
+    assert np.count_nonzero(choose_stack(log_ratios, even(2000, 2000), max_columns=most)) == most
 
 
 # Few rows
@@ -206,7 +206,7 @@ def test_at_most_so_many_columns(most: int) -> None:
 @pytest.mark.parametrize("n", [100, 500, 5000])
 def test_a_stack_of_few_is_hedged_by_one_of_all_columns_where_rows_are_few(n: int) -> None:
     log_ratios, held_out = mixed_columns(n, 4, 0)
-    few, every = choose_stack(log_ratios, held_out, most=1), convex_weights(log_ratios, held_out)
+    few, every = choose_stack(log_ratios, held_out, max_columns=1), convex_weights(log_ratios, held_out)
     weights = hedge(few, log_ratios, held_out)
     blend = (2 * n * few + 1000 * every) / (2 * n + 1000)
     blend[blend < 0.05] = 0  # not worth their cost

@@ -22,11 +22,15 @@ from flowratio.latent import featurizer as featurizer_module
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.classifier.classifier import ClassifierRatio
-from flowratio.ratios.featurized.featurized import FeaturizedRatio, mixed
+from flowratio.ratios.featurized import featurized as module
+from flowratio.ratios.featurized.featurized import FeaturizedRatio, is_fitted, mixture_rows
 from flowratio.ratios.kernel.kliep import KLIEP
+from flowratio.ratios.neural.network_ratio import NetworkRatio
 from flowratio.ratios.neural.networks import PairedRows
-from flowratio.ratios.registry import NAMES, new_ratio
+from flowratio.ratios.registry import RATIOS, new_ratio
+from flowratio.samples.rows import WeightedRows
 from flowratio.samples.stacking import stack
+from flowratio.samples.two_samples import TwoSamples
 from flowratio.scaling.base import Pair, Scaler, ScalingWarning
 from flowratio.scaling.chain import ScalerChain
 from flowratio.scaling.gaussianizer import Gaussianizer
@@ -44,8 +48,8 @@ def flow(**changed: Any) -> FlowFeaturizer:
     return FlowFeaturizer(**{"n_blocks": 2, "hidden": (8,), "max_epochs": 3, "patience": 3, **changed})
 
 
-def quick(ratio: Any = "logistic", **changed: Any) -> FeaturizedRatio:
-    return FeaturizedRatio(ratio, **{"featurizer": flow(), "random_state": 0, **changed})
+def quick(estimator: Any = "logistic", **changed: Any) -> FeaturizedRatio:
+    return FeaturizedRatio(estimator, **{"featurizer": flow(), "random_state": 0, **changed})
 
 
 def two_samples(n_p: int = 80, n_q: int = 120, d: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -58,7 +62,7 @@ X_NEW = np.random.default_rng(1).normal(size=(50, 2))
 
 
 class Recorder(Scaler):
-    """A map that changes nothing, and keeps the rows that it was fitted to."""
+    """A map that changes nothing, and stores the rows that it was fitted to."""
 
     rows_: np.ndarray
 
@@ -72,7 +76,7 @@ class Recorder(Scaler):
         return Z, np.zeros(len(Z))
 
 
-def rows_seen(**settings: Any) -> np.ndarray:
+def rows_of_the_map(**settings: Any) -> np.ndarray:
     """Return the rows of X, Y that a map is fitted to."""
     fitted = FeaturizedRatio("logistic", featurizer=Recorder(), **settings).fit(X, Y)
     assert isinstance(fitted.featurizer_, Recorder)
@@ -104,9 +108,9 @@ def trained_flows(monkeypatch: pytest.MonkeyPatch) -> TrainedFlows:
 class TestAlgorithm:
     @pytest.mark.parametrize("name", ["logistic", "mlp"])
     def test_is_a_flow_of_all_rows_then_a_ratio_of_z(self, name: str) -> None:
-        ratio = ClassifierRatio(name) if name == "logistic" else ClassifierRatio(name, hidden=(8,), max_epochs=5)
+        ratio = ClassifierRatio(name) if name == "logistic" else NetworkRatio("mlp", hidden=(8,), max_epochs=5)
         model = quick(ratio).fit(X, Y)
-        rows = rows_seen()  # both samples, in an order of their own
+        rows = rows_of_the_map()  # both samples, in an order of their own
         assert sorted(rows.tolist()) == sorted(X.tolist())
         by_hand = flow(random_state=0).fit(rows)
         by_hand.flow_.double()
@@ -124,7 +128,7 @@ class TestAlgorithm:
 
     def test_default_is_an_mlp_of_a_default_flow(self) -> None:
         model = FeaturizedRatio(random_state=0).fit(X, Y)
-        assert repr(model.ratio_) == repr(ClassifierRatio("mlp", random_state=0))
+        assert repr(model.ratio_) == repr(NetworkRatio("mlp", random_state=0))
         assert repr(model.featurizer_) == repr(FlowFeaturizer(random_state=0))
 
     def test_a_map_to_normal_columns_makes_a_ratio_of_logs_linear(self) -> None:
@@ -148,38 +152,73 @@ class TestAlgorithm:
         assert (model.ratio_.random_state, model.featurizer_.random_state) == (3, 5)
 
     def test_what_is_given_is_not_fitted(self) -> None:
-        given, ratio = flow(), ClassifierRatio("mlp", hidden=(4,), max_epochs=1)
+        given, ratio = flow(), NetworkRatio("mlp", hidden=(4,), max_epochs=1)
         quick(ratio, featurizer=given).fit(X, Y)
         assert not hasattr(given, "flow_")
-        assert not hasattr(ratio, "classifier_")
+        assert not hasattr(ratio, "network_")
         assert (given.random_state, ratio.random_state) == (None, None)
 
 
-class Kept(ClassifierRatio):
-    """A ratio that keeps the rows that it was fitted to."""
+@pytest.fixture
+def latent_samples(monkeypatch: pytest.MonkeyPatch) -> list[TwoSamples]:
+    """Return the samples that ratios of z are fitted to."""
+    recorded: list[TwoSamples] = []
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        self.rows_ = X
-        return super().fit(X, y, sample_weight)
+    def fit_prepared(ratio: Any, samples: TwoSamples) -> Any:
+        recorded.append(samples)
+        return original(ratio, samples)
+
+    original = module.fit_prepared
+    monkeypatch.setattr(module, "fit_prepared", fit_prepared)
+    return recorded
+
+
+@pytest.fixture
+def classifier_rows(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """Return the rows that classifiers are fitted to."""
+    recorded: list[np.ndarray] = []
+
+    def fitted(self: ClassifierRatio, X: np.ndarray, *rest: Any) -> Any:
+        recorded.append(X)
+        return original(self, X, *rest)
+
+    original = ClassifierRatio._fitted
+    monkeypatch.setattr(ClassifierRatio, "_fitted", fitted)
+    return recorded
 
 
 class TestImages:
     """Bytes, of which a flow learns x + u, with u uniform."""
 
-    @pytest.mark.parametrize(("name", "n_draws"), [("logistic", 5), ("mlp", 5), ("boosting", 1)])
-    def test_the_ratio_is_fitted_where_the_flow_draws(self, name: str, n_draws: int) -> None:
+    @pytest.mark.parametrize("name", ["logistic", "mlp"])
+    def test_the_ratio_is_fitted_where_the_flow_draws(self, name: str, latent_samples: list[TwoSamples]) -> None:
         images = 80.0 * np.random.default_rng(0).integers(0, 4, (200, 2))
-        model = quick(Kept(name), featurizer=flow(scaling="image")).fit(images, Y)
-        Z = model.ratio_.rows_
-        assert len(np.unique(Z, axis=0)) == 200 * n_draws  # each with noise of its own, where there are 16 images
-        assert sorted(model.featurizer_.inverse_transform(Z).tolist()) == sorted(n_draws * images.tolist())
+        model, again = (quick(name, featurizer=flow(scaling="image")).fit(images, Y) for _ in range(2))
+        samples, others = latent_samples
+        assert len(np.unique(samples.X, axis=0)) == 200 * 5  # each with noise of its own, where there are 16 images
+        assert sorted(model.featurizer_.inverse_transform(samples.X).tolist()) == sorted(5 * images.tolist())
         assert model.ratio_.log_odds_ == pytest.approx(np.log(80 / 120))
-        again = quick(Kept(name), featurizer=flow(scaling="image")).fit(images, Y)
-        np.testing.assert_array_equal(again.ratio_.rows_, Z)
+        assert samples.groups is not None
+        assert (np.unique(samples.groups, return_counts=True)[1] == 5).all()
+        np.testing.assert_array_equal(others.X, samples.X)
         np.testing.assert_array_equal(again.log_ratio(images), model.log_ratio(images))
 
-    @pytest.mark.parametrize("calibration", [None, "sigmoid"])
-    def test_an_image_is_on_one_side_of_a_split(self, calibration: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("name", ["ulsif", "telescoping"])
+    def test_other_ratios_are_fitted_to_one_version(self, name: str, latent_samples: list[TwoSamples]) -> None:
+        images = 80.0 * np.random.default_rng(0).integers(0, 4, (200, 2))
+        model = quick(name, featurizer=flow(scaling="image")).fit(images, Y)
+        (samples,) = latent_samples
+        assert samples.groups is None
+        assert len(np.unique(samples.X, axis=0)) == 200
+        assert sorted(model.featurizer_.inverse_transform(samples.X).tolist()) == sorted(images.tolist())
+
+    def test_classifiers_that_count_rows_are_fitted_to_one_version(self, classifier_rows: list[np.ndarray]) -> None:
+        images = 80.0 * np.random.default_rng(0).integers(0, 4, (200, 2))
+        quick("boosting", featurizer=flow(scaling="image")).fit(images, Y)
+        (Z,) = classifier_rows
+        assert len(Z) == len(np.unique(Z, axis=0)) == 200
+
+    def test_an_image_is_on_one_side_of_a_split(self, monkeypatch: pytest.MonkeyPatch) -> None:
         splits: list[tuple[np.ndarray, np.ndarray]] = []
 
         def split(rows: PairedRows, n: int, rng: np.random.Generator) -> tuple[PairedRows, np.ndarray]:
@@ -190,15 +229,32 @@ class TestImages:
         original = PairedRows.split
         monkeypatch.setattr(PairedRows, "split", split)
         images = np.random.default_rng(0).permutation(256 * 256)[:201, None] // [[256, 1]] % 256  # no two are equal
-        ratio = ClassifierRatio("mlp", hidden=(4,), max_epochs=2, calibration=calibration)
         chain = ScalerChain([Dequantizer(), Standardizer()])
+        ratio = NetworkRatio("mlp", hidden=(4,), max_epochs=2)
         model = quick(ratio, featurizer=chain).fit(images, np.arange(201) < 83)
-        assert len(splits) == (1 if calibration is None else 6)
-        for parts in splits:
-            of_z = (model.ratio_.mean_ + model.ratio_.scale_ * part for part in parts)
-            rest, held_out = (set(map(tuple, model.featurizer_.inverse_transform(Z).tolist())) for Z in of_z)
-            assert not rest & held_out
-            assert len(parts[0]) == 5 * len(rest)
+        (parts,) = splits
+        of_z = (model.ratio_.mean_ + model.ratio_.scale_ * part for part in parts)
+        rest, held_out = (set(map(tuple, model.featurizer_.inverse_transform(Z).tolist())) for Z in of_z)
+        assert not rest & held_out
+        assert len(parts[0]) == 5 * len(rest)
+
+    @pytest.mark.parametrize("calibration", ["sigmoid", "isotonic"])
+    def test_an_image_is_in_one_fold_of_a_calibration(
+        self, calibration: Any, classifier_rows: list[np.ndarray]
+    ) -> None:
+        images = np.random.default_rng(0).permutation(256 * 256)[:201, None] // [[256, 1]] % 256  # no two are equal
+        chain = ScalerChain([Dequantizer(), Standardizer()])
+        model = quick(ClassifierRatio("logistic", calibration=calibration, n_folds=3), featurizer=chain)
+        model.fit(images, np.arange(201) < 83)
+        n_images = []
+        for Z in classifier_rows:
+            rows = model.featurizer_.inverse_transform(model.ratio_.mean_ + model.ratio_.scale_ * Z)
+            counts = np.unique(rows, axis=0, return_counts=True)[1]
+            assert (counts == 5).all()  # all versions of an image, or none of them
+            n_images.append(len(counts))
+        assert len(n_images) == 4  # three folds, and all rows
+        assert max(n_images) == 201
+        assert sum(n_images) == 3 * 201
 
     def test_weights_are_those_of_repeated_images(self) -> None:
         images, w = 80.0 * np.random.default_rng(0).integers(0, 4, (200, 2)), 1 + np.arange(200) % 3
@@ -208,16 +264,16 @@ class TestImages:
         models[1].fit(images[often], Y[often])
         np.testing.assert_array_equal(models[0].log_ratio(images), models[1].log_ratio(images))
 
-    def test_levels_of_which_few_are_used_are_told_once(self) -> None:
+    def test_a_scaling_warning_is_issued_once(self) -> None:
         images = np.random.default_rng(0).integers(0, 17, (200, 3))
-        images[:, 2] = 0  # a column that the others tell is none of its business
-        with pytest.warns(ScalingWarning, match="largest value is 16, but 255 is possible") as told:
+        images[:, 2] = 0  # a constant column is left out without a warning
+        with pytest.warns(ScalingWarning, match=r"16.*255") as warnings:
             quick("mlp", featurizer=flow(scaling="image")).fit(images, Y)
-        assert len([warning for warning in told if warning.category is ScalingWarning]) == 1
+        assert len([warning for warning in warnings if warning.category is ScalingWarning]) == 1
 
 
 class TestGivenMaps:
-    def test_pretrained_flow_is_used_as_it_is(self, trained_flows: TrainedFlows) -> None:
+    def test_pretrained_flow_is_used_unchanged(self, trained_flows: TrainedFlows) -> None:
         given = MAF(2, n_blocks=2, hidden=(8,), generator=torch.Generator().manual_seed(3)).eval()
         before = [p.clone() for p in given.parameters()]
         model = quick(featurizer=FlowFeaturizer(given)).fit(X, Y)
@@ -252,7 +308,7 @@ class TestGivenMaps:
         model = FeaturizedRatio(KLIEP(), featurizer=given)
         twin: Any = clone(model)
         assert twin.featurizer.flow_ is given.flow_
-        assert twin.get_params()["ratio"] is not model.get_params()["ratio"]
+        assert twin.estimator is not model.estimator
         other: Any = clone(quick())
         assert isinstance(other.featurizer, FlowFeaturizer)
         assert not hasattr(other.featurizer, "flow_")
@@ -260,7 +316,7 @@ class TestGivenMaps:
     def test_search_with_a_fitted_map_trains_no_flow(self, trained_flows: TrainedFlows) -> None:
         given = flow(random_state=0).fit(X)
         model = FeaturizedRatio(ClassifierRatio(), featurizer=given)
-        grid: Any = {"ratio__classifier": ["logistic", "lda"]}
+        grid: Any = {"estimator__classifier": ["logistic", "lda"]}
         search = searched(model, grid)
         assert search.best_estimator_.featurizer.flow_ is given.flow_
         assert len(trained_flows.calls) == 1
@@ -268,7 +324,9 @@ class TestGivenMaps:
     def test_settings_of_a_fitted_map_are_not_searched(self) -> None:
         given = flow(random_state=0).fit(X)
         model = FeaturizedRatio("logistic", featurizer=given)
-        with pytest.raises(ValueError, match=r"`featurizer__n_blocks` is given, but `featurizer` is fitted already"):
+        with pytest.raises(
+            ValueError, match=r"`featurizer__n_blocks` is set, but `featurizer` is fitted and is used unchanged"
+        ):
             model.set_params(featurizer__n_blocks=7)
         twin: Any = clone(model)
         twin.featurizer.n_blocks = 7
@@ -276,22 +334,22 @@ class TestGivenMaps:
         model.set_params(featurizer=flow(), featurizer__n_blocks=3)
         assert model.get_params()["featurizer__n_blocks"] == 3
 
-    def test_clones_keep_what_was_asked_of_metadata(self) -> None:
+    def test_clones_have_the_metadata_requests(self) -> None:
         with config_context(enable_metadata_routing=True):
             model: Any = quick().set_fit_request(sample_weight=True)
             twin: Any = clone(model)
             assert twin.get_metadata_routing().fit.requests == {"sample_weight": True}
 
-    def test_a_flow_by_a_function_is_saved_as_what_was_made_of_it(self, tmp_path: Path) -> None:
-        made = FlowFeaturizer(flow=lambda d: MAF(d, n_blocks=1, hidden=(4,)), max_epochs=2, patience=2)
-        model = FeaturizedRatio("logistic", featurizer=made, random_state=0).fit(X, Y)
+    def test_a_flow_by_a_function_is_saved(self, tmp_path: Path) -> None:
+        featurizer = FlowFeaturizer(flow=lambda d: MAF(d, n_blocks=1, hidden=(4,)), max_epochs=2, patience=2)
+        model = FeaturizedRatio("logistic", featurizer=featurizer, random_state=0).fit(X, Y)
         save(model, tmp_path)
         np.testing.assert_array_equal(load(tmp_path).log_ratio(X), model.log_ratio(X))
 
     @pytest.mark.parametrize("given", [Gaussianizer(), Gaussianizer().fit(np.exp(2 * X))], ids=["new", "fitted"])
     def test_a_scaler_is_a_map(self, given: Gaussianizer) -> None:
         rows = np.exp(X)
-        by_hand = given if hasattr(given, "steps_") else Gaussianizer().fit(rows)
+        by_hand = given if is_fitted(given) else Gaussianizer().fit(rows)
         model = FeaturizedRatio("logistic", featurizer=given).fit(rows, Y)
         of_z = ClassifierRatio("logistic").fit(by_hand.transform(rows), Y)
         np.testing.assert_allclose(model.log_ratio(rows), of_z.log_ratio(by_hand.transform(rows)), rtol=0, atol=1e-9)
@@ -331,7 +389,7 @@ class TestGivenMaps:
 
 class TestMixture:
     def test_pooled_rows_are_all_rows(self) -> None:
-        assert sorted(rows_seen(mixture="pooled").tolist()) == sorted(X.tolist())
+        assert sorted(rows_of_the_map(mixture="pooled").tolist()) == sorted(X.tolist())
 
     @pytest.mark.parametrize(("n_p", "n_q"), [(200, 20), (20, 200), (30, 30)])
     @pytest.mark.parametrize("mixture", ["pooled", "balanced"])
@@ -353,12 +411,18 @@ class TestMixture:
 
     def test_weights_of_rows_in_the_mixture(self) -> None:
         y, w = np.repeat([1, 0], [3, 5]), np.array([1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 4.0, 9.0])
-        np.testing.assert_array_equal(mixed(y, w, "pooled"), w)
-        balanced = mixed(y, w, "balanced")
+
+        def in_mixture(w: np.ndarray, mixture: str) -> np.ndarray:
+            rows = mixture_rows(TwoSamples(np.arange(8.0)[:, None], 3, w, 0.0), mixture)
+            return rows.w if isinstance(rows, WeightedRows) else np.ones(8)
+
+        np.testing.assert_array_equal(in_mixture(w, "pooled"), w)
+        balanced = in_mixture(w, "balanced")
         assert balanced[y == 1].sum() == pytest.approx(balanced[y == 0].sum())
         np.testing.assert_allclose(balanced[y == 0] / balanced[3], w[y == 0])
         even = np.where(y == 1, 5.0, 3.0)
-        np.testing.assert_allclose(mixed(y, even, "balanced"), even)  # 15 rows of each already
+        np.testing.assert_allclose(in_mixture(even, "balanced"), even)  # 15 rows of each already
+        np.testing.assert_array_equal(in_mixture(np.ones(8), "pooled"), 1)
 
     @pytest.mark.parametrize("mixture", ["pooled", "balanced"])
     def test_weights_that_are_not_whole_reach_the_map(self, mixture: Any) -> None:
@@ -374,26 +438,37 @@ class TestMixture:
         np.testing.assert_allclose(scaler.mean_, np.average(X, axis=0, weights=share), atol=0.06)
 
 
-class TestSettingNamedLikeAMethod:
-    def test_both_work(self) -> None:
+class TestNestedSettings:
+    def test_estimator_is_a_parameter_and_ratio_a_method(self) -> None:
         given = ClassifierRatio("lda")
         model = quick(given)
-        assert model.get_params()["ratio"] is given
-        assert model.get_params()["ratio__classifier"] == "lda"
-        assert model.get_params(deep=False).keys() == {"ratio", "featurizer", "mixture", "random_state", "verbose"}
+        assert model.estimator is given
+        assert model.get_params()["estimator__classifier"] == "lda"
+        names = {"estimator", "featurizer", "mixture", "random_state", "verbose"}
+        assert model.get_params(deep=False).keys() == names
         np.testing.assert_allclose(model.fit(X, Y).ratio(X_NEW), np.exp(model.log_ratio(X_NEW)))
-        assert "ratio=ClassifierRatio(classifier='lda')" in repr(model).replace("\n", "").replace(" ", "")
-        model.set_params(ratio="quadratic")
-        assert model.get_params()["ratio"] == "quadratic"
+        assert "estimator=ClassifierRatio(classifier='lda')" in repr(model).replace("\n", "").replace(" ", "")
+        model.set_params(estimator="quadratic")
+        assert model.estimator == "quadratic"
         assert model.fit(X, Y).ratio_.classifier == "quadratic"
 
-    def test_clone_keeps_the_setting(self) -> None:
-        twin: Any = clone(quick(ClassifierRatio("lda")).set_params(ratio__classifier="quadratic"))
-        assert twin.get_params()["ratio__classifier"] == "quadratic"
+    def test_clone_has_the_settings(self) -> None:
+        model = quick(ClassifierRatio("lda")).set_params(estimator__classifier="quadratic")
+        twin: Any = clone(model)
+        assert twin.get_params()["estimator__classifier"] == "quadratic"
+        assert twin.estimator is not model.estimator
 
-    @pytest.mark.parametrize("ratio", ["logistic", KLIEP(n_centers=10)], ids=str)
-    def test_save_keeps_both(self, ratio: Any, tmp_path: Path) -> None:
-        model = quick(ratio).fit(X, Y)
+    def test_settings_of_a_name_are_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"`estimator__hidden` is set, but `estimator` is 'mlp', which has no set"):
+            quick("mlp").set_params(estimator__hidden=(8,))
+        with pytest.raises(ValueError, match=r"`featurizer__n_blocks` is set, but `featurizer` is None"):
+            FeaturizedRatio("mlp").set_params(featurizer__n_blocks=2)
+        model = quick("mlp").set_params(estimator=NetworkRatio("mlp"), estimator__hidden=(8,))
+        assert model.get_params()["estimator__hidden"] == (8,)
+
+    @pytest.mark.parametrize("estimator", ["logistic", KLIEP(n_centers=10)], ids=str)
+    def test_save_stores_both(self, estimator: Any, tmp_path: Path) -> None:
+        model = quick(estimator).fit(X, Y)
         save(model, tmp_path)
         loaded = load(tmp_path)
         assert repr(loaded) == repr(model)
@@ -402,16 +477,24 @@ class TestSettingNamedLikeAMethod:
         again: Any = clone(loaded)
         assert repr(again) == repr(clone(model))
 
+    def test_search_over_estimators(self) -> None:
+        grid: Any = {"estimator": ["logistic", ClassifierRatio("lda"), KLIEP(n_centers=10)]}
+        search = searched(quick(), grid)
+        best = search.best_params_["estimator"]
+        expected = ClassifierRatio if isinstance(best, str) else type(best)
+        assert isinstance(search.best_estimator_.ratio_, expected)
+        assert len(search.cv_results_["mean_test_score"]) == 3
+
     def test_search_over_nested_settings(self) -> None:
-        grid: Any = {"ratio__classifier": ["logistic", "quadratic"], "featurizer__n_blocks": [1, 2]}
+        grid: Any = {"estimator__classifier": ["logistic", "quadratic"], "featurizer__n_blocks": [1, 2]}
         search = searched(quick(ClassifierRatio()), grid)
-        assert search.best_estimator_.ratio_.classifier == search.best_params_["ratio__classifier"]
+        assert search.best_estimator_.ratio_.classifier == search.best_params_["estimator__classifier"]
         assert search.best_estimator_.featurizer_.n_blocks == search.best_params_["featurizer__n_blocks"]
         assert len(set(search.cv_results_["mean_test_score"])) == 4
 
     def test_search_in_a_pipeline(self) -> None:
         pipeline = make_pipeline(StandardScaler(), quick(ClassifierRatio()))
-        grid: Any = {"featurizedratio__ratio__classifier": ["logistic", "lda"]}
+        grid: Any = {"featurizedratio__estimator__classifier": ["logistic", "lda"]}
         grid |= {"featurizedratio__featurizer__max_epochs": [1, 2]}
         search = searched(pipeline, grid)
         best = search.best_estimator_[-1]
@@ -420,7 +503,7 @@ class TestSettingNamedLikeAMethod:
 
 
 class Means:
-    """A ratio with the two methods and nothing else: that of two normal laws of unit covariance."""
+    """A ratio with the two methods and nothing else: that of two Gaussians of unit covariance."""
 
     def fit(self, Z: np.ndarray, y: np.ndarray) -> Means:
         self.mean_p, self.mean_q = Z[y == 1].mean(axis=0), Z[y == 0].mean(axis=0)
@@ -454,19 +537,19 @@ class TestRatios:
         weighted = quick(Means()).fit(X, Y, sample_weight=w)
         repeated = quick(Means()).fit(np.repeat(X, w, axis=0), np.repeat(Y, w))
         np.testing.assert_allclose(weighted.log_ratio(X_NEW), repeated.log_ratio(X_NEW), rtol=0, atol=1e-9)
-        with pytest.raises(ValueError, match=r"`sample_weight` is given, but .*Means.* takes none: give whole numbers"):
+        with pytest.raises(ValueError, match=r"`sample_weight` is given, but .*Means.* takes none. Use integers"):
             quick(Means()).fit(X, Y, sample_weight=w + np.linspace(0, 0.5, len(w)))
 
     @pytest.mark.parametrize(("given", "shape"), [(np.full(200, np.nan), 200), (np.zeros((200, 1)), 0), (0.0, 0)])
     def test_object_that_gives_no_log_ratios(self, given: Any, shape: int) -> None:
-        with pytest.raises(ValueError, match=rf"{shape} of them not finite: it must give one finite number a row"):
+        with pytest.raises(ValueError, match=rf"{shape} of them not finite. It must return one finite number for each"):
             quick(Broken(given)).fit(X, Y).log_ratio(X)
 
-    @pytest.mark.parametrize("name", NAMES)
+    @pytest.mark.parametrize("name", RATIOS)
     def test_names(self, name: str) -> None:
-        made = new_ratio(name, 7)
-        assert isinstance(made, RatioEstimator)
-        assert made.get_params().get("random_state", 7) == 7
+        ratio = new_ratio(name, 7)
+        assert isinstance(ratio, RatioEstimator)
+        assert ratio.get_params().get("random_state", 7) == 7
 
     @pytest.mark.parametrize("name", ["boosting", "additive", "kmm", "ulsif", "rulsif"])
     def test_names_are_ratios_of_z(self, name: str) -> None:
@@ -476,56 +559,58 @@ class TestRatios:
         np.testing.assert_allclose(model.log_ratio(X_NEW), expected, rtol=0, atol=1e-6)
 
     def test_new_ratio_of_an_object_is_a_clone_with_a_seed(self) -> None:
-        given = KLIEP(n_centers=7)
-        made = new_ratio(given, 5, verbose=True)
-        assert made is not given
-        assert (made.n_centers, made.random_state, given.random_state) == (7, 5, None)
+        original = KLIEP(n_centers=7)
+        ratio = new_ratio(original, 5, verbose=True)
+        assert ratio is not original
+        assert (ratio.n_centers, ratio.random_state, original.random_state) == (7, 5, None)
         assert new_ratio(KLIEP(random_state=2), 5).random_state == 2
         assert new_ratio("mlp", 5, verbose=True).verbose is True
         assert new_ratio("mlp", 5).verbose is False
 
 
 class TestBadSettings:
-    @pytest.mark.parametrize("ratio", ["mpl", "Logistic", ""])
-    def test_unknown_names(self, ratio: str) -> None:
-        with pytest.raises(ValueError, match=rf"`ratio` is '{ratio}': give a ratio, or one of logistic, .*telescoping"):
-            quick(ratio).fit(X, Y)
+    @pytest.mark.parametrize("name", ["mpl", "Logistic"])
+    def test_unknown_names(self, name: str) -> None:
+        with pytest.raises(ValueError, match=rf"`estimator` is '{name}'\..* Use a ratio, or one of lda, .*telescoping"):
+            quick(name).fit(X, Y)
 
-    @pytest.mark.parametrize("ratio", [KLIEP, None, 3, StandardScaler()], ids=str)
-    def test_no_ratios(self, ratio: Any) -> None:
-        with pytest.raises(TypeError, match=r"`ratio` is .*: give an object with `fit\(X, y\)` and `log_ratio\(X\)`"):
-            quick(ratio).fit(X, Y)
+    @pytest.mark.parametrize("estimator", [KLIEP, 3, StandardScaler()], ids=str)
+    def test_no_ratios(self, estimator: Any) -> None:
+        with pytest.raises(
+            TypeError, match=r"`estimator` is .*\. Use an object with `fit\(X, y\)` and `log_ratio\(X\)`"
+        ):
+            quick(estimator).fit(X, Y)
 
     @pytest.mark.parametrize(
         "featurizer", ["maf", FlowFeaturizer, StandardScaler(), StandardScaler().fit(X), nn.Linear(2, 2)], ids=str
     )
     def test_no_maps(self, featurizer: Any) -> None:
-        with pytest.raises(TypeError, match=r"`featurizer` is .*: give a `FlowFeaturizer`"):
+        with pytest.raises(TypeError, match=r"`featurizer` is .*\. Use a `FlowFeaturizer`"):
             quick(featurizer=featurizer).fit(X, Y)
 
     @pytest.mark.parametrize("mixture", ["half", None, 0.5])
     def test_unknown_mixtures(self, mixture: Any) -> None:
-        with pytest.raises(ValueError, match=r"`mixture` is .*: give 'pooled' or 'balanced'"):
+        with pytest.raises(ValueError, match=r"`mixture` is .*\. Use 'pooled' or 'balanced'"):
             quick(mixture=mixture).fit(X, Y)
 
     def test_map_of_another_width(self) -> None:
         for given in (flow().fit(np.column_stack([X, X[:, :1] ** 2])), Standardizer().fit(X[:, :1])):
-            with pytest.raises(ValueError, match=r"`featurizer` was fitted to [13] columns, but `X` has 2: fit it to"):
+            with pytest.raises(ValueError, match=r"`featurizer` was fitted to [13] columns, but `X` has 2\. Fit it to"):
                 quick(featurizer=given).fit(X, Y)
 
     def test_map_of_other_columns(self) -> None:
         given = flow().fit(pd.DataFrame(X, columns=pd.Index(["age", "height"])))
         frame = pd.DataFrame(X, columns=pd.Index(["height", "weight"]))
         with pytest.raises(
-            ValueError, match=r"other columns than `X` has: 'height' in place of 'age', 'weight' in place of 'height'\."
+            ValueError, match=r"other columns: `X` has 'height' instead of 'age', 'weight' instead of 'height'\."
         ):
             quick(featurizer=given).fit(frame, Y)
 
     def test_pretrained_flow_of_another_dimension(self) -> None:
-        with pytest.raises(ValueError, match=r"`flow` maps 3 columns, but the data have 2. Use a flow of 2"):
+        with pytest.raises(ValueError, match=r"`flow` maps 3 columns, but the data have 2"):
             quick(featurizer=FlowFeaturizer(MAF(3))).fit(X, Y)
 
-    def test_failed_fit_leaves_the_model_as_it_was(self) -> None:
+    def test_failed_fit_leaves_the_model_unchanged(self) -> None:
         model = quick().fit(X, Y)
         log_r = model.log_ratio(X_NEW)
         with pytest.raises(ValueError, match="`flow` is 'glow'"):

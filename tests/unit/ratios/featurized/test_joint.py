@@ -89,8 +89,8 @@ class TestLoss:
 
     def gradients(self, loss: torch.Tensor) -> list[torch.Tensor]:
         parameters = [*self.flow.parameters(), *self.network.parameters()]
-        found = torch.autograd.grad(loss, parameters, allow_unused=True)
-        return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, gradients, strict=True)]
 
     def test_alpha_of_one_leaves_the_likelihood_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         likelihood = self.gradients(-self.flow.log_prob(self.pairs.view(-1, 2)).mean())
@@ -107,7 +107,7 @@ class TestLoss:
 
 
 class Trained:
-    """Stands for `train`: keeps what it is given."""
+    """Stands for `train`, and stores its arguments."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.original = module.train
@@ -149,7 +149,7 @@ class TestTraining:
         # a factor that all weights of a sample have in common does not count
         assert trained.loss.share.tolist() == pytest.approx([80 / 260, 180 / 260])
 
-    def test_noise_is_drawn_anew_in_each_pass(self) -> None:
+    def test_noise_is_drawn_again_in_each_pass(self) -> None:
         rng = np.random.default_rng(0)
         pixels = rng.integers(0, 256, (150, 4))
         pixels[:70] //= 2
@@ -165,7 +165,7 @@ class TestTraining:
         X = rng.normal(0.5, 1.0, size=(2000, 2))
         truth = X.sum(axis=1) - 1
         # var log r = 2; a linear log r of 2000 rows is off by 3·4/2000 = 0.006 nats², a network by several times that:
-        # an error of 0.2 is a tenth of the variance, told apart from r = 1 by a factor of ten
+        # the limit of 0.2 is a tenth of the variance, which is the error of r = 1
         assert np.mean((model.log_ratio(X) - truth) ** 2) < 0.2
 
     def test_flow_of_a_small_alpha_is_a_density(self) -> None:
@@ -175,15 +175,23 @@ class TestTraining:
         rows = np.concatenate([X_p, X_q])
         densities = [np.exp(-0.5 * ((rows - m) ** 2).sum(axis=1)) / (2 * np.pi) for m in (0, 1)]
         truth = np.log(np.mean(densities, axis=0)).mean()
-        # of two half-overlapping normal laws the flow loses little; a plain normal law of the same moments loses 0.02
+        # the mixture of two overlapping Gaussians is easy for the flow; a Gaussian of the same moments loses 0.02
         assert model.featurizer_.score(rows) == pytest.approx(truth, abs=0.1)
+
+    def test_callback_sees_every_evaluation(self) -> None:
+        calls: list[tuple[Any, int]] = []
+        model = quick(featurizer=flow(max_epochs=60), callback=lambda *a: calls.append(a)).fit(X, Y)
+        assert [epoch for _, epoch in calls] == model.history_.epoch
+        assert all([type(part) for part in parts] == [MAF, MLP] for parts, _ in calls)
+        plain = quick(featurizer=flow(max_epochs=60)).fit(X, Y)
+        np.testing.assert_array_equal(plain.log_ratio(X_NEW), model.log_ratio(X_NEW))
 
     def test_same_seed_same_bits(self) -> None:
         a, b, c = (quick(random_state=seed).fit(X, Y).log_ratio(X_NEW) for seed in (0, 0, 1))
         np.testing.assert_array_equal(a, b)
         assert not np.array_equal(a, c)
 
-    def test_a_killed_run_goes_on_to_the_same_bits(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_killed_run_resumes_to_the_same_bits(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         loss, calls, kill_at = _JointLoss.__call__, [0], [0]
 
         def counted(self: _JointLoss, pairs: torch.Tensor) -> torch.Tensor:
@@ -196,10 +204,10 @@ class TestTraining:
         monkeypatch.setattr("flowratio.training.checkpoint.Checkpoint.is_due", lambda self: True)
         whole = quick(featurizer=flow(max_epochs=20)).fit(X, Y)
         n_calls, calls[0], kill_at[0] = calls[0], 0, 12
-        kept = flow(max_epochs=20, checkpoint=tmp_path)
+        with_checkpoint = flow(max_epochs=20, checkpoint=tmp_path)
         with pytest.raises(KeyboardInterrupt):
-            quick(featurizer=kept).fit(X, Y)
-        again = quick(featurizer=kept).fit(X, Y)
+            quick(featurizer=with_checkpoint).fit(X, Y)
+        again = quick(featurizer=with_checkpoint).fit(X, Y)
         assert calls[0] - n_calls in (1, 2)  # the step that was cut off is taken again, or a look at held-out rows too
         np.testing.assert_array_equal(again.log_ratio(X_NEW), whole.log_ratio(X_NEW))
         np.testing.assert_array_equal(again.featurizer_.transform(X_NEW), whole.featurizer_.transform(X_NEW))
@@ -246,15 +254,15 @@ class TestFeaturizer:
         assert list(model.featurizer_.feature_names_in_) == ["age", "height"]
         assert model.featurizer_.transform(frame).shape == (200, 2)
 
-    def test_columns_that_tell_nothing_are_left_out_in_silence(self) -> None:
+    def test_constant_and_collinear_columns_are_left_out_without_a_warning(self) -> None:
         rows = np.column_stack([X, np.full(len(X), 4.0), X.sum(axis=1)])
         model = quick().fit(rows, Y)
         assert model.featurizer_.transform(rows).shape == (200, 2)
         assert np.isfinite(model.log_ratio(rows + np.array([0, 0, 1.0, 5.0]))).all()
-        with pytest.warns(ScalingWarning, match="In 200 of 200 rows"):  # the map itself is not silent
+        with pytest.warns(ScalingWarning, match="200 of 200 rows"):  # the map itself is not silent
             model.featurizer_.transform(rows + np.array([0, 0, 1.0, 5.0]))
 
-    def test_what_is_given_stays_as_it_was(self) -> None:
+    def test_the_featurizer_stays_unchanged(self) -> None:
         given = flow()
         quick(featurizer=given).fit(X, Y)
         assert not hasattr(given, "flow_")
@@ -268,29 +276,31 @@ class TestFeaturizer:
 class TestBadSettings:
     def test_alpha_of_zero_points_to_separate_training(self) -> None:
         for alpha in (0, 0.0, -0.0):
-            with pytest.raises(ValueError, match=r"`alpha` is 0, which leaves the ratio out .*: use `Featur"):
+            with pytest.raises(ValueError, match=r"`alpha` is 0, which leaves the ratio out .*\. Use `Featur"):
                 quick(alpha).fit(X, Y)
 
     @pytest.mark.parametrize("alpha", [1.5, -1, -1e-9, "a", True, False, None, math.nan, math.inf])
     def test_alpha(self, alpha: Any) -> None:
-        with pytest.raises(ValueError, match=r"`alpha` is .*: give a number above 0 and at most 1"):
+        with pytest.raises(ValueError, match=r"`alpha` is .*\. Use a number above 0 and at most 1"):
             quick(alpha).fit(X, Y)
 
     @pytest.mark.parametrize("featurizer", [flow().initialize(X), FlowFeaturizer(MAF(2))], ids=["fitted", "pretrained"])
     def test_fitted_flows(self, featurizer: FlowFeaturizer) -> None:
-        with pytest.raises(ValueError, match=r"`featurizer` is fitted already, .*: use `FeaturizedRatio`"):
+        with pytest.raises(
+            ValueError, match=r"`featurizer` is fitted or has a pretrained flow, .*, or `FeaturizedRatio`"
+        ):
             quick(featurizer=featurizer).fit(X, Y)
 
     @pytest.mark.parametrize("featurizer", ["maf", FlowFeaturizer, Standardizer()], ids=str)
     def test_no_flows(self, featurizer: Any) -> None:
-        with pytest.raises(TypeError, match=r"`featurizer` is .*: give a `FlowFeaturizer`, or None"):
+        with pytest.raises(TypeError, match=r"`featurizer` is .*\. Use a `FlowFeaturizer`, or None"):
             quick(featurizer=featurizer).fit(X, Y)
 
     @pytest.mark.parametrize("hidden", [(), (0,), 8, "8", (8.0,), (True,)])
     def test_hidden(self, hidden: Any) -> None:
-        with pytest.raises(ValueError, match=r"`hidden` is .*: give the widths of one or more layers"):
+        with pytest.raises(ValueError, match=r"`hidden` is .* the widths of one or more layers"):
             quick(hidden=hidden).fit(X, Y)
 
     def test_mixture(self) -> None:
-        with pytest.raises(ValueError, match="`mixture` is 'half': give 'pooled' or 'balanced'"):
+        with pytest.raises(ValueError, match=r"`mixture` is 'half'. Use 'pooled' or 'balanced'"):
             quick(mixture="half").fit(X, Y)

@@ -3,19 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.utils.estimator_checks import check_estimator
 from torch import Tensor
 
+from flowratio.ratios.neural.gaussian_path import GaussianPath
 from flowratio.ratios.neural.networks import Network, evaluate
-from flowratio.ratios.neural.telescoping import (
-    Bridges,
-    GaussianPath,
-    TelescopingRatio,
-    bridge_losses,
-    gaussian_path,
-    mixing_coefficients,
-    waymarks,
-)
+from flowratio.ratios.neural.telescoping import StepNetwork, TelescopingRatio, step_losses, waymarks
 
 # p and q are far apart on purpose, and 20 epochs are few
 pytestmark = [
@@ -40,19 +32,13 @@ def one_column(mean_p: float, variance_p: float, mean_q: float, variance_q: floa
 
 @pytest.mark.parametrize("mixing", ["even", "linear", "angular"])
 def test_waymarks_begin_at_p_and_end_at_q_exactly(mixing):
-    alpha = mixing_coefficients(5, mixing, one_column(1.0, 0.1, -1.0, 1.9))
+    alpha = one_column(1.0, 0.1, -1.0, 1.9).coefficients(5, mixing)
     pairs = torch.tensor(np.random.default_rng(0).normal(size=(50, 6)))
     x = waymarks(pairs, torch.tensor(alpha))
     assert x.shape == (6, 50, 3)
     assert torch.equal(x[0], pairs[:, :3])
     assert torch.equal(x[-1], pairs[:, 3:])
     assert (np.diff(alpha) > 0).all()
-
-
-def test_linear_and_angular_coefficients_are_those_of_the_definition():
-    path = one_column(1.0, 1.0, -1.0, 1.0)
-    np.testing.assert_allclose(mixing_coefficients(4, "linear", path), [0, 0.25, 0.5, 0.75, 1])
-    np.testing.assert_allclose(mixing_coefficients(2, "angular", path), [0, np.sqrt(0.5), 1])
 
 
 def test_waymarks_have_the_moments_of_their_path():
@@ -66,47 +52,17 @@ def test_waymarks_have_the_moments_of_their_path():
     np.testing.assert_allclose(x.var(axis=1), variance[:, 0], rtol=0.023)
 
 
-def test_lengths_have_their_closed_forms():
-    # equal variances: x_k runs straight from mean to mean in units of the deviation
-    _, length = one_column(3.0, 4.0, -3.0, 4.0).lengths()
-    assert length[-1] == pytest.approx(3.0, rel=1e-3)
-    # equal means: |log v_p/v_q| / sqrt 2
-    _, length = one_column(0.0, 1e-4, 0.0, 1.0).lengths()
-    assert length[-1] == pytest.approx(np.log(1e4) / np.sqrt(2), rel=1e-3)
-
-
-def test_even_waymarks_are_equally_far_apart():
-    path = one_column(0.0, 1e-4, 0.0, 1.0)
-    _, variance = path.moments(mixing_coefficients(6, "even", path))
-    np.testing.assert_allclose(np.diff(np.log(variance[:, 0])), np.log(1e4) / 6, rtol=0.01)
-
-
-def test_path_takes_off_what_chance_adds():
-    rng = np.random.default_rng(3)
-    samples = [(rng.normal(size=(200, 10)), np.ones(200)) for _ in range(2)]
-    _, length = gaussian_path(*samples[0], *samples[1]).lengths()
-    # without it the mean alone would add sqrt(10·2/200) = 0.3, the covariances sqrt(55·4/200/2) = 0.7
-    assert length[-1] < 0.4
-
-
 def test_gaussian_part_is_the_log_ratio_of_two_gaussians():
     path = one_column(0.5, 0.2, -0.5, 1.5)
-    network = Bridges(1, (8,), 3)
-    network.begin_at(path, mixing_coefficients(3, "even", path))
+    network = StepNetwork(1, (8,), 3)
+    network.begin_at(path, path.coefficients(3, "even"))
     x = np.linspace(-3, 3, 25)[:, None]
     truth = (x[:, 0] + 0.5) ** 2 / 3.0 - (x[:, 0] - 0.5) ** 2 / 0.4 + 0.5 * np.log(1.5 / 0.2)
-    np.testing.assert_allclose(evaluate(network, x).sum(axis=1), truth, rtol=1e-5, atol=1e-5)  # kept in float32
+    np.testing.assert_allclose(evaluate(network, x).sum(axis=1), truth, rtol=1e-5, atol=1e-5)  # stored in float32
     bound = network.bound.item()
     assert bound == pytest.approx(0.5 + 4 * np.sqrt(1.5))
     far = evaluate(network, np.array([[bound], [1e6]]))
     np.testing.assert_allclose(far[0], far[1], rtol=1e-6)
-
-
-def test_heavy_tails_have_no_gaussian_part():
-    rng = np.random.default_rng(4)
-    X_p, X_q = rng.standard_t(2, size=(1000, 1)), rng.normal(size=(1000, 1))
-    assert gaussian_path(X_q, np.ones(1000), X_q + 1, np.ones(1000)).normal.all()
-    assert not gaussian_path(X_p, np.ones(1000), X_q, np.ones(1000)).normal.any()
 
 
 def test_losses_are_those_of_a_classifier_for_each_pair_of_neighbours():
@@ -117,13 +73,24 @@ def test_losses_are_those_of_a_classifier_for_each_pair_of_neighbours():
             return x @ torch.tensor([[1.0, -2.0, 0.5], [0.3, 1.0, 2.0]], dtype=x.dtype)
 
     x = torch.tensor(np.random.default_rng(5).normal(size=(4, 7, 2)))
-    for k, loss in enumerate(bridge_losses(Linear(), x)):
+    for k, loss in enumerate(step_losses(Linear(), x)):
         above, below = Linear()(x[k])[:, k].numpy(), Linear()(x[k + 1])[:, k].numpy()
         expected = 0.5 * np.mean(np.log1p(np.exp(-above))) + 0.5 * np.mean(np.log1p(np.exp(below)))
         assert loss.item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_samples_that_are_near_need_one_bridge_and_far_ones_more():
+def test_callback_sees_every_evaluation():
+    calls = []
+    X_p, X_q = two_samples(80)
+    settings = {"hidden": (8,), "max_epochs": 60, "random_state": 0}
+    ratio = TelescopingRatio(2, callback=lambda *a: calls.append(a), **settings).fit_samples(X_p, X_q)
+    assert [epoch for _, epoch in calls] == ratio.history_.epoch
+    assert all(module is ratio.network_ for module, _ in calls)
+    plain = TelescopingRatio(2, **settings).fit_samples(X_p, X_q)
+    np.testing.assert_array_equal(plain.log_ratio(X_q), ratio.log_ratio(X_q))
+
+
+def test_near_samples_need_one_step_and_far_ones_more():
     rng = np.random.default_rng(6)
     X = rng.normal(size=(400, 3))
     assert quick().fit_samples(X[:200], X[200:]).n_bridges_ == 1
@@ -218,8 +185,3 @@ def test_many_columns_and_far_rows_stay_finite():
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         TelescopingRatio(**settings).fit_samples(*two_samples(20))
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_scikit_learn_accepts_it():
-    check_estimator(TelescopingRatio(hidden=(16,), max_epochs=20))
