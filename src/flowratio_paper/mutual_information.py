@@ -52,8 +52,10 @@ from flowratio_paper.information_runs import (
     run_separate,
     truth,
 )
-from flowratio_paper.running import Claim, Done, Report, Table, Task
-from flowratio_paper.verdicts import beyond, every, of_runs, standard_error, with_error
+from flowratio_paper.reports import Claim, PaperTable, Report
+from flowratio_paper.running import Outcome, Task
+from flowratio_paper.stages import Workspace
+from flowratio_paper.verdicts import Answer, beyond, every, of_runs, standard_error, with_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +114,7 @@ def tasks(settings: Settings) -> list[Task]:
     return [*curve, *own, *ways]
 
 
-def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
+def run(settings: Settings, task: Task, workspace: Workspace) -> dict[str, Any]:
     """Run one of the three kinds of tasks."""
     if task["part"] == "curve":
         return run_curve(settings, task["columns"], task["correlation"])
@@ -128,8 +130,8 @@ def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     return {"runs": [run_joint(data, alpha)]}
 
 
-def chosen(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the run of a strategy, among its penalties, that has the least held-out loss."""
+def selected(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the run of a strategy with the lowest held-out loss among its penalties."""
     return min(result["runs"], key=lambda one: one["held_out_loss"])
 
 
@@ -138,15 +140,15 @@ def peak_and_end(one: dict[str, Any]) -> tuple[float, float]:
     return max(one["curve"]), one["curve"][-1]
 
 
-def report(settings: Settings, done: list[Done]) -> Report:
-    """Return the estimates beside the paper's, by strategy, by penalty and by ρ and d, and the claims."""
-    by_way = {way: [chosen(result) for result in _results(done, strategy=way)] for way in strategies(settings)}
-    by_method = {BRIDGES: [result[BRIDGES] for result in _results(done, strategy=SEPARATE)]}
-    by_method |= {method: _results(done, method=method) for method in settings.methods}
-    curve = [one for one in done if one.task["part"] == "curve"]
+def report(settings: Settings, outcomes: list[Outcome]) -> Report:
+    """Return the estimates with those of the paper, by strategy, by penalty and by ρ and d, and the claims."""
+    by_way = {way: [selected(result) for result in _results(outcomes, "strategy", way)] for way in strategies(settings)}
+    by_method = {BRIDGES: [result[BRIDGES] for result in _results(outcomes, "strategy", SEPARATE)]}
+    by_method |= {method: _results(outcomes, "method", method) for method in settings.methods}
+    curve = [one for one in outcomes if one.task["part"] == "curve"]
     tables = [
         _table_of_strategies(settings, by_way),
-        _table_of_penalties(settings, done),
+        _table_of_penalties(settings, outcomes),
         _table_of_own(settings, by_method),
         _table_of_curve(curve),
     ]
@@ -154,15 +156,15 @@ def report(settings: Settings, done: list[Done]) -> Report:
         *_claims_of_truth(settings),
         _claim_of_separate(settings, "an MLP of z, penalty by held-out loss", by_way[SEPARATE]),
         *[
-            _claim_of_separate(settings, f"an MLP of z, penalty {penalty:g}", _runs_at(done, SEPARATE, k))
+            _claim_of_separate(settings, f"an MLP of z, penalty {penalty:g}", _runs_at(outcomes, SEPARATE, k))
             for k, penalty in enumerate(settings.penalties)
         ],
         _claim_of_separate(settings, "bridges in z", by_method[BRIDGES]),
         *_claims_of_order(settings, by_way),
-        *[_claim_at_penalty(settings, done, k) for k in range(len(settings.penalties))],
+        *[_claim_at_penalty(settings, outcomes, k) for k in range(len(settings.penalties))],
         *[_claim_of_fall(way, runs) for way, runs in by_way.items()],
         *[
-            _claim_of_fall(f"{SEPARATE}, penalty {penalty:g}", _runs_at(done, SEPARATE, k))
+            _claim_of_fall(f"{SEPARATE}, penalty {penalty:g}", _runs_at(outcomes, SEPARATE, k))
             for k, penalty in enumerate(settings.penalties)
         ],
         *[_claim_of_own(settings, method, by_method[method]) for method in settings.methods],
@@ -171,13 +173,14 @@ def report(settings: Settings, done: list[Done]) -> Report:
     return Report(tables, claims)
 
 
-def _results(done: list[Done], **wanted: str) -> list[dict[str, Any]]:
-    return [one.result for one in done if wanted.items() <= one.task.items()]
+def _results(outcomes: list[Outcome], name: str, value: str) -> list[dict[str, Any]]:
+    """Return the results of tasks with this value under this name."""
+    return [one.result for one in outcomes if one.task.get(name) == value]
 
 
-def _runs_at(done: list[Done], way: str, k: int) -> list[dict[str, Any]]:
+def _runs_at(outcomes: list[Outcome], way: str, k: int) -> list[dict[str, Any]]:
     """Return the runs of a strategy with the k-th penalty."""
-    return [result["runs"][k] for result in _results(done, strategy=way)]
+    return [result["runs"][k] for result in _results(outcomes, "strategy", way)]
 
 
 def _cell(values: Sequence[float]) -> str:
@@ -189,7 +192,7 @@ def _off(settings: Settings, values: Sequence[float]) -> float:
     return float(np.mean(values)) / truth(settings.columns, settings.correlation) - 1
 
 
-def _table_of_strategies(settings: Settings, by_way: dict[str, list[dict[str, Any]]]) -> Table:
+def _table_of_strategies(settings: Settings, by_way: dict[str, list[dict[str, Any]]]) -> PaperTable:
     lines = []
     for way, runs in by_way.items():
         nats = [one["nats"] for one in runs]
@@ -206,29 +209,29 @@ def _table_of_strategies(settings: Settings, by_way: dict[str, list[dict[str, An
                 _cell([one["log_r_error"] for one in runs]),
             ]
         )
-    seen = f"{truth(settings.columns, settings.correlation):.3f} nats in truth; {of_runs(settings.seeds)}"
+    runs_ = f"{truth(settings.columns, settings.correlation):.3f} nats in truth; {of_runs(settings.seeds)}"
     head = ["training", "paper, end", "kept", "off by", "peak", "end", "epochs kept", "error of log r"]
-    return Table(f"Mutual information by way of training, {seen}", head, lines)
+    return PaperTable(f"Mutual information by way of training, {runs_}", head, lines)
 
 
-def _table_of_penalties(settings: Settings, done: list[Done]) -> Table:
+def _table_of_penalties(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
     lines = []
     for way in (BASELINE, SEPARATE):
-        results = _results(done, strategy=way)
+        results = _results(outcomes, "strategy", way)
         for k, penalty in enumerate(settings.penalties):
             runs = [result["runs"][k] for result in results]
             peaks, ends = zip(*map(peak_and_end, runs), strict=True)
             loss = np.mean([one["held_out_loss"] for one in runs])
-            n_chosen = sum(chosen(result)["penalty"] == penalty for result in results)
-            cells = [_cell([one["nats"] for one in runs]), _cell(peaks), _cell(ends), f"{loss:.4f}", str(n_chosen)]
+            n_selected = sum(selected(result)["penalty"] == penalty for result in results)
+            cells = [_cell([one["nats"] for one in runs]), _cell(peaks), _cell(ends), f"{loss:.4f}", str(n_selected)]
             lines.append([way, f"{penalty:g}", *cells])
     head = ["training", "penalty", "kept", "peak", "end", "held-out loss", "times chosen"]
-    return Table(
+    return PaperTable(
         "The same by penalty of the weights (the paper's is 5e-4), and which the held-out loss chose", head, lines
     )
 
 
-def _table_of_own(settings: Settings, by_method: dict[str, list[dict[str, Any]]]) -> Table:
+def _table_of_own(settings: Settings, by_method: dict[str, list[dict[str, Any]]]) -> PaperTable:
     exact = truth(settings.columns, settings.correlation)
     lines = []
     for method, results in by_method.items():
@@ -241,10 +244,12 @@ def _table_of_own(settings: Settings, by_method: dict[str, list[dict[str, Any]]]
     head = ["ratio", "estimate", "off by", "runs, with their own standard errors", "standard errors off", "verdict"]
     runs = "one run" if settings.seeds == 1 else f"{settings.seeds} runs"
     title = f"Mutual information by other ratios of the library, {runs}; the standard errors of auto and qda"
-    return Table(f"{title} are those of `mutual_information`, others have that of the mean of log r alone", head, lines)
+    return PaperTable(
+        f"{title} are those of `mutual_information`, others have that of the mean of log r alone", head, lines
+    )
 
 
-def _table_of_curve(curve: list[Done]) -> Table:
+def _table_of_curve(curve: list[Outcome]) -> PaperTable:
     lines = []
     for one in curve:
         d, rho = one.task["columns"], one.task["correlation"]
@@ -254,10 +259,10 @@ def _table_of_curve(curve: list[Done]) -> Table:
         lines.append([str(d), f"{rho:g}", *cells, f"{np.mean(np.abs(scores) <= 2):.0%}", one.result["verdicts"][0]])
     head = ["d", "ρ", "truth", "mean estimate", "spread of runs", "its standard error", "within 2 of it", "verdict"]
     n = len(curve[0].result["nats"])
-    return Table(f'`mutual_information(…, ratio="qda")` over ρ and d, {n} runs each', head, lines)
+    return PaperTable(f'`mutual_information(…, ratio="qda")` over ρ and d, {n} runs each', head, lines)
 
 
-def _scores(one: Done) -> np.ndarray:
+def _scores(one: Outcome) -> np.ndarray:
     """Return how many of their standard errors the estimates of a point are off, of shape (n_runs,)."""
     nats, errors = np.array(one.result["nats"]), np.array(one.result["standard_errors"])
     return (nats - truth(one.task["columns"], one.task["correlation"])) / errors
@@ -269,7 +274,7 @@ def _claims_of_truth(settings: Settings) -> list[Claim]:
         return []
     exact = truth(settings.columns, settings.correlation)
     words = f"the mutual information is {PAPER_TRUTH} nats, as the paper prints"
-    return [Claim(words, abs(exact - PAPER_TRUTH) < 0.005, f"{exact:.3f} in closed form")]
+    return [Claim(words, Answer.of(abs(exact - PAPER_TRUTH) < 0.005), f"{exact:.3f} in closed form")]
 
 
 def _offs(settings: Settings, runs: Sequence[dict[str, Any]]) -> np.ndarray:
@@ -277,16 +282,16 @@ def _offs(settings: Settings, runs: Sequence[dict[str, Any]]) -> np.ndarray:
     return np.array([one["nats"] for one in runs]) / truth(settings.columns, settings.correlation) - 1
 
 
-def _within(off: np.ndarray, limit: float) -> bool | None:
-    """Return whether the mean of runs, (n_runs,), is between -limit and limit; None within two standard errors."""
+def _within(off: np.ndarray, limit: float) -> Answer:
+    """Return whether the mean of runs, (n_runs,), is between -limit and limit, by more than two standard errors."""
     return every([beyond(off + limit), beyond(limit - off)])
 
 
 def _claim_of_separate(settings: Settings, words: str, runs: list[dict[str, Any]]) -> Claim:
     nats, off = [one["nats"] for one in runs], _offs(settings, runs)
-    told = f"{_cell(nats)}, {off.mean():+.1%}; runs {', '.join(f'{value:.2f}' for value in nats)}"
+    measured = f"{_cell(nats)}, {off.mean():+.1%}; runs {', '.join(f'{value:.2f}' for value in nats)}"
     words = f"our goal: separate training, {words}, keeps an estimate within {NEAR:.0%} of the truth"
-    return Claim(words, _within(off, NEAR), told)
+    return Claim(words, _within(off, NEAR), measured)
 
 
 def _claims_of_order(settings: Settings, by_way: dict[str, list[dict[str, Any]]]) -> list[Claim]:
@@ -304,73 +309,71 @@ def _claims_of_order(settings: Settings, by_way: dict[str, list[dict[str, Any]]]
 def _nearest(settings: Settings, words: str, ours: str, by_way: dict[str, list[dict[str, Any]]]) -> Claim:
     """Return the claim that a way is nearer to the truth than each of the others, by run."""
     off = {way: np.abs(_offs(settings, runs)) for way, runs in by_way.items()}
-    wrong = {way: float(np.mean([one["log_r_error"] for one in runs])) for way, runs in by_way.items()}
+    log_r_errors = {way: float(np.mean([one["log_r_error"] for one in runs])) for way, runs in by_way.items()}
     verdicts = {way: beyond(off[way] - off[ours]) for way in off if way != ours}
-    names = {None: "cannot be told", True: "yes", False: "no"}
-    told = [f"{way} {off[way].mean():.1%} ({names[verdict]})" for way, verdict in verdicts.items()]
-    measured = f"off by, on average over runs: {ours} {off[ours].mean():.1%}, against {', '.join(told)}"
-    nearest = min(wrong, key=lambda way: wrong[way])
-    return Claim(words, every(list(verdicts.values())), f"{measured}; the error of log r is least for {nearest}")
+    others = [f"{way} {off[way].mean():.1%} ({verdict})" for way, verdict in verdicts.items()]
+    measured = f"off by, on average over runs: {ours} {off[ours].mean():.1%}, against {', '.join(others)}"
+    nearest = min(log_r_errors, key=lambda way: log_r_errors[way])
+    return Claim(words, every(list(verdicts.values())), f"{measured}; the error of log r is lowest for {nearest}")
 
 
-def _claim_at_penalty(settings: Settings, done: list[Done], k: int) -> Claim:
+def _claim_at_penalty(settings: Settings, outcomes: list[Outcome], k: int) -> Claim:
     """Return whether, with the same penalty for both, z is nearer to the truth than x, by run."""
-    runs = {way: _runs_at(done, way, k) for way in (BASELINE, SEPARATE)}
+    runs = {way: _runs_at(outcomes, way, k) for way in (BASELINE, SEPARATE)}
     cells = {way: _cell([one["nats"] for one in ones]) for way, ones in runs.items()}
     off = {way: _offs(settings, ones) for way, ones in runs.items()}
-    told = ", ".join(f"{way} {cells[way]}, {off[way].mean():+.1%}" for way in runs)
-    holds = beyond(np.abs(off[BASELINE]) - np.abs(off[SEPARATE]))
-    return Claim(f"with a penalty of {settings.penalties[k]:g}, separate is nearer than the baseline", holds, told)
+    measured = ", ".join(f"{way} {cells[way]}, {off[way].mean():+.1%}" for way in runs)
+    answer = beyond(np.abs(off[BASELINE]) - np.abs(off[SEPARATE]))
+    return Claim(f"with a penalty of {settings.penalties[k]:g}, separate is nearer than the baseline", answer, measured)
 
 
 def _claim_of_fall(way: str, runs: list[dict[str, Any]]) -> Claim:
-    """Return whether what is kept is no more than a little below the peak of each run."""
-    kept_below = max(1 - one["nats"] / peak_and_end(one)[0] for one in runs)
+    """Return whether the best epoch is close to the peak of each run."""
+    best_below = max(1 - one["nats"] / peak_and_end(one)[0] for one in runs)
     end_below = max(1 - peak_and_end(one)[1] / peak_and_end(one)[0] for one in runs)
-    told = f"at most {kept_below:.1%} below it, where the last epoch is {end_below:.1%} below"
-    return Claim(
-        f"{way}: early stopping keeps an estimate within {FALL:.0%} of the peak, in each run", kept_below <= FALL, told
-    )
+    measured = f"maximum {best_below:.1%} below it, where the last epoch is {end_below:.1%} below"
+    words = f"{way}: early stopping keeps an estimate within {FALL:.0%} of the peak, in each run"
+    return Claim(words, Answer.of(best_below <= FALL), measured)
 
 
 def _claim_of_own(settings: Settings, method: str, results: list[dict[str, Any]]) -> Claim:
     exact, off = truth(settings.columns, settings.correlation), _offs(settings, results)
     worst = max(abs(one["nats"] - exact) / one["standard_error"] for one in results)
-    told = f"{off.mean():+.2%}; at most {worst:.1f} standard errors off in a run"
+    measured = f"{off.mean():+.2%}; maximum {worst:.1f} standard errors off in a run"
     words = f"our goal: {method} is within {NEAREST:.0%} of the truth, and each run within {FAR} of its standard errors"
-    return Claim(words, every([_within(off, NEAREST), worst <= FAR]), told)
+    return Claim(words, every([_within(off, NEAREST), Answer.of(worst <= FAR)]), measured)
 
 
-def _claims_of_errors(curve: list[Done]) -> list[Claim]:
-    """Return whether estimates are off by as much as their standard errors say, and whether chance explains all of it.
+def _claims_of_errors(curve: list[Outcome]) -> list[Claim]:
+    """Return whether estimates agree with their standard errors, and whether they have no bias.
 
-    A normal law has 95 % within two standard errors. A point is biased if the mean of its runs is farther from the
-    truth than in one of twenty such tables without any bias (t-test, by the number of points).
+    A Gaussian has 95 % within two standard errors. A point is biased if the mean of its runs is farther from the truth
+    than in one of twenty such tables without any bias (t-test, with the number of points).
     """
     scores = np.concatenate([_scores(one) for one in curve])
     share, size = float(np.mean(np.abs(scores) <= 2)), float(np.sqrt(np.mean(scores**2)))
-    told = f"{share:.0%} of {len(scores)} runs within two; root mean square {size:.2f} standard errors"
-    # three binomial standard errors below 95 %; errors that are too large are safe, but say so in the numbers
+    measured = f"{share:.0%} of {len(scores)} runs within two; root mean square {size:.2f} standard errors"
+    # three binomial standard errors below 95 %: standard errors that are too large are safe
     least = 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(scores))
-    honest = Claim("our goal: over ρ and d the standard errors are honest", share >= least, told)
+    honest = Claim("our goal: over ρ and d the standard errors are honest", Answer.of(share >= least), measured)
     biased = []
     for one in curve:
         d, rho = one.task["columns"], one.task["correlation"]
         off = np.array(one.result["nats"]) - truth(d, rho)
         if abs(off.mean()) > t.isf(0.025 / len(curve), len(off) - 1) * standard_error(off, math.inf):
             biased.append(f"d = {d}, ρ = {rho:g}: {with_error(off, '+.3f')}")
-    told = f"biased: {'; '.join(biased)} nats" if biased else f"none of {len(curve)} points is biased beyond chance"
+    measured = f"biased: {'; '.join(biased)} nats" if biased else f"none of {len(curve)} points is biased beyond chance"
     n_runs = min(len(one.result["nats"]) for one in curve)
     words = "our goal: over ρ and d the estimates are without bias"
-    return [honest, Claim(words, None if n_runs < 2 else not biased, told)]
+    return [honest, Claim(words, Answer.INCONCLUSIVE if n_runs < 2 else Answer.of(not biased), measured)]
 
 
-def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
+def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
     """Return the estimate against epochs by way of training, and our own against ρ and against d."""
-    return {"": _draw_epochs(settings, done), "curves": _draw_curves(settings, done)}
+    return {"": _draw_epochs(settings, outcomes), "curves": _draw_curves(settings, outcomes)}
 
 
-def _draw_epochs(settings: Settings, done: list[Done]) -> Figure:
+def _draw_epochs(settings: Settings, outcomes: list[Outcome]) -> Figure:
     from matplotlib.figure import Figure
 
     ways = strategies(settings)
@@ -379,15 +382,15 @@ def _draw_epochs(settings: Settings, done: list[Done]) -> Figure:
     styles = ("-", "-", "--", "--", "--", ":")
     shades = ("0.6", "black", "0.75", "0.5", "0.2", "0.4")
     for k, way in enumerate(ways):
-        for j, result in enumerate(_results(done, strategy=way)):
-            one = chosen(result)
+        for j, result in enumerate(_results(outcomes, "strategy", way)):
+            one = selected(result)
             look: Any = {"color": shades[k % 6], "lw": 2 if way == SEPARATE else 1.2, "mec": "black", "ms": 7}
             axes.plot(one["epochs"], one["curve"], styles[k % 6], **look)
             axes.plot(one["kept_epoch"], one["nats"], "os^vDP"[k % 6], **look)
             if j == 0:
                 axes.plot([], [], styles[k % 6] + "os^vDP"[k % 6], label=way, **look)  # for the legend: both
-    for j, result in enumerate(_results(done, strategy=SEPARATE)):
-        others = [one for one in result["runs"] if one is not chosen(result)]
+    for j, result in enumerate(_results(outcomes, "strategy", SEPARATE)):
+        others = [one for one in result["runs"] if one is not selected(result)]
         for one, shade in zip(others, ("black", "0.4", "0.7"), strict=False):
             label = f"separate, penalty {one['penalty']:g}" if j == 0 else None
             axes.plot(one["epochs"], one["curve"], "-.", color=shade, lw=0.8, label=label)
@@ -398,10 +401,10 @@ def _draw_epochs(settings: Settings, done: list[Done]) -> Figure:
     return figure
 
 
-def _draw_curves(settings: Settings, done: list[Done]) -> Figure:
+def _draw_curves(settings: Settings, outcomes: list[Outcome]) -> Figure:
     from matplotlib.figure import Figure
 
-    curve = [one for one in done if one.task["part"] == "curve"]
+    curve = [one for one in outcomes if one.task["part"] == "curve"]
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     panels = (("correlation", "columns", settings.columns), ("columns", "correlation", settings.correlation))
     grid = figure.subplots(2, 2, sharex="col", height_ratios=(2, 1))

@@ -56,8 +56,8 @@ from flowratio_paper.augmentation_trials import (
     Settings,
     generate,
     of_ratio,
-    ratio_of_x,
-    ratio_of_z,
+    ratio_in_x,
+    ratio_in_z,
     train_one,
     weighted,
     weights_by_setting,
@@ -66,8 +66,9 @@ from flowratio_paper.characters import TEST, black_and_white, grouped, read, spl
 from flowratio_paper.dagan import DaganSettings
 from flowratio_paper.data import find
 from flowratio_paper.images import PIXELS, sheets
-from flowratio_paper.running import Claim, Done, Report, Table, Task, commit
-from flowratio_paper.stages import Stages, read_arrays
+from flowratio_paper.reports import Claim, PaperTable, Report
+from flowratio_paper.running import Outcome, Task, commit
+from flowratio_paper.stages import Workspace, read_arrays
 from flowratio_paper.verdicts import Gain, of_runs, standard_error, with_error
 
 if TYPE_CHECKING:
@@ -75,8 +76,9 @@ if TYPE_CHECKING:
 
 TITLE = "Tables 3 and 4, Fig. 7: generated drawings of Omniglot's characters, weighted by ratios of x and of z"
 FILE = "omniglot/omniglot28.npz"
+GENERATED = "generated"  # entry of the generated drawings
 PAPER_GAMMA = {"x": 1.0, "z": 0.2}
-CHOSEN = "mixture + IW(z), γ of least validation loss"
+SELECTED = "mixture + IW(z), γ of lowest validation loss"
 PAPER_CLASSES = 1200
 PARTS = ("test", "validation")
 PAPER = {
@@ -150,30 +152,31 @@ def tasks(settings: Settings) -> list[Task]:
     return [{"seed": seed} for seed in range(settings.seeds)]
 
 
-def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
-    """Train the generator, the flow, the ratios and the classifiers, and return accuracies and what is behind them."""
+def run(settings: Settings, task: Task, workspace: Workspace) -> dict[str, Any]:
+    """Train the generator, the flow, the ratios and the classifiers. Return accuracies and numbers of each stage."""
     seed, parts = task["seed"], split(_drawings(settings))
     about = {name: value for name, value in asdict(settings).items() if name != "seeds"}
-    stages = Stages(keep / f"seed-{seed}", {**about, **task, "commit": commit()})
-    made = stages.arrays("generated", lambda: generate(settings, parts["training"], seed, stages.folder / "dagan"))
-    found = {
-        "x": stages.arrays("ratio-x", lambda: ratio_of_x(settings, parts["training"], made, seed)),
-        "z": stages.arrays("ratio-z", lambda: ratio_of_z(settings, parts, made, seed, stages.folder / "flow")),
-    }
-    for kept in ("dagan", "flow"):  # large, and of no more use
-        shutil.rmtree(stages.folder / kept, ignore_errors=True)
-    trained = {}
-    for name, weights in weights_by_setting({space: log_r["made"] for space, log_r in found.items()}).items():
-        trained[name] = stages.numbers(
-            f"classifier-{len(trained)}",
-            lambda name=name, weights=weights: train_one(settings, name, parts, made, weights, seed),
-        )
-    seen = trained[DATA]["recognized"]
+    with workspace.journal(f"seed-{seed}", {**about, **task, "commit": commit()}) as journal:
+        dagan, flow = journal.folder / "dagan", journal.folder / "flow"
+        generated = journal.arrays(GENERATED, lambda: generate(settings, parts["training"], seed, dagan))
+        log_r = {
+            "x": journal.arrays("ratio-x", lambda: ratio_in_x(settings, parts["training"], generated, seed)),
+            "z": journal.arrays("ratio-z", lambda: ratio_in_z(settings, parts, generated, seed, flow)),
+        }
+        for checkpoint in (dagan, flow):  # large, and no longer needed
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        by_setting: dict[str, Any] = {}
+        for name, weights in weights_by_setting({space: one["made"] for space, one in log_r.items()}).items():
+            by_setting[name] = journal.entry(
+                f"classifier-{len(by_setting)}",
+                lambda name=name, weights=weights: train_one(settings, name, parts, generated, weights, seed),
+            )
+    recognized = by_setting[DATA]["recognized"]
     return {
-        "settings": trained,
-        "ratios": {space: of_ratio(log_r["real"], log_r["made"], seen) for space, log_r in found.items()},
-        "bits": {kind: float(found["z"][f"bits_{kind}"]) for kind in ("real", "made")},
-        "gap": made["gaps"].tolist(),
+        "settings": by_setting,
+        "ratios": {space: of_ratio(one["real"], one["made"], recognized) for space, one in log_r.items()},
+        "bits": {kind: log_r["z"][f"bits_{kind}"].item() for kind in ("real", "made")},
+        "gap": generated["gaps"].tolist(),
     }
 
 
@@ -182,62 +185,66 @@ def _drawings(settings: Settings) -> np.ndarray:
     return black_and_white(grouped(*read(find(FILE)), settings.classes))
 
 
-def chosen(done: Sequence[Done], name: str) -> list[dict[str, Any]]:
-    """Return what a setting gave in each run; that of the chosen γ is the one with the least validation loss."""
-    runs = [one.result["settings"] for one in done]
-    if name != CHOSEN:
+def runs_of(outcomes: Sequence[Outcome], name: str) -> list[dict[str, Any]]:
+    """Return the result of a setting in each run. `SELECTED` is the γ with the lowest validation loss."""
+    runs = [one.result["settings"] for one in outcomes]
+    if name != SELECTED:
         return [one[name] for one in runs]
     names = [weighted("z", gamma) for gamma in GAMMAS["z"]]
-    return [min((one[name] for name in names), key=lambda found: found["loss"]) for one in runs]
+    return [min((one[name] for name in names), key=lambda result: result["loss"]) for one in runs]
 
 
-def accuracies(done: Sequence[Done], name: str, part: str = "test") -> np.ndarray:
-    """Return the accuracy of each run in a setting, of shape (t,); of the chosen γ too."""
-    return np.array([one[part] for one in chosen(done, name)])
+def accuracies(outcomes: Sequence[Outcome], name: str, part: str = "test") -> np.ndarray:
+    """Return the accuracy of each run in a setting, of shape (t,)."""
+    return np.array([one[part] for one in runs_of(outcomes, name)])
 
 
-def right_by_character(done: Sequence[Done], name: str) -> np.ndarray:
-    """Return the share of each character's test drawings that a setting gets right, a mean over runs, of shape (k,)."""
-    return np.mean([one["by_character"] for one in chosen(done, name)], axis=0) / TEST
+def right_by_character(outcomes: Sequence[Outcome], name: str) -> np.ndarray:
+    """Return the accuracy of a setting by character, a mean over runs, of shape (k,)."""
+    return np.mean([one["by_character"] for one in runs_of(outcomes, name)], axis=0) / TEST
 
 
-def report(settings: Settings, done: list[Done]) -> Report:
-    """Return accuracies beside the paper's, what ratios and generator are worth, and the claims."""
-    names = [*done[0].result["settings"], CHOSEN]
+def report(settings: Settings, outcomes: list[Outcome]) -> Report:
+    """Return accuracies with those of the paper, the quality of ratios and generator, and the claims."""
+    names = [*outcomes[0].result["settings"], SELECTED]
     lines = [
-        [name, f"{PAPER[name]:.3f}" if name in PAPER else "", *[with_error(accuracies(done, name, of)) for of in PARTS]]
+        [
+            name,
+            f"{PAPER[name]:.3f}" if name in PAPER else "",
+            *[with_error(accuracies(outcomes, name, of)) for of in PARTS],
+        ]
         for name in names
     ]
-    title = f"Accuracy on {settings.classes} characters: {of_runs(len(done))}"
-    table = Table(title, ["setting", f"paper, {PAPER_CLASSES} characters", *PARTS], lines)
-    return Report([table, _of_ratios(done), _of_generator(done)], _claims(done))
+    title = f"Accuracy on {settings.classes} characters: {of_runs(len(outcomes))}"
+    table = PaperTable(title, ["setting", f"paper, {PAPER_CLASSES} characters", *PARTS], lines)
+    return Report([table, _of_ratios(outcomes), _of_generator(outcomes)], _claims(outcomes))
 
 
-def _of_ratios(done: list[Done]) -> Table:
+def _of_ratios(outcomes: list[Outcome]) -> PaperTable:
     lines = []
     for space in GAMMAS:
-        found = [one.result["ratios"][space] for one in done]
+        ratios = [one.result["ratios"][space] for one in outcomes]
         names = ("auc", "auc_recognized", "mean_real", "mean_made")
-        numbers = [np.array([one[name] for one in found if one[name] is not None]) for name in names]
-        shares = [np.array([one["effective"][f"{gamma:g}"] for one in found]) for gamma in GAMMAS["z"]]
+        numbers = [np.array([one[name] for one in ratios if one[name] is not None]) for name in names]
+        shares = [np.array([one["effective"][f"{gamma:g}"] for one in ratios]) for gamma in GAMMAS["z"]]
         lines.append([space, *[with_error(values) if len(values) else "–" for values in (*numbers, *shares)]])
     head = ["space", "AUC, real over made", "AUC, recognized over other made", "mean log r, real", "mean log r, made"]
-    return Table(
+    return PaperTable(
         "Ratios of real to generated drawings, and the share of these that weights are worth (effective sample size)",
         [*head, *[f"worth, γ = {gamma:g}" for gamma in GAMMAS["z"]]],
         lines,
     )
 
 
-def _of_generator(done: list[Done]) -> Table:
-    bits = [np.array([one.result["bits"][kind] for one in done]) for kind in ("real", "made")]
-    gap = np.array([[one.result["gap"][k] for k in (0, -1)] for one in done])
-    seen = np.array([np.mean(one["recognized"]) for one in chosen(done, DATA)])
-    return Table(
+def _of_generator(outcomes: list[Outcome]) -> PaperTable:
+    bits = [np.array([one.result["bits"][kind] for one in outcomes]) for kind in ("real", "made")]
+    gap = np.array([[one.result["gap"][k] for k in (0, -1)] for one in outcomes])
+    recognized = np.array([np.mean(one["recognized"]) for one in runs_of(outcomes, DATA)])
+    return PaperTable(
         "Generator and flow",
-        ["what", of_runs(len(done))],
+        ["what", of_runs(len(outcomes))],
         [
-            ["generated drawings that the classifier of real ones gives their character", with_error(seen)],
+            ["generated drawings that the classifier of real ones gives their character", with_error(recognized)],
             ["critic's gap in the first twentieth of the steps", with_error(gap[:, 0])],
             ["critic's gap in the last twentieth", with_error(gap[:, 1])],
             ["flow: bits for each pixel of validation drawings", with_error(bits[0])],
@@ -246,57 +253,57 @@ def _of_generator(done: list[Done]) -> Table:
     )
 
 
-def _claims(done: list[Done]) -> list[Claim]:
+def _claims(outcomes: list[Outcome]) -> list[Claim]:
     z, x = weighted("z", PAPER_GAMMA["z"]), weighted("x", PAPER_GAMMA["x"])
     return [
-        above("drawings weighted by z, as in the paper, are worth more than with no weights", done, z, MIXTURE),
-        above("drawings weighted by z, with the γ of least validation loss, do so too", done, CHOSEN, MIXTURE),
-        above("weights from z are worth more than weights from x, each with the paper's γ", done, z, x),
-        above("weights from z are worth more than weights from x to the same power", done, z, weighted("x", 0.2)),
-        above("generated drawings beside real ones are worth more than real ones alone", done, MIXTURE, DATA),
-        above("real drawings alone are worth more than generated ones alone", done, DATA, SYNTHETIC),
+        above("drawings weighted by z, as in the paper, are worth more than with no weights", outcomes, z, MIXTURE),
+        above("drawings weighted by z, with the γ of least validation loss, do so too", outcomes, SELECTED, MIXTURE),
+        above("weights from z are worth more than weights from x, each with the paper's γ", outcomes, z, x),
+        above("weights from z are worth more than weights from x to the same power", outcomes, z, weighted("x", 0.2)),
+        above("generated drawings beside real ones are worth more than real ones alone", outcomes, MIXTURE, DATA),
+        above("real drawings alone are worth more than generated ones alone", outcomes, DATA, SYNTHETIC),
     ]
 
 
-def above(words: str, done: list[Done], better: str, worse: str) -> Claim:
-    """Return the claim that one setting has a higher test accuracy, which cannot be told within two standard errors.
+def above(words: str, outcomes: list[Outcome], better: str, worse: str) -> Claim:
+    """Return the claim that one setting has a higher test accuracy than another.
 
     Parameters
     ----------
     words
         The claim.
     done
-        Runs, in each of which both settings have the same drawings.
+        Runs. Both settings of a run have the same drawings.
     better, worse
         Names of the settings.
     """
-    by_character = right_by_character(done, better) - right_by_character(done, worse)
-    gain = Gain(accuracies(done, better) - accuracies(done, worse), shared=float(standard_error(by_character)))
-    return Claim(words, gain.holds, f"{better} less {worse}: {gain}")
+    by_character = right_by_character(outcomes, better) - right_by_character(outcomes, worse)
+    gain = Gain(accuracies(outcomes, better) - accuracies(outcomes, worse), shared=float(standard_error(by_character)))
+    return Claim(words, gain.verdict, f"{better} minus {worse}: {gain}")
 
 
-def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
-    """Return the accuracies as a figure, and a sheet of real and generated drawings if these are still there."""
-    figures = {"": _draw_accuracies(settings, done)}
-    path = keep / f"seed-{done[0].task['seed']}" / "generated.npz"
+def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
+    """Return the accuracies, and a sheet of real and generated drawings if these are on disk."""
+    figures = {"": _draw_accuracies(settings, outcomes)}
+    path = keep / f"seed-{outcomes[0].task['seed']}" / f"{GENERATED}.safetensors"
     if path.exists() and settings.classes >= 10:
         figures["drawings"] = _draw_sheets(settings, path)
     return figures
 
 
-def _draw_accuracies(settings: Settings, done: list[Done]) -> Figure:
+def _draw_accuracies(settings: Settings, outcomes: list[Outcome]) -> Figure:
     from matplotlib.figure import Figure
 
-    names = [*done[0].result["settings"], CHOSEN]
-    values = [accuracies(done, name) for name in names]
+    names = [*outcomes[0].result["settings"], SELECTED]
+    values = [accuracies(outcomes, name) for name in names]
     figure = Figure(figsize=(7, 0.33 * len(names) + 1.3), layout="constrained")
     axes = figure.add_subplot(xlabel="test accuracy")
     rows = np.arange(len(names))[::-1]
     for row, runs in zip(rows, values, strict=True):
         axes.plot(runs, np.full(len(runs), row), "|", color="0.4", ms=9)
-    bars = [float(standard_error(runs)) for runs in values] if len(done) > 1 else None
+    bars = [float(standard_error(runs)) for runs in values] if len(outcomes) > 1 else None
     means = [runs.mean() for runs in values]
-    label = f"{settings.classes} characters, {of_runs(len(done))}"
+    label = f"{settings.classes} characters, {of_runs(len(outcomes))}"
     axes.errorbar(means, rows, xerr=bars, fmt="o", color="black", ms=5, capsize=3, label=label)
     paper = [(PAPER[name], row) for name, row in zip(names, rows, strict=True) if name in PAPER]
     axes.plot(*np.transpose(paper), "D", color="0.5", mfc="none", ms=6, label=f"paper, {PAPER_CLASSES} characters")
@@ -308,8 +315,8 @@ def _draw_accuracies(settings: Settings, done: list[Done]) -> Figure:
 def _draw_sheets(settings: Settings, path: Path) -> Figure:
     """Draw ten drawings of ten characters in rows, real ones on the left and generated ones on the right."""
     drawings = _drawings(settings)
-    made = read_arrays(path)["images"].reshape(settings.classes, settings.per_class, PIXELS)
+    generated = read_arrays(path)["images"].reshape(settings.classes, settings.per_class, PIXELS)
     some = np.linspace(0, settings.classes - 1, 10).astype(int)
     each = np.arange(10) * (settings.per_class // 10)  # one from each real drawing
-    pages = {"real": drawings[some, :10], "generated from those on the left": made[some][:, each]}
+    pages = {"real": drawings[some, :10], "generated from those on the left": generated[some][:, each]}
     return sheets({name: page.reshape(-1, PIXELS) for name, page in pages.items()})

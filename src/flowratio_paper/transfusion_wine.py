@@ -32,26 +32,27 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from flowratio_paper.adaptation_trials import (
-    BETTER,
     HONEST,
     PENALTIES,
-    WORSE,
+    Comparison,
     Trial,
     TrialSettings,
     as_published,
     at_least_as_good,
     cells,
-    chosen,
     draw_errors,
     errors,
     never,
     run_trial,
     scaled,
+    selected,
     support_vector_machines,
     unweighted,
 )
 from flowratio_paper.data import find
-from flowratio_paper.running import Claim, Done, Report, Table, Task
+from flowratio_paper.reports import Claim, PaperTable, Report
+from flowratio_paper.running import Outcome, Task
+from flowratio_paper.stages import Workspace
 from flowratio_paper.verdicts import of_runs
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Settings(TrialSettings):
     Parameters
     ----------
     text_trials
-        Of `wine-text`, and no more than `seeds`.
+        Maximum number of trials of `wine-text`.
     """
 
     gammas: tuple[float, ...] = ()
@@ -95,18 +96,20 @@ PAPER = {
     "wine-text": _WINE,
     "wine-code": _WINE,
 }
+_WINE_SPREAD = {
+    # .0274, as in blood's row, and .0933 are printed, which look like slips: .0123, x's, and .00933 are stricter
+    "none": (0.0123, 0.0074, 0.00863, 0.00933),
+    "x": (0.0123, 0.0105, 0.0113, 0.0103),
+    "z": (0.0120, 0.00937, 0.00817, 0.00987),
+}
 PAPER_SPREAD = {
     "blood": {
         "none": (0.0274, 0.0274, 0.0287, 0.0285),
         "x": (0.0274, 0.0274, 0.0282, 0.0284),
         "z": (0.0274, 0.0274, 0.0283, 0.0282),
     },
-    "wine": {
-        # .0274, as in blood's row, and .0933 are printed, which look like slips: .0123, x's, and .00933 are stricter
-        "none": (0.0123, 0.0074, 0.00863, 0.00933),
-        "x": (0.0123, 0.0105, 0.0113, 0.0103),
-        "z": (0.0120, 0.00937, 0.00817, 0.00987),
-    },
+    "wine-text": _WINE_SPREAD,
+    "wine-code": _WINE_SPREAD,
 }
 
 
@@ -126,8 +129,8 @@ def read_wine_code() -> tuple[np.ndarray, np.ndarray]:
     return _wine(("red", "white"), 6)
 
 
-def _wine(colours: Sequence[str], least: int) -> tuple[np.ndarray, np.ndarray]:
-    paths = [find(f"uci/winequality-{colour}.csv") for colour in colours]
+def _wine(colors: Sequence[str], least: int) -> tuple[np.ndarray, np.ndarray]:
+    paths = [find(f"uci/winequality-{color}.csv") for color in colors]
     table = np.concatenate([np.loadtxt(path, delimiter=";", skiprows=1) for path in paths])
     return table[:, :11], (table[:, 11] >= least).astype(int)
 
@@ -163,33 +166,35 @@ def tasks(settings: Settings) -> list[Task]:
     return [{"table": table, "seed": seed} for table, n in trials.items() for seed in range(n)]
 
 
-def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
+def run(settings: Settings, task: Task, workspace: Workspace) -> dict[str, Any]:
     """Split a table, and return errors by C without weights and with those of each method."""
     trial = split(*READ[task["table"]](), np.random.default_rng([task["seed"], 1]))
     machines = support_vector_machines()
-    apart = errors(machines, scaled(trial, "separate"), None)
-    return {APART: apart, **run_trial(trial, machines, settings, task["seed"])}
+    return {
+        APART: errors(machines, scaled(trial, "separate"), None),
+        **run_trial(trial, machines, settings, task["seed"]),
+    }
 
 
-def report(settings: Settings, done: list[Done]) -> Report:
+def report(settings: Settings, outcomes: list[Outcome]) -> Report:
     """Return the errors beside the paper's, and the claims."""
-    found = Report()
+    whole = Report()
     for table in READ:
-        results = [one.result for one in done if one.task["table"] == table]
-        found.tables.append(_table(settings, table, results))
-        found.claims.extend(_claims(settings, table, results))
-    return found
+        results = [one.result for one in outcomes if one.task["table"] == table]
+        whole.tables.append(_table(settings, table, results))
+        whole.claims.extend(_claims(settings, table, results))
+    return whole
 
 
-def _table(settings: Settings, table: str, results: Sequence[dict[str, Any]]) -> Table:
+def _table(settings: Settings, table: str, results: Sequence[dict[str, Any]]) -> PaperTable:
     lines = [["none", "", *cells(unweighted(results), PAPER[table]["none"])]]
     lines.append([APART, "", *cells(_scaled_apart(results), PAPER[table]["none"])])
     for method in settings.methods:
         for space in settings.spaces:
-            beside = PAPER[table].get(space) if method == "KLIEP" else None
-            lines.append([method, space, *cells(chosen(results, space, method, HONEST), beside)])
+            published = PAPER[table].get(space) if method == "KLIEP" else None
+            lines.append([method, space, *cells(selected(results, space, method, HONEST), published)])
     title = f"{table}: error on the target, {of_runs(len(results), 'trial')} [paper]"
-    return Table(title, ["weights by", "space", *[f"C = {C:g}" for C in PENALTIES]], lines)
+    return PaperTable(title, ["weights by", "space", *[f"C = {C:g}" for C in PENALTIES]], lines)
 
 
 def _scaled_apart(results: Sequence[dict[str, Any]]) -> np.ndarray:
@@ -199,34 +204,35 @@ def _scaled_apart(results: Sequence[dict[str, Any]]) -> np.ndarray:
 def _claims(settings: Settings, table: str, results: Sequence[dict[str, Any]]) -> list[Claim]:
     claims = []
     without = {"none": unweighted(results), APART: _scaled_apart(results)}
-    of_paper = {**without, **{s: chosen(results, s, "KLIEP", HONEST) for s in settings.spaces}}
+    of_paper = {**without, **{s: selected(results, s, "KLIEP", HONEST) for s in settings.spaces}}
     for name, ours in of_paper.items():
         words = f"{table}, {name}: the errors are the paper's, within two standard errors"
         row = "none" if name == APART else name
-        claims.append(as_published(words, ours, PAPER[table][row], PAPER_SPREAD[table.split("-")[0]][row]))
+        claims.append(as_published(words, ours, PAPER[table][row], PAPER_SPREAD[table][row]))
     pairs = {space: (of_paper[space], of_paper["none"]) for space in settings.spaces}
     words = f"Table 1 ({table}, KLIEP): weights from x or z bring no significant improvement"
-    claims.append(never(words, BETTER, pairs))
+    claims.append(never(words, Comparison.BETTER, pairs))
     words = f"Table 1 ({table}, KLIEP): z does not degrade performance"
-    claims.append(never(words, WORSE, {f"to {other}": (of_paper["z"], of_paper[other]) for other in ("none", "x")}))
+    pairs = {f"to {other}": (of_paper["z"], of_paper[other]) for other in ("none", "x")}
+    claims.append(never(words, Comparison.WORSE, pairs))
     labels = [f"C = {C:g}" for C in PENALTIES]
     for method in settings.methods:
-        of = {space: chosen(results, space, method, HONEST) for space in settings.spaces}
-        for other, less in (("x", of["x"]), ("no weights", unweighted(results))):
+        of = {space: selected(results, space, method, HONEST) for space in settings.spaces}
+        for other, other_errors in (("x", of["x"]), ("no weights", unweighted(results))):
             words = f"{table}: {method} in z is at least as good as {other}"
-            claims.append(at_least_as_good(words, of["z"], less, labels))
+            claims.append(at_least_as_good(words, of["z"], other_errors, labels))
     return claims
 
 
-def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
+def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
     """Return errors against C by table, with the paper's."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 3.8), layout="constrained")
     row = figure.subplots(1, len(READ))
     for axes, table in zip(row, READ, strict=True):
-        results = [one.result for one in done if one.task["table"] == table]
-        ours = {space: chosen(results, space, "KLIEP", HONEST) for space in settings.spaces}
+        results = [one.result for one in outcomes if one.task["table"] == table]
+        ours = {space: selected(results, space, "KLIEP", HONEST) for space in settings.spaces}
         draw_errors(axes, {"none": unweighted(results), **ours}, PAPER[table])
         axes.set_title(f"{table}, {len(results)} trial{'s' * (len(results) > 1)}")
     row[0].set_ylabel("error on the target")

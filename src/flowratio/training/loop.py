@@ -35,7 +35,7 @@ _ROUND_STEPS = 20  # the held-out loss is computed once an epoch, or after so ma
 def train(
     model: nn.Module,
     loss: Loss,
-    rows: Rows,
+    rows: Rows | np.ndarray,
     held_out: np.ndarray,
     recipe: Recipe,
     *,
@@ -54,7 +54,7 @@ def train(
     loss
         Takes a batch of rows, of shape (b, d), and returns their mean loss.
     rows
-        Rows to fit.
+        Rows to fit, or an array of them, of shape (n, d).
     held_out
         Rows that decide when to stop and which weights to keep, of shape (m, d).
     recipe
@@ -70,6 +70,7 @@ def train(
     checkpoint_seconds
         Seconds between two writes of it; more for a large state, so that a fiftieth of the time at most goes into them.
     """
+    rows = ArrayRows(rows) if isinstance(rows, np.ndarray) else rows
     run = _Run(model, loss, recipe)
     kept = None
     held_out = prepare(held_out, np.random.default_rng(seed)) if prepare else held_out
