@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flowratio.applications.crossfit import CrossFitted, Sample
-from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio_paper import augmentation_trials
 from flowratio_paper.augmentation_trials import (
     DATA,
@@ -59,18 +57,23 @@ def test_each_real_drawing_is_the_source_of_as_many(tmp_path: Path) -> None:
 
 
 def test_a_drawing_and_all_that_came_of_it_are_left_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Any] = []
+    class Folds:
+        """A ratio whose log-ratio of a row is whether it was fitted to the source of the row."""
 
-    def cross_fit(ratio: ClassifierRatio, p: Sample, q: Sample, seed: int) -> CrossFitted:
-        given.extend([ratio, p, q])
-        return CrossFitted(np.zeros(30), np.ones(60), np.zeros((2, 30)), np.zeros((2, 60)))
+        def fit_samples(self, real: np.ndarray, generated: np.ndarray) -> Folds:
+            self.sources = set(real[:, 0])
+            assert self.sources == set(generated[:, 0])
+            # half of the drawings of each character
+            assert np.bincount(real[:, 0].astype(int) // 10).tolist() == [5, 5, 5]
+            return self
 
-    monkeypatch.setattr(augmentation_trials, "cross_fit", cross_fit)
-    found = log_ratios(replace(TINY, folds=2), np.zeros((30, 784)), np.zeros((60, 784)), SOURCE, 0)
-    assert {name: values.tolist() for name, values in found.items()} == {"real": [0.0] * 30, "made": [1.0] * 60}
-    _, p, q = given
-    assert np.array_equal(q.fold, p.fold[SOURCE])
-    assert [np.bincount(p.fold[10 * k : 10 * k + 10]).tolist() for k in range(3)] == [[5, 5]] * 3  # of each character
+        def log_ratio(self, rows: np.ndarray) -> np.ndarray:
+            return np.isin(rows[:, 0], list(self.sources)).astype(float)
+
+    monkeypatch.setattr(augmentation_trials, "new_ratio", lambda settings, seed: Folds())
+    real = np.arange(30.0)[:, None]
+    log_r = log_ratios(replace(TINY, folds=2), real, real[SOURCE], SOURCE, 0)
+    assert {name: values.tolist() for name, values in log_r.items()} == {"real": [0.0] * 30, "made": [0.0] * 60}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

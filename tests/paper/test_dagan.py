@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from flowratio.training.run import TrainingDiverged
+from flowratio import TrainingDiverged
 from flowratio_paper import dagan
 from flowratio_paper.dagan import Critic, Dagan, DaganSettings, Generator, same_class
 
@@ -23,10 +23,10 @@ TINY = DaganSettings(
     critic_rate=1e-3,
 )
 LABELS = np.repeat(np.arange(4), 5)
-GREYS = torch.linspace(-1, 1, 256)
+GRAYS = torch.linspace(-1, 1, 256)
 
 
-def _generator(values: Tensor = GREYS, **settings: float) -> Generator:
+def _generator(values: Tensor = GRAYS, **settings: float) -> Generator:
     return Generator(replace(TINY, **settings), values, torch.Generator().manual_seed(0))
 
 
@@ -53,7 +53,7 @@ def test_pairs_are_two_images_of_a_class() -> None:
 
 
 def test_a_class_of_one_image_has_no_pairs() -> None:
-    with pytest.raises(ValueError, match="A class has one image only: give two or more of each"):
+    with pytest.raises(ValueError, match=r"A class has one image\. Use two or more"):
         same_class(np.array([0, 0, 1]), np.random.default_rng(0), 5)
 
 
@@ -100,7 +100,7 @@ def test_the_field_is_continuous_between_its_knots() -> None:
 
 
 def test_the_first_images_are_copies_of_every_grey_value() -> None:
-    x = GREYS.repeat(5)[: 784 + 28].unfold(0, 784, 28).reshape(2, 1, 28, 28)
+    x = GRAYS.repeat(5)[: 784 + 28].unfold(0, 784, 28).reshape(2, 1, 28, 28)
     for generator in (_generator(), _generator(warp=0.2, paint=0.1)):
         torch.testing.assert_close(generator(x, torch.ones(2, 4)), x)
 
@@ -149,11 +149,11 @@ class _Point(nn.Module):
 
 def test_steps_are_those_of_adam() -> None:
     ours, theirs = _Point(), _Point()
-    mover = dagan._Adam(ours, 0.1)
+    optimizer = dagan._Adam(ours, 0.1)
     peer = torch.optim.Adam(theirs.parameters(), 0.1, betas=(0.0, 0.9), foreach=False)
     for k in range(3):
         x = torch.arange(6.0) + k
-        mover.move(ours(x))
+        optimizer.step(ours(x))
         peer.zero_grad()
         theirs(x).backward()
         peer.step()
@@ -203,29 +203,34 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(tmp_path: Path, monkeypa
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     Dagan(_bars(), LABELS, TINY, seed=1).train(tmp_path)
-    with pytest.raises(ValueError, match="belongs to another run: it differs in seed"):
+    with pytest.raises(ValueError, match=r"belongs to another run\. It differs in seed"):
         Dagan(_bars(), LABELS, TINY, seed=2).train(tmp_path)
-    with pytest.raises(ValueError, match="belongs to another run: it differs in images"):
+    with pytest.raises(ValueError, match=r"belongs to another run\. It differs in images"):
         Dagan(_bars(1), LABELS, TINY, seed=1).train(tmp_path)
-    with pytest.raises(ValueError, match="belongs to another run: it differs in channels"):
+    with pytest.raises(ValueError, match=r"belongs to another run\. It differs in channels"):
         Dagan(_bars(), LABELS, replace(TINY, channels=16), seed=1).train(tmp_path)
 
 
 @pytest.mark.parametrize("rate", [10.0, 1e30])  # the gap of the first stays finite, the second's does not
 def test_a_critic_that_runs_away_ends_the_run(rate: float) -> None:
     settings = replace(TINY, steps=50, critic_steps=1, critic_rate=rate)
-    with pytest.raises(TrainingDiverged, match=r"give lower rates than 0.0003 and (10|1e\+30)"):
+    with pytest.raises(TrainingDiverged, match=r"Use lower rates than 0.0003 and (10|1e\+30)"):
         Dagan(_bars(), LABELS, settings, seed=0).train()
 
 
 @pytest.mark.parametrize(
     ("images", "labels", "settings", "message"),
     [
-        (np.zeros((20, 27, 28), np.uint8), LABELS, TINY, "images must be of 28 × 28 pixels"),
-        (np.zeros((20, 784)), LABELS, TINY, "pixels must be bytes"),
-        (np.zeros((20, 784), np.uint8), LABELS[:-1], TINY, r"`labels` has shape \(19,\) for 20 images"),
-        (np.zeros((20, 784), np.uint8), LABELS, replace(TINY, channels=12), "`channels` is 12: give a multiple of 8"),
-        (np.zeros((20, 784), np.uint8), LABELS, replace(TINY, critic_steps=0), "`critic_steps` is 0: give 1 or more"),
+        (np.zeros((20, 27, 28), np.uint8), LABELS, TINY, "Use images of 28 × 28 pixels"),
+        (np.zeros((20, 784)), LABELS, TINY, "Use bytes from 0 to 255"),
+        (np.zeros((20, 784), np.uint8), LABELS[:-1], TINY, r"`labels` has the shape \(19,\) for 20 images"),
+        (np.zeros((20, 784), np.uint8), LABELS, replace(TINY, channels=12), r"`channels` is 12\. Use a multiple of 8"),
+        (
+            np.zeros((20, 784), np.uint8),
+            LABELS,
+            replace(TINY, critic_steps=0),
+            r"`critic_steps` is 0\. Use an integer of 1 or more",
+        ),
     ],
 )
 def test_bad_input_is_refused(images: Any, labels: Any, settings: DaganSettings, message: str) -> None:

@@ -71,7 +71,7 @@ def test_without_a_network_one_line_says_what_to_do(cache: Path) -> None:
 def test_a_cache_that_cannot_be_made_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "urlopen", _answer(CONTENT))
     cache.write_bytes(b"")
-    with pytest.raises(OSError, match=r"cache/some cannot be made.*FLOWRATIO_DATA"):
+    with pytest.raises(OSError, match=r"cache/some cannot be created.*FLOWRATIO_DATA"):
         find("some/table.csv", KNOWN)
 
 
@@ -86,12 +86,12 @@ def test_the_variable_names_the_first_folder(tmp_path: Path, monkeypatch: pytest
 
 def test_the_variable_must_name_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(data.VARIABLE, str(tmp_path / "nowhere"))
-    with pytest.raises(OSError, match=r"FLOWRATIO_DATA is .*nowhere.* no folder"):
+    with pytest.raises(OSError, match=r"FLOWRATIO_DATA is .*nowhere.* not a folder"):
         data.folders()
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(ValueError, match="no data file that is known"):
+    with pytest.raises(ValueError, match="is not a data file of the experiments"):
         find("uci/iris.data")
 
 

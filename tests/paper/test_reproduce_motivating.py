@@ -15,7 +15,7 @@ def test_quick(tmp_path: Path) -> None:
     assert list(table.head[1:4]) == list(METHODS)
     # at m = 6 samples of 300 overlap once in 10⁶ draws; at m = 1 slopes are off by a tenth; at m = 3 there are ten
     # times the rows of the paper's bound but not of the exact one, and most slopes are off by half or infinite
-    verdicts = [claim.holds for claim in report.claims]
+    verdicts = [claim.verdict for claim in report.claims]
     assert [*verdicts[:2], *verdicts[3:]] == [True] * 5
     assert verdicts[2] is not True
 

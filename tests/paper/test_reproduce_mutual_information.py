@@ -5,6 +5,7 @@ from pathlib import Path
 
 from flowratio_paper.mutual_information import PRESETS, strategies, truth
 from flowratio_paper.running import reproduce
+from flowratio_paper.verdicts import Answer
 
 
 def test_quick(tmp_path: Path) -> None:
@@ -30,9 +31,9 @@ def test_quick(tmp_path: Path) -> None:
         for nats, error in zip(one["result"]["nats"], one["result"]["standard_errors"], strict=True):
             assert abs(nats - at) < 4 * error + 1e-3  # of 2000 rows chance hides 3 · d / 2000 nats
     assert [len(table.lines) for table in report.tables] == [len(found), 4, 2, len(curve)]
-    verdicts = {claim.words: claim.holds for claim in report.claims}
+    verdicts = {claim.words: claim.verdict for claim in report.claims}
     # of one run only what has standard errors of its own, or is said of each run, can be told
     assert {
-        holds for words, holds in verdicts.items() if "over ρ and d" not in words and "in each run" not in words
-    } == {None}
-    assert None not in {holds for words, holds in verdicts.items() if "over ρ and d" in words}
+        answer for words, answer in verdicts.items() if "over ρ and d" not in words and "in each run" not in words
+    } == {Answer.INCONCLUSIVE}
+    assert Answer.INCONCLUSIVE not in {answer for words, answer in verdicts.items() if "over ρ and d" in words}

@@ -28,4 +28,4 @@ def test_quick(tmp_path: Path) -> None:
     assert len(bias.lines) == len(ESTIMATORS) * len(SPACES) + 1  # and a fold
     assert len(consistency.lines) == 2 * len(quick.methods)
     # the lemma, corollary 1, that counts of two samples have a bias, and that a fold brings one: no matter of luck
-    assert [claim.holds for claim in report.claims[:7]] == [True, True, True, True, True, False, True]
+    assert [claim.verdict for claim in report.claims[:7]] == [True, True, True, True, True, False, True]

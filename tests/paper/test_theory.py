@@ -18,7 +18,7 @@ from flowratio_paper.known_maps import (
     log_q,
     random_flow,
 )
-from flowratio_paper.running import Done
+from flowratio_paper.running import Outcome
 from flowratio_paper.theory import (
     N_CELLS,
     P_OF_CELLS,
@@ -34,6 +34,7 @@ from flowratio_paper.theory import (
     report,
     slopes,
 )
+from flowratio_paper.verdicts import Answer
 
 QUICK = PRESETS["quick"]
 
@@ -101,7 +102,7 @@ def test_means_of_estimators_are_sums_over_all_counts() -> None:
 def test_moments_of_seeds_are_pooled() -> None:
     draws = np.random.default_rng(0).normal(size=(2, QUICK.resamples, N_CELLS + 1))
     done = [
-        Done({"part": "bias", "seed": k}, {"x": {"known": {"mean": one.mean(0), "variance": one.var(0)}}}, 0.0)
+        Outcome({"part": "bias", "seed": k}, {"x": {"known": {"mean": one.mean(0), "variance": one.var(0)}}}, 0.0)
         for k, one in enumerate(draws)
     ]
     mean, error = mean_and_error(QUICK, done, "x", "known")
@@ -115,31 +116,31 @@ def test_slopes_are_powers_of_n() -> None:
     np.testing.assert_allclose(slopes(QUICK, errors), [-1.0, -0.5])
 
 
-def results(z_power: float, off: float) -> list[Done]:
+def results(z_power: float, off: float) -> list[Outcome]:
     """Return runs of errors that are powers of n, and of means that are `off` their place."""
     moments = {name: {"mean": [expected(name, 50) + off] * 17, "variance": [0.1] * 17} for name in ("known", "both")}
     moments["plain"] = {"mean": [1.3] * 17, "variance": [0.1] * 17}
-    done = [Done({"part": "bias", "seed": seed}, dict.fromkeys(SPACES, moments), 0.0) for seed in range(2)]
+    done = [Outcome({"part": "bias", "seed": seed}, dict.fromkeys(SPACES, moments), 0.0) for seed in range(2)]
     for name in ("affine", "exponential", "hyperbolic sine", FOLD):
         numbers = {"float64": 1e-14, "float32": 1e-6, "jacobian": 1.0}
-        done.append(Done({"part": "lemma", "map": name, "seed": 0}, numbers, 0.0))
+        done.append(Outcome({"part": "lemma", "map": name, "seed": 0}, numbers, 0.0))
     for kind in ("maf", "spline"):
         for state in ("random", "trained"):
             numbers = {"float64": 10 * off, "float32": 1e-6, "jacobian": 1.0}
-            done.append(Done({"part": "lemma", "map": f"{kind}, {state}", "seed": 0}, numbers, 0.0))
+            done.append(Outcome({"part": "lemma", "map": f"{kind}, {state}", "seed": 0}, numbers, 0.0))
     for method in QUICK.methods:
         for seed in range(2):
             powers = {"x": -1 - 0.01 * seed, "z": z_power + 0.01 * seed}
             errors = {space: [n**power for n in QUICK.sizes] for space, power in powers.items()}
-            done.append(Done({"part": "consistency", "method": method, "seed": seed}, errors, 0.0))
+            done.append(Outcome({"part": "consistency", "method": method, "seed": seed}, errors, 0.0))
     return done
 
 
 def test_verdicts_follow_the_numbers() -> None:
-    good = [claim.holds for claim in report(QUICK, results(-1.0, 0.0)).claims]
+    good = [claim.verdict for claim in report(QUICK, results(-1.0, 0.0)).claims]
     # the fold did no harm here, and counts of two samples have their bias
     assert good == [True, True, False, True, True, False, True, None, *[True] * 4]  # powers are the same but for chance
-    bad = [claim.holds for claim in report(QUICK, results(0.1, 0.1)).claims]
+    bad = [claim.verdict for claim in report(QUICK, results(0.1, 0.1)).claims]
     assert bad == [False, True, False, False, False, False, True, False, True, False, True, False]
 
 
@@ -154,4 +155,6 @@ def test_a_fold_of_the_square_brings_a_bias() -> None:
             one.result["fold"] = {"known": {"mean": mean, "variance": [0.1] * 17}}
     said = report(QUICK, done)
     assert said.tables[1].lines[-1][1] == "z, a fold (not invertible)"
-    assert {claim.words: claim.holds for claim in said.claims}["a map that is not invertible does bring a bias"] is True
+    assert {claim.words: claim.verdict for claim in said.claims}[
+        "a map that is not invertible does bring a bias"
+    ] is Answer.YES

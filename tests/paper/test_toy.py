@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from flowratio.training.run import History
-from flowratio_paper.running import Done
-from flowratio_paper.toy import PRESETS, chosen, errors, report, strategies, tasks, values
+from flowratio import History
+from flowratio_paper.running import Outcome
+from flowratio_paper.toy import PRESETS, by_held_out_loss, errors, report, strategies, tasks, values
 from flowratio_paper.toy_fits import (
     AUTO,
     DISCRIMINATIVE,
@@ -18,7 +18,6 @@ from flowratio_paper.toy_fits import (
     LOGISTIC_Z,
     RAW,
     SEPARATE,
-    RawRatio,
     Settings,
     X,
     _of_training,
@@ -27,6 +26,7 @@ from flowratio_paper.toy_fits import (
     log_ratio,
     new_flow,
 )
+from flowratio_paper.verdicts import Answer
 
 SETTINGS = Settings(2, penalties=(0.0, 5e-4), alphas=(0.1, 0.9))
 # errors on all rows, without a penalty and with one
@@ -45,7 +45,7 @@ def _fit(method: str, penalty: float | None, error: float, held_out: float) -> d
     return {"method": method, "penalty": penalty, **told}
 
 
-def _known(changed: dict[str, tuple[float, float]] | None = None) -> list[Done]:
+def _known(changed: dict[str, tuple[float, float]] | None = None) -> list[Outcome]:
     """Return results in which held-out rows choose no penalty in x, and the penalty elsewhere."""
     done = []
     for task in tasks(SETTINGS):
@@ -56,7 +56,7 @@ def _known(changed: dict[str, tuple[float, float]] | None = None) -> list[Done]:
             for k, error in enumerate((KNOWN | (changed or {}))[part]):
                 held_out = 0.05 + 0.01 * (k if part in (RAW, X) else -k)
                 fits.append(_fit(part, SETTINGS.penalties[k], error + 0.01 * sign, held_out))
-        done.append(Done(task, {"fits": fits, "points": {}}, 1.0))
+        done.append(Outcome(task, {"fits": fits, "points": {}}, 1.0))
     return done
 
 
@@ -88,7 +88,7 @@ def test_the_paper_preset_has_the_tables_of_the_paper() -> None:
     settings = PRESETS["paper"]
     assert (settings.epochs, settings.learning_rate, settings.paper_penalty) == (100, 2e-4, 5e-4)
     assert settings.paper_penalty in settings.penalties
-    recipe = new_flow(settings, 0).recipe(80_000, 2)
+    recipe = new_flow(settings, 0).recipe_for(80_000, 2)
     assert (recipe.max_epochs, recipe.batch_size, recipe.learning_rate) == (100, 100, 1e-4)
     assert (recipe.optimizer, recipe.weight_decay) == ("adam", 1e-6)
 
@@ -103,9 +103,9 @@ def test_every_network_has_a_task_for_each_seed(settings: Settings) -> None:
 
 def test_held_out_rows_choose_the_penalty() -> None:
     done = _known()
-    assert chosen(done, X)[1] == [0.0, 0.0]
-    assert chosen(done, SEPARATE)[1] == [5e-4, 5e-4]
-    np.testing.assert_allclose(chosen(done, SEPARATE)[0], [0.41, 0.39])
+    assert by_held_out_loss(done, X)[1] == [0.0, 0.0]
+    assert by_held_out_loss(done, SEPARATE)[1] == [5e-4, 5e-4]
+    np.testing.assert_allclose(by_held_out_loss(done, SEPARATE)[0], [0.41, 0.39])
     np.testing.assert_allclose(values(done, X, 5e-4, "all"), [8.01, 7.99])
 
 
@@ -116,27 +116,29 @@ def test_tables_and_verdicts() -> None:
     assert first.lines[1][1:] == ["2 ± 0.01 [1.75]", "8 ± 0.01 [7.7]", "2 ± 0.01 (λ: 0, 0)"]
     assert near.lines[1][1] == "0.5 ± 0.0025 / 0.4 ± 0.002"
     assert plain.lines[0][1] == "0.003 ± 0 [0.003]"
-    verdict = {claim.words: claim.holds for claim in said.claims}
-    assert verdict["our goal: separate training has an error below 0.5, λ = 0.0005 as in the paper"] is True
-    assert verdict["our goal: AutoRatio has an error below 0.05"] is True
-    assert verdict["λ = 0: the network is better in z than in standardized x"] is False
-    assert verdict["λ = 0.0005: the network is better in z than in standardized x"] is True
-    assert verdict["λ = 0.0005: the network is better in z than in raw x"] is True
-    assert verdict["λ = 0: separate training is the best strategy"] is False
-    assert verdict["λ = 0.0005: separate training is the best strategy"] is True
-    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is True
-    assert verdict["λ = 0: the network in raw x and discriminative training are worst"] is False  # joint ones are worse
-    assert verdict["λ = 0.0005: the network in raw x and discriminative training are worst"] is True
-    assert verdict["logistic regression in x is better than the best network"] is True
-    assert verdict["logistic regression is worse in z than in x"] is True
+    verdict = {claim.words: claim.verdict for claim in said.claims}
+    assert verdict["our goal: separate training has an error below 0.5, λ = 0.0005 as in the paper"] is Answer.YES
+    assert verdict["our goal: AutoRatio has an error below 0.05"] is Answer.YES
+    assert verdict["λ = 0: the network is better in z than in standardized x"] is Answer.NO
+    assert verdict["λ = 0.0005: the network is better in z than in standardized x"] is Answer.YES
+    assert verdict["λ = 0.0005: the network is better in z than in raw x"] is Answer.YES
+    assert verdict["λ = 0: separate training is the best strategy"] is Answer.NO
+    assert verdict["λ = 0.0005: separate training is the best strategy"] is Answer.YES
+    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is Answer.YES
+    assert (
+        verdict["λ = 0: the network in raw x and discriminative training are worst"] is Answer.NO
+    )  # joint ones are worse
+    assert verdict["λ = 0.0005: the network in raw x and discriminative training are worst"] is Answer.YES
+    assert verdict["logistic regression in x is better than the best network"] is Answer.YES
+    assert verdict["logistic regression is worse in z than in x"] is Answer.YES
 
 
 def test_verdicts_turn_with_the_numbers() -> None:
     said = report(SETTINGS, _known({SEPARATE: (3.0, 0.7), "joint 0.9": (1.0, 0.1)}))
-    verdict = {claim.words: claim.holds for claim in said.claims}
-    assert verdict["our goal: separate training has an error below 0.5, λ by held-out loss"] is False
-    assert verdict["λ = 0.0005: separate training is the best strategy"] is False
-    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is False
+    verdict = {claim.words: claim.verdict for claim in said.claims}
+    assert verdict["our goal: separate training has an error below 0.5, λ by held-out loss"] is Answer.NO
+    assert verdict["λ = 0.0005: separate training is the best strategy"] is Answer.NO
+    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is Answer.NO
 
 
 def test_order_is_judged_by_run() -> None:
@@ -146,27 +148,20 @@ def test_order_is_judged_by_run() -> None:
         if one.task["part"] == "joint 0.9":
             for fit in one.result["fits"]:
                 fit["all"] += 0.05 * (-1) ** one.task["seed"]
-    verdict = {claim.words: claim.holds for claim in report(SETTINGS, done).claims}
-    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is None
-    assert verdict["λ = 0.0005: separate training is the best strategy"] is True
+    verdict = {claim.words: claim.verdict for claim in report(SETTINGS, done).claims}
+    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is Answer.INCONCLUSIVE
+    assert verdict["λ = 0.0005: separate training is the best strategy"] is Answer.YES
 
 
 def test_one_run_tells_nothing() -> None:
     done = [one for one in _known() if one.task["seed"] == 0]
     said = report(replace(SETTINGS, seeds=1), done)
-    assert {claim.holds for claim in said.claims} == {None}
+    assert {claim.verdict for claim in said.claims} == {Answer.INCONCLUSIVE}
     assert "log r: one run [" in said.tables[0].title
     best = next(claim for claim in said.claims if "smallest α" in claim.words)
-    assert best.measured.endswith("of 1 pairs yes 0, no 0, cannot be told 1")
+    assert best.measured.endswith("Of 1 pairs: yes 0, no 0, inconclusive 1")
 
 
 def test_the_held_out_loss_is_that_of_the_kept_epoch() -> None:
     history = History(epoch=[1, 2, 3], held_out_loss=[0.1, 0.3, 0.2], best_epoch=3)  # the first is before settling
     assert _of_training(history) == {"held_out": 0.2, "best_epoch": 3}
-
-
-def test_raw_rows_are_not_standardized() -> None:
-    X = np.random.default_rng(0).normal(4.0, 2.0, (100, 2))
-    ratio = RawRatio().fit_samples(X[:50], X[50:])
-    assert ratio.mean_.tolist() == [0, 0]
-    assert ratio.scale_.tolist() == [1, 1]
