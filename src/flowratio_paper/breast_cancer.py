@@ -1,20 +1,21 @@
-r"""Table 6 and Figure 3: KMM and KLIEP on the Breast Cancer Wisconsin table, weights from x and from z.
+r"""Table 6 and Figure 3: KMM and KLIEP on the Breast Cancer Wisconsin table, weights from x and from latent space (z).
 
-Claim: weights from z by KMM leave a support vector machine with less error on the target than weights from x or none
-(at best .418, .532 and .537); KLIEP does no better than no weights. Cost: 10 minutes on two cores. Command:
+Claim: weights from z by KMM give a support vector machine a lower error on the target than weights from x or no weights
+(at best .418, .532 and .537). KLIEP is no better than no weights. Cost: 10 minutes on two cores. Command:
 `flowratio reproduce breast-cancer --preset laptop`.
 
-683 rows without gaps, 9 columns. In each of 30 trials three quarters are the target; of the rest a source keeps a
-benign row with probability .1 and a malignant one with .9. SVC(rbf, gamma=.1) of x, with C of .1, 1, 10 and 100.
+683 rows without missing values, 9 columns. In each of 30 trials three quarters of the rows are the target. From the
+rest a source keeps a benign row with probability .1 and a malignant one with .9. SVC(rbf, gamma=.1) of x, with C of .1,
+1, 10 and 100.
 
 *Scaling.* The paper standardizes after the subsampling. If source and target are standardized separately, as its errors
-of .4 to .6 say, the same cells have one place in the source and another in the target, and the error tells little about
-weights. Both are shown: `separate`, which is the paper's, and `shared`, one scaler for all rows. As rows are kept by
-their label, y given x is not the same in both samples: weights by x, even exact ones, answer another question.
+of .4 to .6 suggest, the same row has one value in the source and another in the target, and the error hardly depends on
+weights. Both are shown: `separate`, as in the paper, and `shared`, one scaler for all rows. Rows are kept by their
+label, so y given x differs between the samples. Weights by x, even exact ones, do not correct that.
 
-Where we part from the paper: its code chose γ and B of KMM by the error on labelled target rows; we show an honest
-choice beside that oracle. KLIEP is not quite the published one, see `adaptation_trials`. "Our goal" is a limit that we
-set, not the paper.
+*Differences from the paper.* Its code selected γ and B of KMM by the error on labeled target rows. We show an honest
+selection next to that oracle. KLIEP differs from the published one, see `adaptation_trials`. "Our goal" is a limit that
+we set, not the paper.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ PRESETS = {
 SCALINGS = ("separate", "shared")
 KEPT_BENIGN, KEPT_MALIGNANT = 0.1, 0.9
 BEST_IN_PAPER, SMALL = 0.418, 0.06
-# errors by C, and standard deviations of those without weights
+# errors by C. The standard deviations are those without weights
 PAPER = {
     "none": (0.616, 0.537, 0.591, 0.587),
     "KMM": {"x": (0.596, 0.532, 0.577, 0.576), "z": (0.630, 0.418, 0.421, 0.424)},
@@ -84,7 +85,7 @@ def read_table() -> tuple[np.ndarray, np.ndarray]:
 
 
 def split(X: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> Trial:
-    """Set three quarters aside as the target, and keep some of the rest as the source: few of the benign rows."""
+    """Return three quarters as the target, and a part of the rest, with few benign rows, as the source."""
     order = rng.permutation(len(X))
     target, rest = np.split(order, [3 * len(X) // 4])
     source = rest[rng.random(len(rest)) < np.where(y[rest] == 1, KEPT_BENIGN, KEPT_MALIGNANT)]
@@ -103,7 +104,7 @@ def run(settings: TrialSettings, task: Task, workspace: Workspace) -> dict[str, 
 
 
 def report(settings: TrialSettings, outcomes: list[Outcome]) -> Report:
-    """Return the errors of both scalings beside the paper's, and the claims."""
+    """Return the errors of both scalings with those of the paper, and the claims."""
     by_scaling = {name: [one.result for one in outcomes if one.task["scaling"] == name] for name in SCALINGS}
     tables = [_table(settings, scaling, results) for scaling, results in by_scaling.items()]
     claims = [*_claims_of_paper(by_scaling["separate"]), _claim_of_scaling(by_scaling["shared"])]
@@ -124,7 +125,7 @@ def _table(settings: TrialSettings, scaling: str, results: Sequence[dict[str, An
                 lines.append([method, choice, space, *cells(selected(results, space, method, choice), published)])
     source = " [paper]" if is_paper else ", which the paper does not have"
     title = f"scaling={scaling}: error on the target, {of_runs(len(results), 'trial')}{source}"
-    return PaperTable(title, ["weights by", "chosen by", "space", *[f"C = {C:g}" for C in PENALTIES]], lines)
+    return PaperTable(title, ["weights by", "selected by", "space", *[f"C = {C:g}" for C in PENALTIES]], lines)
 
 
 def _paper_choice(method: str) -> str:
@@ -132,10 +133,10 @@ def _paper_choice(method: str) -> str:
 
 
 def _claims_of_paper(results: Sequence[dict[str, Any]]) -> list[Claim]:
-    """Return what the paper says of its table: weights by KMM and its oracle, and by KLIEP; separate scaling."""
+    """Return the claims of the paper on its table: KMM with the oracle, and KLIEP, with separate scaling."""
     none, labels = unweighted(results), [f"C = {C:g}" for C in PENALTIES]
     kmm, kliep = ({s: selected(results, s, name, _paper_choice(name)) for s in "xz"} for name in ("KMM", "KLIEP"))
-    words = "Table 6 (separate scaling): without weights the errors are the paper's, within two standard errors"
+    words = "Table 6 (separate scaling): without weights the errors are those of the paper, within two standard errors"
     table = "Table 6 (KMM, oracle, separate scaling)"
     ways = {"z": kmm["z"], "x": kmm["x"], "no weights": none}
     least = {name: values[:, values.mean(axis=0).argmin()] for name, values in ways.items()}
@@ -145,7 +146,7 @@ def _claims_of_paper(results: Sequence[dict[str, Any]]) -> list[Claim]:
         as_published(words, none, PAPER["none"], PAPER_SPREAD),
         mostly_better(f"{table}: z beats x for nearly all C", kmm["z"], kmm["x"], labels),
         mostly_better(f"{table}: z beats no weights for nearly all C", kmm["z"], none, labels),
-        Claim(f"{table}: the least error over C is that of z", every(gains), measured),
+        Claim(f"{table}: the lowest error over C is that of z", every(gains), measured),
         never(
             "Table 6 (KLIEP, separate scaling): weights from x or z bring no significant improvement",
             Comparison.BETTER,
@@ -156,18 +157,17 @@ def _claims_of_paper(results: Sequence[dict[str, Any]]) -> list[Claim]:
 
 def _claim_of_scaling(shared: Sequence[dict[str, Any]]) -> Claim:
     least = unweighted(shared)[:, 1:]
-    words = f"not in the paper: with shared scaling, no weights leave less than {SMALL:g} for C of 1 or more"
+    words = f"not in the paper: with shared scaling, the error without weights is below {SMALL:g} for C of 1 or more"
     return Claim(words, every([beyond(SMALL - values) for values in least.T]), ", ".join(cells(least)))
 
 
 def _claim_of_best(results: Sequence[dict[str, Any]], space: str, choice: str) -> Claim:
-    """Return whether KMM in z is below the paper's best, for some C."""
+    """Return whether KMM in z is below the paper's best, for one C or more."""
     values = selected(results, space, "KMM", choice)
     verdicts = [beyond(BEST_IN_PAPER - one) for one in values.T]
     answer = next((one for one in (Answer.YES, Answer.INCONCLUSIVE) if one in verdicts), Answer.NO)
-    words = (
-        f"our goal: KMM in {space} is below the paper's best, {BEST_IN_PAPER}, for some C; separate scaling, {choice}"
-    )
+    goal = f"KMM in {space} is below the paper's best, {BEST_IN_PAPER}, for one C or more"
+    words = f"our goal: {goal}, separate scaling, {choice}"
     return Claim(words, answer, ", ".join(cells(values)))
 
 
@@ -187,7 +187,7 @@ def _claims_of_order(settings: TrialSettings, scaling: str, results: Sequence[di
 
 
 def draw(settings: TrialSettings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
-    """Return errors against C by scaling and method, with the paper's: Figure 3 and its like."""
+    """Return errors against C by scaling and method, with the paper's: Figure 3 and similar ones."""
     from matplotlib.figure import Figure
 
     panels = [("KMM", HONEST), *((method, _paper_choice(method)) for method in ("KMM", "KLIEP"))]

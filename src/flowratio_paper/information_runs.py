@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from flowratio import FlowFeaturizer
 
-BRIDGES = "separate, bridges"
+TELESCOPING = "separate, telescoping"
 POINTS = 20  # of a curve against epochs
 
 
@@ -186,7 +186,7 @@ def run_separate(data: Data) -> dict[str, Any]:
     joint, product_, test = map(flow.transform, (data.joint, data.product, data.test))
     telescoping = TelescopingRatio(random_state=data.seed).fit_samples(joint, product_)
     runs = run_classifiers(data, joint, product_, test)
-    return {"runs": runs, BRIDGES: data.estimate(telescoping.log_ratio(test))}
+    return {"runs": runs, TELESCOPING: data.estimate(telescoping.log_ratio(test))}
 
 
 def run_joint(data: Data, alpha: float) -> dict[str, Any]:

@@ -1,21 +1,21 @@
-r"""Table 5: KMM and KLIEP on two mixtures of normal laws, weights from x and from z.
+r"""Table 5: KMM and KLIEP on two mixtures of Gaussians, weights from x and from latent space (z).
 
-Claim: weights from z leave a logistic regression with less error on the target than weights from x, and those with less
-than none (.041, .163 and .236 by KMM; .125, .163 and .236 by KLIEP). Cost: 5 minutes on two cores. Command:
+Claim: weights from z give a logistic regression a lower error on the target than weights from x, and these a lower
+error than no weights (.041, .163 and .236 by KMM, .125, .163 and .236 by KLIEP). Cost: 5 minutes on two cores. Command:
 `flowratio reproduce mixtures --preset laptop`.
 
-Source .01 N(0, I) + .99 N(3, I), target .99 N(0, I) + .01 N(3, I), 1000 rows of each with exactly these shares; y marks
-the component. Ten runs; the error is that on 10,000 fresh rows of the target.
+Source .01 N(0, I) + .99 N(3, I), target .99 N(0, I) + .01 N(3, I), 1000 rows of each with exactly these shares. The
+label y is the component. Ten runs. The error is that on 10,000 test rows of the target.
 
-*What the exact ratio gives.* x given y is the same in both samples, y given x is not: this is a shift of labels, not of
-covariates. Weights by the exact r(x) make the classifier learn the source's law of y given x, whose boundary is
-:math:`x_1 + x_2 = 3 - \tfrac13 \log 99`: the error on the target is then .148 for large n, however well the ratio is
-known. An error far below it is one that a wrong ratio gives. Weights by class, .99/.01 and .01/.99, would give .002.
+*The exact ratio.* x given y is the same in both samples, y given x is not: this is a label shift, not a covariate
+shift. With weights by the exact r(x) the classifier learns y given x of the source, whose boundary is
+:math:`x_1 + x_2 = 3 - \tfrac13 \log 99`. The error on the target is then .148 for large n, however exact the ratio. An
+error far below it comes from a wrong ratio. Weights by class, .99/.01 and .01/.99, would give .002.
 
-Where we part from the paper: its code chose γ and B by the error on labelled target rows, and its KLIEP number for z
-came from a notebook that used one run's rows again and again; we show an honest choice beside the oracle, and draw new
-rows for each run. KLIEP is not quite the published one, see `adaptation_trials`. "Our goal" is a limit that we set, not
-the paper.
+*Differences from the paper.* Its code selected γ and B by the error on labeled target rows, and its KLIEP number for z
+came from a notebook that used the rows of one run again and again. We show an honest selection next to the oracle, and
+draw new rows for each run. KLIEP differs from the published one, see `adaptation_trials`. "Our goal" is a limit that we
+set, not the paper.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def draw_rows(share: float, n: int, rng: np.random.Generator) -> tuple[np.ndarra
 
 def log_ratio(X: np.ndarray) -> np.ndarray:
     """Return log r of target over source, (n, 2) to (n,)."""
-    component = SHIFT**2 - SHIFT * X.sum(axis=1)  # log N(0, I) less log N(3, I)
+    component = SHIFT**2 - SHIFT * X.sum(axis=1)  # log N(0, I) minus log N(3, I)
     a, b = np.log(1 - SHARE), np.log(SHARE)
     return np.logaddexp(a + component, b) - np.logaddexp(b + component, a)
 
@@ -107,9 +107,9 @@ def run(settings: TrialSettings, task: Task, workspace: Workspace) -> dict[str, 
 
 
 def report(settings: TrialSettings, outcomes: list[Outcome]) -> Report:
-    """Return the errors beside the paper's, how wrong the ratios are, and the claims."""
+    """Return the errors with those of the paper, the errors of log r, and the claims."""
     results = [one.result for one in outcomes]
-    head = ["weights by", "chosen by", *settings.spaces]
+    head = ["weights by", "selected by", *settings.spaces]
     lines = [["none", "", *cells(unweighted(results), [PAPER["none"]]), *[""] * (len(settings.spaces) - 1)]]
     for name in (EXACT, BY_CLASS):
         values = np.array([result[name] for result in results])
@@ -120,7 +120,7 @@ def report(settings: TrialSettings, outcomes: list[Outcome]) -> Report:
             lines.append([method, choice, *row])
     title = f"Error on the target: {of_runs(len(outcomes))} [paper]"
     log_r_table = PaperTable(
-        f"Mean squared error of log r on source rows, honest choice: {of_runs(len(outcomes))}",
+        f"Mean squared error of log r on source rows, honest selection: {of_runs(len(outcomes))}",
         ["method", *settings.spaces],
         [[method, *[_log_r_cell(results, space, method) for space in settings.spaces]] for method in settings.methods],
     )
@@ -162,10 +162,10 @@ def _claims_of_paper(results: Sequence[dict[str, Any]], method: str) -> list[Cla
     choice = _paper_choice(method)
     errors_of = {"none": unweighted(results)} | {space: selected(results, space, method, choice) for space in "xz"}
     claims = []
-    for less, more in (("z", "x"), ("x", "none")):
-        ours, other = errors_of[less], errors_of[more]
+    for better, worse in (("z", "x"), ("x", "none")):
+        ours, other = errors_of[better], errors_of[worse]
         measured = f"{cells(ours)[0]} against {cells(other)[0]}, difference {cells(ours - other)[0]}"
-        words = f"Table 5 ({method}, {choice}): {less} beats {more.replace('none', 'no weights')}"
+        words = f"Table 5 ({method}, {choice}): {better} beats {worse.replace('none', 'no weights')}"
         claims.append(Claim(words, beyond((other - ours)[:, 0]), measured))
     return claims
 

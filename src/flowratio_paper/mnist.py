@@ -1,50 +1,50 @@
-r"""Table 2, Fig. 9 to 14: images of q drawn from a flow of p and q, by a ratio of z and by a ratio of x.
+r"""Table 2, Fig. 9 to 14: images of q from a flow of p and q, by a ratio in latent space (z) and by a ratio in x.
 
-Claim: sampling-importance-resampling (SIR) from a flow of both laws brings more images of the target q by a ratio of z
-(digits .860, background .732 at perc = 1) than by a ratio of x (.754, .528), and these more than the flow by itself
-(.720, .493). Command: `flowratio reproduce mnist --preset laptop --jobs 2`. Cost: 74 minutes on two cores; some
+Claim: sampling-importance-resampling (SIR) from a flow of p and q gives more images of the target q by a ratio in z
+(digits .860, background .732 at perc = 1) than by a ratio in x (.754, .528), and these more than the flow alone
+(.720, .493). Command: `flowratio reproduce mnist --preset laptop --jobs 2`. Cost: 74 minutes on two cores, several
 days for `paper`.
 
 `diff-digits`: p are the ones and twos, q the zeros and sevens. `diff-background`: p are the digits of MNIST, white on
 black, q the same in black on white. There are `perc` times as many images of q as of p. A MAF of 5 blocks is trained on
-all of them, an MLP tells p from q, and 1000 images are drawn toward q, by the weights
+all of them, an MLP separates p from q, and 1000 images are drawn toward q, by the weights
 
 .. math:: \frac{q}{h} = \frac{1}{\pi r + 1 - \pi}, \qquad r = p/q, \quad \pi = \frac{n_p}{n_p + n_q}
 
-A classifier of the attribute, an MLP that has seen images of both laws, says how many of them are of the target.
+A classifier of the attribute, an MLP fitted to images of p and q, counts the images of the target.
 
 *What to expect.* A perfect flow draws a share perc / (1 + perc) of the target: .091, .2, .333, .5. The paper's regular
-samples of digits have .406 to .720: its code showed images of values from 0 to 1 to a classifier that had learned 0 to
-255, and swapped the mixing proportions. We show the classifier bytes, as it has learned them, and take the equation
-above. On an image that is neither law, such as a flow of few steps draws, any classifier of two laws only guesses.
+samples of digits have .406 to .720. Its code used images with values from 0 to 1 with a classifier that was fitted to
+values from 0 to 255, and swapped the mixing proportions. We use bytes for the classifier, and the equation above. On an
+image that belongs neither to p nor to q, such as a flow of few steps draws, a classifier of p and q only guesses.
 
-*Noise.* A ratio of z is fitted to z of images with the noise that the flow was trained with: see
-`image_distributions`. Each of its ten passes over pairs of images has noise of its own, for images of q as well, which come more than once in a pass
-where they are few: else it learns the noise by heart.
+*Noise.* A ratio in z is fitted to z of images with the noise of the flow's training: see `image_distributions`. Each of
+its ten passes over pairs of images has its own noise, also for images of q, which are repeated in a pass if they are
+few. Otherwise the ratio would memorize the noise.
 
-*Against draws* is a way of our own, with other weights of the same candidates: q to what the flow draws, in place of q
-to what it should draw. See `against_draws`. In z draws cost nothing; a ratio of x would have to decode them. It has 30
-passes, the three others have the paper's ten.
+*Against draws* is our own method, with other weights of the same candidates: q to the draws of the flow, instead of q
+to the mixture that the flow should draw. See `against_draws`. In z draws cost nothing. A ratio in x would have to
+decode them. This ratio has 30 passes, the others have the ten of the paper.
 
 *Presets.* `paper` has the settings of the paper's appendix and the two hidden layers of its code. `laptop` has 5 blocks
-with batch norm and one hidden layer of 1024 units, as the paper's table reads, at most 12 700 images of p, as there are
-ones and twos. Its flows take 2000 steps of AdamW at a rate of .003 that is annealed, with a weight decay of .1, and
-their weights are averaged over about the last tenth of them. The held-out likelihood of short runs, which are not kept,
-decided on these. In x every candidate is decoded; `laptop` has 25 of them for an image there, and 100 in z.
+with batch norm and one hidden layer of 1024 units, as in the paper's table, and 12 700 images of p or less, the number
+of ones and twos. Its flows take 2000 steps of AdamW with an annealed rate of .003, a weight decay of .1, and weights
+averaged over about the last tenth of the steps. The held-out likelihood of short runs decided on these settings. In x
+every candidate is decoded, so `laptop` has 25 candidates for an image there, and 100 in z.
 
-The ratios p/q are alike in all presets and in both spaces: the paper's three layers of 100 units, its 10 epochs,
-batches of 64, Adam at .001, annealed as in its code. Of our own are pixels of one mean and one scale, 50 steps of
-warm-up, clipped gradients and averaged weights. Which weights of a flow and of a ratio of x are kept, a tenth of the
-images decides; a ratio of z sees each of its codes once and keeps its last weights. In x an image of q is in four pairs
-of a pass at most, so that a pass is shorter where they are few. There are perc times as many images of q as of p in
-every cell: at perc = 1, digits have 12 188 of each.
+The ratios p/q are the same in all presets and in both spaces: the paper's three layers of 100 units, its 10 epochs,
+batches of 64, Adam at .001, annealed as in its code. Ours are pixels with one mean and one scale, 50 steps of warm-up,
+clipped gradients and averaged weights. A tenth of the images selects the weights of a flow and of a ratio in x. A ratio
+in z uses each of its codes once and keeps its last weights. In x an image of q is in a maximum of four pairs of a pass,
+so that a pass is shorter if they are few. There are perc times as many images of q as of p in every cell: at perc = 1,
+digits have 12 188 of each.
 
 *Verdicts.* All methods of a run share its flow, so that they are compared run by run. A difference counts beyond two
-standard errors: that over the runs, or that of so many draws from so many candidates if it is larger. One run tells
-nothing, and of three without any difference one in five passes by chance.
+standard errors: that over the runs, or that of the draws from the candidates if it is larger. One run is inconclusive.
+Of three runs without any difference, one in five passes by chance.
 
-*Strange images.* A flow also draws specks all over, of which the attribute's classifier says one law or the other. What
-is as bright as hardly any image of p or q is counted apart.
+*Strange images.* A flow also draws specks, which the classifier of the attribute assigns to p or q. Images that are
+brighter or darker than nearly all images of p and q are counted separately.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from flowratio_paper.verdicts import Answer, Gain, beyond, every, of_runs, stand
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TITLE = "Table 2, Fig. 9-14: images of a target law from a flow of two, resampled (SIR) by importance weights (IW)"
+TITLE = "Table 2, Fig. 9-14: images of a target from a flow of two samples, by SIR with importance weights (IW)"
 TARGETS = {
     DIGITS: "zeros and sevens (perc for each one or two)",
     BACKGROUND: "black digits on white (perc for each white one on black)",
@@ -80,7 +80,7 @@ METHODS = {
     "x": "SIR with IW(x)",
     "regular": "regular sampling",
 }
-RATIOS = {"z": "p/q of z", "draws": "q to draws", "x": "p/q of x"}
+RATIOS = {"z": "p/q in z", "draws": "q to draws in z", "x": "p/q in x"}
 PAPER = {
     DIGITS: {
         "z": (0.447, 0.518, 0.777, 0.860),
@@ -238,7 +238,7 @@ def _of_strange(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
         for method, name in METHODS.items():
             images = cell(settings, outcomes, task, method, perc)
             lines.append([task, f"{perc:g}", name, f"{images.strange:.3f}", *images.target_shares])
-    title = "Strange images, as bright as hardly any of p or q, and the share of the target; means"
+    title = "Strange images, brighter or darker than nearly all of p and q, and the share of the target (means)"
     return PaperTable(
         title, ["task", "perc", "method", "strange", "target in strange ones", "target in the others"], lines
     )
@@ -256,7 +256,7 @@ def _of_flows(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
     lines.append(["MAF (5), published", "", "MNIST", f"{MAF_LOGIT:.1f}", f"{MAF_BITS:.2f}", *[""] * (1 + len(METHODS))])
     head = ["task", "perc", "images of p + q", "nats of logits", "bits of a pixel", "attribute accuracy"]
     head += [f"seconds, {name}" for name in METHODS]
-    title = f"Flow and attribute classifier on test images; seconds by the clock for {settings.samples} images; means"
+    title = f"Flow and attribute classifier on test images, and seconds for {settings.samples} images (means)"
     return PaperTable(title, head, lines)
 
 
@@ -269,7 +269,7 @@ def _of_ratios(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
             draws = [np.mean([one["methods"][of][what] for one in results]) for what in ("effective", "unique")]
             line = [task, f"{perc:g}", name, *[f"{each:.3f}" for each in (*ratio, *draws)]]
             lines.append([*line, _tail(results, of)])
-    title = "Ratios on test images, and their weights: effective share of candidates, Pareto k̂ (-inf: no tail), means"
+    title = "Ratios on test images, and their weights: effective share of candidates, Pareto k̂ (-inf: no tail) (means)"
     return PaperTable(title, ["task", "perc", "ratio", "loss", "accuracy", "effective", "share distinct", "k̂"], lines)
 
 

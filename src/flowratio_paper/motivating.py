@@ -1,16 +1,16 @@
-r"""Two normal laws in one dimension that move apart, and logistic regression that is right for them (Section 3.1).
+r"""Two Gaussians in one dimension that move apart, and logistic regression, which has the right form (Section 3.1).
 
 Claim: with fewer rows than a bound that grows as exp(m²/2), the samples do not overlap and the slope of log r goes to
 infinity. Cost: half a minute on one core. Command: `flowratio reproduce motivating --preset laptop`.
 
-p = N(m, 1) and q = N(−m, 1), so that log r = 2mx. With n rows of each, a row of p at x ≤ 0 is seen with a probability
-of at most δ while
+p = N(m, 1) and q = N(−m, 1), so that log r = 2mx. Among n rows of each sample there is a row of p at x ≤ 0 with a
+probability of δ or less while
 
 .. math:: n < \frac{\log(1 - \delta)}{\log(1 - e^{-m^2/2})}
 
-(Appendix B). Without such rows the samples can be told apart without error, and the slope of greatest likelihood is
-infinite. What was not in the paper: the same with the exact probability Φ(−m) in the place of its bound, whether ten
-times the rows are enough, and the two linear ratios of the library beside greatest likelihood.
+(Appendix B). Without such rows a line separates the samples, and the slope of maximum likelihood is infinite. Not in
+the paper: the exact probability Φ(−m) in place of its bound, whether ten times the rows are enough, and the two linear
+ratios of the library next to maximum likelihood.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ METHODS: dict[str, Any] = {
 
 
 def needed_rows(m: float, delta: float = DELTA) -> float:
-    """Return the number of rows of p below which none at x ≤ 0 is seen, but with a probability of at most delta."""
+    """Return the number of rows of p with one at x ≤ 0 with a probability of delta, by the bound of the paper."""
     return float(np.log1p(-delta) / np.log1p(-np.exp(-(m**2) / 2)))
 
 
 def exact_rows(m: float, delta: float = DELTA) -> float:
-    """Return the same by P(x ≤ 0) = Φ(−m) in the place of its bound."""
+    """Return the same with the exact P(x ≤ 0) = Φ(−m)."""
     return float(np.log1p(-delta) / np.log1p(-np.exp(log_ndtr(-m))))
 
 

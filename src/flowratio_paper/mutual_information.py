@@ -1,35 +1,37 @@
-r"""Fig. 4 and 8: mutual information of two normal variables of 20 columns, by each way of training.
+r"""Fig. 4 and 8: mutual information of two Gaussian variables of 20 columns, by each way of training.
 
-Claim: a classifier of z, trained after the flow, comes nearest to the truth; joint training comes near it for large α,
-a classifier of x and discriminative training stay far below (read off the figure, at the end: separate 11.0 after a
-peak of 14.1, joint 12.7, discriminative 8.1, baseline 7.8). Cost: about 14 minutes on two cores. Command:
+Claim: a classifier in latent space (z), trained after the flow, is nearest to the truth. Joint training is close to it
+for large α. A classifier in x and discriminative training stay far below (from the figure, at the end: separate 11.0
+after a peak of 14.1, joint 12.7, discriminative 8.1, baseline 7.8). Cost: about 14 minutes on two cores. Command:
 `flowratio reproduce mutual-information --preset laptop --jobs 2`.
 
-x and y have 20 columns, the k-th of x and of y correlate by ρ = .9. p is the joint law, q the product of the marginals
-(y permuted), r = p/q, and the estimate is the mean of log r on 10,000 joint rows that no fit has seen. In truth
+x and y have 20 columns, and the k-th columns of x and y have the correlation ρ = .9. p is the joint distribution, q the
+product of the marginals (y permuted), r = p/q, and the estimate is the mean of log r on 10,000 joint test rows. The
+truth is
 
 .. math:: I = -\tfrac{d}{2} \log(1 - \rho^2) = 16.607, \qquad \mathrm{Var}_p \log r = d \rho^2
 
-nats, not the 16.67 that the paper prints. Since log r is known for every row, its root mean squared error stands beside
-the estimate: a mean may be right by luck.
+nats, not the 16.67 that the paper prints. log r has a closed form, so its root mean squared error is shown with the
+estimate: a mean may be right by luck.
 
-*Why curves rise and fall.* Nearly all rows are told apart: at the exact ratio the loss of the classifier is .0006, and
-rows with logits of 10 or of 16 add nothing to it. The loss of a network is several times larger (.003 in x, .012 in z):
-some product rows have logits up to 11. A penalty on the weights makes it less sure of all rows: the held-out loss
-falls, and so does the estimate, far below the truth; with none, the estimate in z grows past it. So the penalty decides
-the estimates (the paper's 5e-4 gives about the paper's), the held-out loss prefers one that leads far below, and the
-fall in the paper's figure is none that stopping by the held-out loss could hold: both fall together. Bridges between p
-and q need no penalty; in z, their log r of single rows is still wrong by several nats.
+*Why curves rise and fall.* Nearly all rows are separated: at the exact ratio the loss of the classifier is .0006, and
+rows with logits of 10 or of 16 add nothing to it. The loss of a network is several times larger (.003 in x, .012 in z),
+because product rows have logits up to 11. A penalty on the weights shrinks the logits of all rows. The held-out loss
+falls, and so does the estimate, far below the truth. Without a penalty the estimate in z grows beyond the truth. So the
+penalty decides the estimates (the paper's 5e-4 gives about the paper's numbers), and the held-out loss prefers one that
+leads far below. Early stopping cannot prevent the fall in the paper's figure: the loss and the estimate fall together.
+Intermediate distributions between p and q (telescoping) need no penalty. In z, their log r of single rows is still
+wrong by several nats.
 
-Where we part from the paper: as there, 80,000 joint and as many product rows are fitted, and 10,000 of each decide when
-to stop. `paper` has its settings: MAF of 5 blocks with batch norm, 200 epochs, MLP of three layers of 200 units, 200
-epochs of batches of 128 pairs at 2e-4, and the penalty of 5e-4 alone. A block has two hidden layers, as in the paper's
-code, where its table says `n_hidden` 1. MLPs of x and of z are trained by the library's recipe (warm-up, a cosine of
-the learning rate, clipped gradients, averaged weights), joint training in `paper` has none of these. `laptop` trains
-flows by the library's own recipe, and the MLP for fewer epochs of larger batches; of several penalties, all of which
-are shown, the held-out loss chooses. Joint training has the weight decay of the flow's recipe, not these penalties. The
-last weights are shown beside those that are kept. Beside the paper's ways stands what the library gives by itself, with
-its standard error, over ρ and d too; "our goal" is a limit that we set, not the paper.
+*Differences from the paper.* As in the paper, 80,000 joint and as many product rows are fitted, and 10,000 of each
+decide when to stop. `paper` has its settings: MAF of 5 blocks with batch norm, 200 epochs, MLP of three layers of 200
+units, 200 epochs of batches of 128 pairs at 2e-4, and the penalty of 5e-4 only. A block has two hidden layers, as in
+the paper's code, where its table has `n_hidden` 1. MLPs in x and in z are trained by the recipe of the library
+(warm-up, a cosine of the learning rate, clipped gradients, averaged weights). Joint training in `paper` has none of
+these. `laptop` trains flows by the recipe of the library, and the MLP for fewer epochs of larger batches. Several
+penalties are shown, and the held-out loss selects one. Joint training has the weight decay of the flow's recipe, not
+these penalties. The last weights are shown next to the best ones. Estimates of the library are shown next to those of
+the paper, with standard errors, over ρ and d too. "Our goal" is a limit that we set, not the paper.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ import numpy as np
 from scipy.stats import t
 
 from flowratio_paper.information_runs import (
-    BRIDGES,
+    TELESCOPING,
     Data,
     Settings,
     run_classifiers,
@@ -95,7 +97,7 @@ FAR = 3  # standard errors: an honest estimator is farther off in one run of 370
 
 
 def strategies(settings: Settings) -> list[str]:
-    """Return the ways of training, as they are named in tables."""
+    """Return the names of the ways of training in tables."""
     return [BASELINE, SEPARATE, *[_named(alpha) for alpha in settings.alphas]]
 
 
@@ -143,7 +145,7 @@ def peak_and_end(one: dict[str, Any]) -> tuple[float, float]:
 def report(settings: Settings, outcomes: list[Outcome]) -> Report:
     """Return the estimates with those of the paper, by strategy, by penalty and by ρ and d, and the claims."""
     by_way = {way: [selected(result) for result in _results(outcomes, "strategy", way)] for way in strategies(settings)}
-    by_method = {BRIDGES: [result[BRIDGES] for result in _results(outcomes, "strategy", SEPARATE)]}
+    by_method = {TELESCOPING: [result[TELESCOPING] for result in _results(outcomes, "strategy", SEPARATE)]}
     by_method |= {method: _results(outcomes, "method", method) for method in settings.methods}
     curve = [one for one in outcomes if one.task["part"] == "curve"]
     tables = [
@@ -159,7 +161,7 @@ def report(settings: Settings, outcomes: list[Outcome]) -> Report:
             _claim_of_separate(settings, f"an MLP of z, penalty {penalty:g}", _runs_at(outcomes, SEPARATE, k))
             for k, penalty in enumerate(settings.penalties)
         ],
-        _claim_of_separate(settings, "bridges in z", by_method[BRIDGES]),
+        _claim_of_separate(settings, "telescoping in z", by_method[TELESCOPING]),
         *_claims_of_order(settings, by_way),
         *[_claim_at_penalty(settings, outcomes, k) for k in range(len(settings.penalties))],
         *[_claim_of_fall(way, runs) for way, runs in by_way.items()],
@@ -209,8 +211,8 @@ def _table_of_strategies(settings: Settings, by_way: dict[str, list[dict[str, An
                 _cell([one["log_r_error"] for one in runs]),
             ]
         )
-    runs_ = f"{truth(settings.columns, settings.correlation):.3f} nats in truth; {of_runs(settings.seeds)}"
-    head = ["training", "paper, end", "kept", "off by", "peak", "end", "epochs kept", "error of log r"]
+    runs_ = f"{truth(settings.columns, settings.correlation):.3f} nats in truth, {of_runs(settings.seeds)}"
+    head = ["training", "paper, end", "best epoch", "off by", "peak", "end", "best epochs", "error of log r"]
     return PaperTable(f"Mutual information by way of training, {runs_}", head, lines)
 
 
@@ -225,9 +227,11 @@ def _table_of_penalties(settings: Settings, outcomes: list[Outcome]) -> PaperTab
             n_selected = sum(selected(result)["penalty"] == penalty for result in results)
             cells = [_cell([one["nats"] for one in runs]), _cell(peaks), _cell(ends), f"{loss:.4f}", str(n_selected)]
             lines.append([way, f"{penalty:g}", *cells])
-    head = ["training", "penalty", "kept", "peak", "end", "held-out loss", "times chosen"]
+    head = ["training", "penalty", "best epoch", "peak", "end", "held-out loss", "times selected"]
     return PaperTable(
-        "The same by penalty of the weights (the paper's is 5e-4), and which the held-out loss chose", head, lines
+        "Mutual information by penalty of the weights (paper: 5e-4), and how often the held-out loss selected it",
+        head,
+        lines,
     )
 
 
@@ -243,9 +247,9 @@ def _table_of_own(settings: Settings, by_method: dict[str, list[dict[str, Any]]]
         )
     head = ["ratio", "estimate", "off by", "runs, with their own standard errors", "standard errors off", "verdict"]
     runs = "one run" if settings.seeds == 1 else f"{settings.seeds} runs"
-    title = f"Mutual information by other ratios of the library, {runs}; the standard errors of auto and qda"
+    title = f"Mutual information by other ratios of the library, {runs}. The standard errors of auto and qda"
     return PaperTable(
-        f"{title} are those of `mutual_information`, others have that of the mean of log r alone", head, lines
+        f"{title} are those of `mutual_information`, the others are those of the mean of log r", head, lines
     )
 
 
@@ -289,7 +293,7 @@ def _within(off: np.ndarray, limit: float) -> Answer:
 
 def _claim_of_separate(settings: Settings, words: str, runs: list[dict[str, Any]]) -> Claim:
     nats, off = [one["nats"] for one in runs], _offs(settings, runs)
-    measured = f"{_cell(nats)}, {off.mean():+.1%}; runs {', '.join(f'{value:.2f}' for value in nats)}"
+    measured = f"{_cell(nats)}, {off.mean():+.1%}. Runs: {', '.join(f'{value:.2f}' for value in nats)}"
     words = f"our goal: separate training, {words}, keeps an estimate within {NEAR:.0%} of the truth"
     return Claim(words, _within(off, NEAR), measured)
 
@@ -364,7 +368,7 @@ def _claims_of_errors(curve: list[Outcome]) -> list[Claim]:
             biased.append(f"d = {d}, ρ = {rho:g}: {with_error(off, '+.3f')}")
     measured = f"biased: {'; '.join(biased)} nats" if biased else f"none of {len(curve)} points is biased beyond chance"
     n_runs = min(len(one.result["nats"]) for one in curve)
-    words = "our goal: over ρ and d the estimates are without bias"
+    words = "our goal: over ρ and d the estimates have no bias"
     return [honest, Claim(words, Answer.INCONCLUSIVE if n_runs < 2 else Answer.of(not biased), measured)]
 
 
@@ -395,7 +399,7 @@ def _draw_epochs(settings: Settings, outcomes: list[Outcome]) -> Figure:
             label = f"separate, penalty {one['penalty']:g}" if j == 0 else None
             axes.plot(one["epochs"], one["curve"], "-.", color=shade, lw=0.8, label=label)
     axes.axhline(truth(settings.columns, settings.correlation), color="black", lw=0.8, label="truth")
-    axes.set_xlabel("epoch of the last training; the marker is what early stopping kept")
+    axes.set_xlabel("epoch of the last training (marker: best epoch by held-out loss)")
     axes.set_ylabel("mutual information (nats)")
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return figure

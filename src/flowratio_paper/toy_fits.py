@@ -134,7 +134,7 @@ def _automatic(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, seed: int) 
     """Yield the automatic choice, without a time limit, so that it does not depend on the machine."""
     ratio = AutoRatio(settings.candidates, time_budget=None, random_state=seed)
     ratio.fit_samples(X_p[: settings.auto_rows], X_q[: settings.auto_rows])
-    weights = [round(float(weight), 3) for weight in ratio.weights_]
+    weights = [round(float(weight), 3) for weight in ratio.shares_]
     yield (
         AUTO,
         None,

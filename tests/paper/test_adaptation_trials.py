@@ -184,8 +184,8 @@ def test_weights_are_of_target_over_source(trial: Trial, monkeypatch: pytest.Mon
 
 def test_errors_count_wrong_test_rows(trial: Trial) -> None:
     model = LogisticRegression().fit(trial.X_source, trial.y_source)
-    wrong = np.mean(model.predict(trial.X_test) != trial.y_test)
-    assert errors([LogisticRegression()], trial, None) == [round(float(wrong), 4)]
+    rate = np.mean(model.predict(trial.X_test) != trial.y_test)
+    assert errors([LogisticRegression()], trial, None) == [round(float(rate), 4)]
     only = np.where(trial.y_source == 1, 1.0, 1e-9)  # rows of one class are all that count
     assert errors([LogisticRegression()], trial, only) == [round(float(np.mean(trial.y_test == 0)), 4)]
 

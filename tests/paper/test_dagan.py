@@ -65,12 +65,12 @@ def test_networks_leave_global_generators_alone_and_images_do_not_depend_on_each
         nn.init.constant_(last.get_parameter("weight"), 0.1)  # else the images are copies
     critic = Critic(8, torch.Generator().manual_seed(0))
     x, u = torch.linspace(-1, 1, 5 * 784).view(5, 1, 28, 28), torch.linspace(-2, 2, 20).view(5, 4)
-    made = generator(x, u)
-    assert made.shape == (5, 1, 28, 28)
-    assert made.abs().max() <= 1
-    assert critic(x, made).shape == (5,)
-    torch.testing.assert_close(generator(x[3:4], u[3:4]), made[3:4])
-    assert not torch.allclose(generator(x[3:4], u[4:5]), made[3:4])  # noise counts
+    generated = generator(x, u)
+    assert generated.shape == (5, 1, 28, 28)
+    assert generated.abs().max() <= 1
+    assert critic(x, generated).shape == (5,)
+    torch.testing.assert_close(generator(x[3:4], u[3:4]), generated[3:4])
+    assert not torch.allclose(generator(x[3:4], u[4:5]), generated[3:4])  # noise counts
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -108,11 +108,11 @@ def test_the_first_images_are_copies_of_every_grey_value() -> None:
 def test_what_is_made_takes_the_values_of_real_images_and_can_be_moved_by_any_amount() -> None:
     generator = _generator(torch.tensor([-1.0, 0.5, 1.0]))
     x = torch.linspace(-0.9, 0.9, 784).view(1, 1, 28, 28)
-    made = generator(x, torch.zeros(1, 4))
-    assert made.unique().tolist() == [-1.0, 0.5, 1.0]
+    generated = generator(x, torch.zeros(1, 4))
+    assert generated.unique().tolist() == [-1.0, 0.5, 1.0]
     flat = x.flatten()
-    torch.testing.assert_close(made.flatten(), torch.where(flat < -0.25, -1.0, torch.where(flat < 0.75, 0.5, 1.0)))
-    made.sum().backward()
+    torch.testing.assert_close(generated.flatten(), torch.where(flat < -0.25, -1.0, torch.where(flat < 0.75, 0.5, 1.0)))
+    generated.sum().backward()
     bias = generator.output.get_parameter("bias")
     assert bias.grad is not None
     # straight through: the slope of 1.1 tanh(atanh(x / 1.1) + b) in b at 0, at each pixel
@@ -127,12 +127,12 @@ class _QuadraticCritic(nn.Module):
 def test_the_critic_has_the_loss_of_wgan_with_a_gradient_penalty() -> None:
     model: Any = Dagan(_bars(), LABELS, TINY, seed=0)
     model.critic = _QuadraticCritic()
-    x, other, made = np.random.default_rng(1).normal(size=(3, 6, 1, 28, 28)).astype(np.float32)
-    gap, loss = model._critic_loss(*map(torch.from_numpy, (x, other, made)), np.random.default_rng(0))
-    assert gap == pytest.approx(0.05 * 784 * ((other**2).mean() - (made**2).mean()), rel=1e-4)
+    x, other, generated = np.random.default_rng(1).normal(size=(3, 6, 1, 28, 28)).astype(np.float32)
+    gap, loss = model._critic_loss(*map(torch.from_numpy, (x, other, generated)), np.random.default_rng(0))
+    assert gap == pytest.approx(0.05 * 784 * ((other**2).mean() - (generated**2).mean()), rel=1e-4)
     # the gradient is a tenth of the image where it is taken: between other and made
     at = np.random.default_rng(0).random((6, 1, 1, 1), np.float32)
-    between = other + at * (made - other)
+    between = other + at * (generated - other)
     lengths = 0.1 * np.sqrt((between**2).sum(axis=(1, 2, 3)))
     assert np.ptp(lengths) > 0.1  # a penalty at another point is another number
     assert loss.item() == pytest.approx(10 * np.mean((lengths - 1) ** 2) - gap, rel=1e-4)
@@ -166,15 +166,15 @@ def test_training_turns_copies_into_other_drawings(bent: dict[str, float]) -> No
     settings = replace(TINY, steps=60, critic_steps=1, batch_size=8, learning_rate=3e-3, critic_rate=3e-3, **bent)
     model = Dagan(images, LABELS, settings, seed=0)
     assert np.array_equal(model.generate(images, 0), images)
-    made = model.train().generate(images, 0)
+    generated = model.train().generate(images, 0)
     assert len(model.gaps) == 60
-    assert (made != images).any(axis=1).all()
-    assert made.shape == (20, 784)
-    assert set(np.unique(made)) <= {0, 200, 255}
+    assert (generated != images).any(axis=1).all()
+    assert generated.shape == (20, 784)
+    assert set(np.unique(generated)) <= {0, 200, 255}
     # a bar has 13 to 24 of 784 pixels; without a critic that knows it, ink would cover anything from none to all
-    assert 5 < (made > 0).sum(axis=1).mean() < 100
-    assert np.array_equal(model.generate(images, 0), made)
-    assert not np.array_equal(model.generate(images, 1), made)
+    assert 5 < (generated > 0).sum(axis=1).mean() < 100
+    assert np.array_equal(model.generate(images, 0), generated)
+    assert not np.array_equal(model.generate(images, 1), generated)
 
 
 def test_a_run_that_was_killed_goes_on_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,9 +196,9 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(tmp_path: Path, monkeypa
     for ours, theirs in zip(resumed.average.parameters(), whole.average.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     assert np.array_equal(resumed.generate(_bars(), 0), whole.generate(_bars(), 0))
-    done = Dagan(_bars(), LABELS, TINY, seed=1)
-    monkeypatch.setattr(done, "_step", lambda x: pytest.fail("all steps were taken"))
-    assert done.train(tmp_path).gaps == whole.gaps
+    outcomes = Dagan(_bars(), LABELS, TINY, seed=1)
+    monkeypatch.setattr(outcomes, "_step", lambda x: pytest.fail("all steps were taken"))
+    assert outcomes.train(tmp_path).gaps == whole.gaps
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:

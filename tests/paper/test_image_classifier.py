@@ -28,12 +28,12 @@ def _fit(network: MLP | CNN, weights: Any = None, seed: int = 0) -> ImageClassif
 
 
 def test_images_are_told_apart() -> None:
-    found = _fit(CNN((1, 6, 6), (8, 8), 3))
+    actual = _fit(CNN((1, 6, 6), (8, 8), 3))
     images, labels = _bars(150, 2)
-    assert found.logits(images).shape == (150, 3)
-    assert found.accuracy(images, labels) > 0.95
-    assert found.accuracy(images, labels) == np.mean(found.predict(images.reshape(150, 36)) == labels)
-    assert found.accuracy(images, (labels + 1) % 3) < 0.05
+    assert actual.logits(images).shape == (150, 3)
+    assert actual.accuracy(images, labels) > 0.95
+    assert actual.accuracy(images, labels) == np.mean(actual.predict(images.reshape(150, 36)) == labels)
+    assert actual.accuracy(images, (labels + 1) % 3) < 0.05
 
 
 def test_the_unit_of_the_images_does_not_matter() -> None:
@@ -52,24 +52,24 @@ def test_the_unit_of_the_images_does_not_matter() -> None:
 
 def test_the_best_held_out_loss_is_kept_and_global_generators_are_not_touched() -> None:
     state = torch.get_rng_state()
-    found = _fit(MLP(36, (16,), 3))
+    actual = _fit(MLP(36, (16,), 3))
     images, labels = _bars(90, 1)
-    logits = found.logits(images)
+    logits = actual.logits(images)
     loss = -np.mean(logits[np.arange(90), labels] - np.log(np.exp(logits).sum(axis=1)))
-    assert loss == pytest.approx(min(found.history.held_out_loss), abs=1e-4)
+    assert loss == pytest.approx(min(actual.history.held_out_loss), abs=1e-4)
     assert torch.equal(torch.get_rng_state(), state)
     assert np.array_equal(_fit(MLP(36, (16,), 3)).logits(images), logits)
 
 
 def test_images_of_weight_zero_teach_nothing() -> None:
     images, labels = _bars(300, 0)
-    wrong = np.where(np.arange(300) < 150, labels, (labels + 1) % 3)  # the second half
+    errors = np.where(np.arange(300) < 150, labels, (labels + 1) % 3)  # the second half
     test_images, test_labels = _bars(150, 2)
 
     def accuracy(weights: np.ndarray) -> float:
         change = {"held_out": _bars(90, 1), "recipe": RECIPE, "seed": 0}
         network = CNN((1, 6, 6), (8, 8), 3)
-        return fit_classifier(network, images, wrong, weights=weights, **change).accuracy(test_images, test_labels)
+        return fit_classifier(network, images, errors, weights=weights, **change).accuracy(test_images, test_labels)
 
     right_half = (np.arange(300) < 150).astype(float)
     assert accuracy(2 * right_half) > 0.9

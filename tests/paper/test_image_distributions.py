@@ -81,14 +81,14 @@ def test_log_densities_against_those_of_normal_logits(
     featurizer: FlowFeaturizer, images: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(image_distributions, "_ROWS", 128)  # the images are cut into three parts
-    found = log_densities(featurizer, images, np.random.default_rng(1))
+    actual = log_densities(featurizer, images, np.random.default_rng(1))
     x = (images + np.random.default_rng(1).random(images.shape)) / 256
     y = 1e-6 + (1 - 2e-6) * x
     scaler = vars(featurizer.scaler_)["steps_"][-1]
     of_logits = norm.logpdf(logit(y), scaler.mean_, scaler.scale_).sum(axis=1)
-    assert found["logit"] == pytest.approx(of_logits, abs=0.01)  # float32, of 784 terms
+    assert actual["logit"] == pytest.approx(of_logits, abs=0.01)  # float32, of 784 terms
     of_bytes = of_logits - np.log(y * (1 - y)).sum(axis=1) + 784 * math.log((1 - 2e-6) / 256)
-    assert found["bits"] == pytest.approx(-of_bytes / 784 / math.log(2), abs=1e-4)
+    assert actual["bits"] == pytest.approx(-of_bytes / 784 / math.log(2), abs=1e-4)
 
 
 def test_the_classifier_of_the_attribute_is_accurate(images: np.ndarray) -> None:

@@ -21,22 +21,22 @@ def _idx(array: np.ndarray) -> bytes:
 
 def _put(folder: Path, monkeypatch: pytest.MonkeyPatch, pictures: np.ndarray, labels: np.ndarray) -> None:
     """Put files of these arrays in place of MNIST, and let their checksums be known."""
-    known = {}
+    expected = {}
     for name, array in zip(NAMES, (pictures, labels), strict=True):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(_idx(array))
-        known[name] = DataFile(sha256((folder / name).read_bytes()).hexdigest(), "")
+        expected[name] = DataFile(sha256((folder / name).read_bytes()).hexdigest(), "")
     monkeypatch.setenv(data.VARIABLE, str(folder))
-    monkeypatch.setattr(images, "find", lambda name: data.find(name, known))
+    monkeypatch.setattr(images, "find", lambda name: data.find(name, expected))
 
 
 def test_digits_and_labels_come_as_they_were_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pictures = np.random.default_rng(0).integers(0, 256, (5, 28, 28))
     _put(tmp_path, monkeypatch, pictures, np.array([3, 1, 4, 1, 5]))
-    found, labels = mnist("test")
-    assert found.dtype == np.uint8
-    assert found.shape == (5, 784)
-    assert (found.reshape(5, 28, 28) == pictures).all()
+    actual, labels = mnist("test")
+    assert actual.dtype == np.uint8
+    assert actual.shape == (5, 784)
+    assert (actual.reshape(5, 28, 28) == pictures).all()
     assert labels.tolist() == [3, 1, 4, 1, 5]
 
 

@@ -16,7 +16,7 @@ from flowratio_paper.targeted_generation import Settings, new_flow, new_ratio
 from flowratio_paper.verdicts import Answer
 
 
-def _done(settings: Settings, share: Any) -> list[Outcome]:
+def _outcome(settings: Settings, share: Any) -> list[Outcome]:
     """Return runs in which a method has the share that a function of task, perc and method gives."""
     runs = []
     for task in tasks(settings):
@@ -122,10 +122,10 @@ def test_nothing_may_be_left_beside_strange_images() -> None:
 
 def test_the_paper_s_own_numbers_get_its_own_verdicts() -> None:
     settings = Settings(3)
-    done = _done(settings, _paper)
-    assert cell(settings, done, DIGITS, "z", 1.0).shares.tolist() == [0.86] * 3
-    found = report(settings, done)
-    verdicts = {claim.words: claim.verdict for claim in found.claims}
+    outcomes = _outcome(settings, _paper)
+    assert cell(settings, outcomes, DIGITS, "z", 1.0).shares.tolist() == [0.86] * 3
+    actual = report(settings, outcomes)
+    verdicts = {claim.words: claim.verdict for claim in actual.claims}
     for task in TASKS:
         assert verdicts[f"{task}: SIR with IW(z) is above regular sampling at every perc"] is Answer.YES
     # .085 and .084: x is no better than nothing on backgrounds of few images
@@ -141,19 +141,19 @@ def test_the_paper_s_own_numbers_get_its_own_verdicts() -> None:
             verdicts[f"{DIGITS}: {method} is above the paper's SIR with IW(z), 0.860, at perc = 1"]
             is Answer.INCONCLUSIVE
         )
-    assert all(len(line) == len(table.head) for table in found.tables for line in table.lines)
-    digits, background, strange, flows, ratios = found.tables
+    assert all(len(line) == len(table.head) for table in actual.tables for line in table.lines)
+    digits, background, strange, flows, ratios = actual.tables
     assert digits.lines[0][-1] == "0.860 ± 0.006 [0.860]"  # sqrt(.86 * .14 / 3000)
     assert background.lines[-1][1:] == ["0.091", "0.200", "0.333", "0.500"]
     # .06 of .86, and a tenth of all images
     assert strange.lines[12] == [DIGITS, "1", "SIR with IW(z)", "0.100", "0.600", "0.889"]
-    assert ratios.lines[2][2:] == ["p/q of x", "0.300", "0.900", "0.500", "0.990", "0.10"]
+    assert ratios.lines[2][2:] == ["p/q in x", "0.300", "0.900", "0.500", "0.990", "0.10"]
     assert flows.lines[0][-4:] == ["1.2", "1.2", "1.2", "1.2"]
     assert flows.lines[-1][3:5] == ["-1300.5", "1.89"]
 
 
 def test_the_title_says_what_the_errors_are() -> None:
-    titles = [report(Settings(n), _done(Settings(n), _paper)).tables[0].title for n in (1, 2)]
+    titles = [report(Settings(n), _outcome(Settings(n), _paper)).tables[0].title for n in (1, 2)]
     assert titles[0].endswith("images, one run ± standard error of the draws [paper]")
     assert titles[1].endswith("mean ± standard error of 2 runs, or of the draws if that is larger [paper]")
 
@@ -163,8 +163,8 @@ METHOD_SHARES = {"draws": 0.1, "z": 0.2, "x": 0.3, "regular": 0.4}
 
 def test_the_other_way_round_nothing_holds() -> None:
     settings = Settings(2)
-    found = report(settings, _done(settings, lambda task, perc, method: METHOD_SHARES[method]))
-    verdicts = {claim.words: claim.verdict for claim in found.claims}
+    actual = report(settings, _outcome(settings, lambda task, perc, method: METHOD_SHARES[method]))
+    verdicts = {claim.words: claim.verdict for claim in actual.claims}
     for perc in PERCS:
         flow = f"{BACKGROUND}, perc = {perc:g}: the flow is above the log-density published for a MAF of MNIST"
         assert verdicts.pop(flow) is Answer.YES
@@ -174,11 +174,11 @@ def test_the_other_way_round_nothing_holds() -> None:
 def test_methods_are_compared_run_by_run() -> None:
     runs = {"z": np.array([0.5, 0.9]), "x": np.array([0.4, 0.8]), "regular": np.array([0.8, 0.4])}
     settings = Settings(2, percs=(1.0,), samples=1000)
-    done = _done(settings, lambda task, perc, method: 0.0)
-    for one in done:
+    outcomes = _outcome(settings, lambda task, perc, method: 0.0)
+    for one in outcomes:
         for method, values in runs.items():
             one.result["methods"][method]["share"] = float(values[one.task["seed"]])
-    verdicts = {claim.words: claim.verdict for claim in report(settings, done).claims}
+    verdicts = {claim.words: claim.verdict for claim in report(settings, outcomes).claims}
     # z minus x is .1 in both runs, though each varies by .4; z minus regular is -.3 and .5
     assert verdicts["SIR with IW(z) is above SIR with IW(x) in three cells of four or more"] is Answer.YES
     assert verdicts[f"{DIGITS}: SIR with IW(z) is above regular sampling at every perc"] is Answer.INCONCLUSIVE
@@ -186,13 +186,13 @@ def test_methods_are_compared_run_by_run() -> None:
 
 def test_sheets_are_drawn_where_they_are_kept(tmp_path: Path) -> None:
     settings = Settings(1)
-    done = _done(settings, _paper)
-    assert list(draw(settings, done, tmp_path)) == [""]
+    outcomes = _outcome(settings, _paper)
+    assert list(draw(settings, outcomes, tmp_path)) == [""]
     images = np.zeros((100, 784), np.uint8)
     path = tmp_path / f"{DIGITS}-0.25-0" / "images.safetensors"
     path.parent.mkdir()
     save_file(dict.fromkeys(METHODS, images), path)
-    figures = draw(settings, done, tmp_path)
+    figures = draw(settings, outcomes, tmp_path)
     assert list(figures) == ["", f"{DIGITS}-0.25"]
     assert [axes.get_title() for axes in figures[f"{DIGITS}-0.25"].axes] == [
         "SIR with IW(z)",
@@ -202,4 +202,4 @@ def test_sheets_are_drawn_where_they_are_kept(tmp_path: Path) -> None:
     ]
     path.write_bytes(b"PK")
     with pytest.raises(ValueError, match=r"images.safetensors is damaged .*\. Delete it to compute it again"):
-        draw(settings, done, tmp_path)
+        draw(settings, outcomes, tmp_path)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from flowratio import NetworkRatio
-from flowratio_paper.information_runs import BRIDGES, Weights, draw_joint, log_ratio, product, truth
+from flowratio_paper.information_runs import TELESCOPING, Weights, draw_joint, log_ratio, product, truth
 from flowratio_paper.mutual_information import (
     PRESETS,
     _claims_of_truth,
@@ -80,12 +80,12 @@ def test_curve_of_weights_ends_with_those_that_were_kept() -> None:
     before, history = ratio.log_ratio(X_p), ratio.history_
     assert history is not None
     assert list(weights.states) == history.epoch
-    found = weights.curve(ratio.network_, history.best_epoch, lambda: float(ratio.log_ratio(X_p).mean()))
+    actual = weights.curve(ratio.network_, history.best_epoch, lambda: float(ratio.log_ratio(X_p).mean()))
     assert (ratio.log_ratio(X_p) == before).all()
-    assert found["epochs"] == sorted(found["epochs"])
-    assert {history.epoch[0], history.best_epoch, history.epoch[-1]} <= set(found["epochs"])
-    assert found["curve"][found["epochs"].index(history.best_epoch)] == pytest.approx(before.mean(), abs=1e-5)
-    assert len(set(found["curve"])) > 1
+    assert actual["epochs"] == sorted(actual["epochs"])
+    assert {history.epoch[0], history.best_epoch, history.epoch[-1]} <= set(actual["epochs"])
+    assert actual["curve"][actual["epochs"].index(history.best_epoch)] == pytest.approx(before.mean(), abs=1e-5)
+    assert len(set(actual["curve"])) > 1
 
 
 def test_weights_are_copies() -> None:
@@ -134,29 +134,29 @@ def _ways(chance: float) -> dict[str, list[dict[str, object]]]:
     }
 
 
-def _known(shift: float = 0.0, errors: tuple[float, ...] = (0.1, -0.1, 0.1, -0.1)) -> list[Outcome]:
+def _outcomes(shift: float = 0.0, errors: tuple[float, ...] = (0.1, -0.1, 0.1, -0.1)) -> list[Outcome]:
     """Return results of known numbers; `shift` is that of the curve, `errors` what its runs are off beside."""
-    done = []
+    outcomes = []
     for task in tasks(SETTINGS):
         chance = 0.01 * (task.get("seed", 0) - 1)
         if task["part"] == "curve":
             nats = [truth(task["columns"], task["correlation"]) + shift + error for error in errors]
             if task["correlation"] == 0:
                 nats = [0.0] * len(errors)  # never wrong
-            told = {"standard_errors": [0.1] * len(errors), "verdicts": ["trustworthy"] * len(errors)}
-            done.append(Outcome(task, {"nats": nats, **told}, 0.0))
+            numbers = {"standard_errors": [0.1] * len(errors), "verdicts": ["trustworthy"] * len(errors)}
+            outcomes.append(Outcome(task, {"nats": nats, **numbers}, 0.0))
         elif task["part"] == "own":
             nats = EXACT * (1 + chance / 100)
-            done.append(Outcome(task, {"nats": nats, "standard_error": 0.002, "verdict": "trustworthy"}, 0.0))
+            outcomes.append(Outcome(task, {"nats": nats, "standard_error": 0.002, "verdict": "trustworthy"}, 0.0))
         else:
             # -.08 ± .06 of the truth: within a tenth or not
             bridges = {"nats": (0.92 + 10 * chance) * EXACT, "standard_error": 0.1, "log_r_error": 1.0}
-            done.append(Outcome(task, {"runs": _ways(chance)[task["strategy"]], BRIDGES: bridges}, 0.0))
-    return done
+            outcomes.append(Outcome(task, {"runs": _ways(chance)[task["strategy"]], TELESCOPING: bridges}, 0.0))
+    return outcomes
 
 
 def test_claims() -> None:
-    claims = {claim.words: claim.verdict for claim in report(SETTINGS, _known()).claims}
+    claims = {claim.words: claim.verdict for claim in report(SETTINGS, _outcomes()).claims}
     # chosen by loss, by penalty, and bridges
     assert [claims[words] for words in claims if "separate training, " in words] == [
         Answer.YES,
@@ -193,21 +193,21 @@ def test_claims() -> None:
     ],
 )
 def test_standard_errors_and_bias(shift: float, errors: tuple[float, ...], honest: bool, unbiased: bool) -> None:
-    claims = {claim.words: claim.verdict for claim in report(SETTINGS, _known(shift, errors)).claims}
+    claims = {claim.words: claim.verdict for claim in report(SETTINGS, _outcomes(shift, errors)).claims}
     assert claims["our goal: over ρ and d the standard errors are honest"] is Answer.of(honest)
-    assert claims["our goal: over ρ and d the estimates are without bias"] is Answer.of(unbiased)
+    assert claims["our goal: over ρ and d the estimates have no bias"] is Answer.of(unbiased)
 
 
 def test_every_penalty_is_drawn() -> None:
-    labels = draw(SETTINGS, _known(), Path())[""].axes[0].get_legend_handles_labels()[1]
+    labels = draw(SETTINGS, _outcomes(), Path())[""].axes[0].get_legend_handles_labels()[1]
     assert labels == [*strategies(SETTINGS), "separate, penalty 0.005", "truth"]
 
 
 def test_the_legend_has_lines_and_markers() -> None:
-    handles: list[Any] = draw(SETTINGS, _known(), Path())[""].axes[0].get_legend_handles_labels()[0]
-    shown = [(line.get_linestyle(), line.get_marker()) for line in handles[: len(strategies(SETTINGS))]]
-    assert all(line != "None" and marker != "None" for line, marker in shown)
-    assert len(set(shown)) == len(shown)
+    handles: list[Any] = draw(SETTINGS, _outcomes(), Path())[""].axes[0].get_legend_handles_labels()[0]
+    styles = [(line.get_linestyle(), line.get_marker()) for line in handles[: len(strategies(SETTINGS))]]
+    assert all(line != "None" and marker != "None" for line, marker in styles)
+    assert len(set(styles)) == len(styles)
 
 
 def test_the_truth_of_the_paper_is_judged_for_its_columns() -> None:

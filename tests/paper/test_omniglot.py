@@ -29,7 +29,7 @@ TEST = {DATA: 0.7, SYNTHETIC: 0.4, MIXTURE: 0.72}
 Z = {0.1: 0.724, 0.2: 0.75, 0.5: 0.71, 1.0: 0.6}
 
 
-def _done(seed: int, shift: float, best: float) -> Outcome:
+def _outcome(seed: int, shift: float, best: float) -> Outcome:
     """Return a run with accuracies that are known; the loss on validation is lowest for one γ."""
     accuracy = TEST | {weighted("x", gamma): 0.74 for gamma in GAMMAS["x"]}
     accuracy |= {weighted("z", gamma): value for gamma, value in Z.items()}
@@ -49,25 +49,25 @@ def _done(seed: int, shift: float, best: float) -> Outcome:
     return Outcome({"seed": seed}, {**result, "gap": [4.0, 1.0]}, 1.0)
 
 
-DONE = [_done(0, 0.01, best=0.2), _done(1, -0.01, best=0.1)]
+OUTCOMES = [_outcome(0, 0.01, best=0.2), _outcome(1, -0.01, best=0.1)]
 
 
 def test_validation_chooses_gamma_in_each_run() -> None:
-    assert accuracies(DONE, SELECTED).tolist() == pytest.approx([0.76, 0.714])
-    assert accuracies(DONE, MIXTURE).tolist() == pytest.approx([0.73, 0.71])
-    assert accuracies(DONE, MIXTURE, "validation").tolist() == [0.72, 0.72]
+    assert accuracies(OUTCOMES, SELECTED).tolist() == pytest.approx([0.76, 0.714])
+    assert accuracies(OUTCOMES, MIXTURE).tolist() == pytest.approx([0.73, 0.71])
+    assert accuracies(OUTCOMES, MIXTURE, "validation").tolist() == [0.72, 0.72]
 
 
 def test_accuracies_stand_beside_the_papers() -> None:
-    found = report(PRESETS["laptop"], DONE)
-    lines = {line[0]: line for line in found.tables[0].lines}
+    actual = report(PRESETS["laptop"], OUTCOMES)
+    lines = {line[0]: line for line in actual.tables[0].lines}
     assert set(PAPER) < set(lines)
     # 0.73 and 0.71: mean .72, standard error .02 / 2
     assert lines[MIXTURE] == [MIXTURE, "0.767", "0.720 ± 0.010", "0.720 ± 0.000"]
     assert lines[SELECTED][1:3] == ["", "0.737 ± 0.023"]
-    assert "200 characters" in found.tables[0].title
+    assert "200 characters" in actual.tables[0].title
     # the γ that validation chose: .03 and .004 more than the mixture, within two standard errors of .013
-    assert [claim.verdict for claim in found.claims] == [
+    assert [claim.verdict for claim in actual.claims] == [
         Answer.YES,
         Answer.INCONCLUSIVE,
         Answer.YES,
@@ -79,40 +79,42 @@ def test_accuracies_stand_beside_the_papers() -> None:
 
 def test_a_difference_within_its_error_tells_nothing() -> None:
     # selected minus mixture: .03 and .004, error .013; minus data: .05 and .024; minus x: .01 and -.016
-    assert above("more", DONE, SELECTED, MIXTURE).verdict is Answer.INCONCLUSIVE
-    assert above("more", DONE, SELECTED, DATA).verdict is Answer.YES
-    assert above("more", DONE, SELECTED, weighted("x", 1)).verdict is Answer.INCONCLUSIVE
-    assert above("more", DONE, SYNTHETIC, DATA).verdict is Answer.NO
-    assert above("more", DONE[:1], MIXTURE, DATA).verdict is Answer.INCONCLUSIVE
-    assert "one run" in above("more", DONE[:1], MIXTURE, DATA).measured
+    assert above("more", OUTCOMES, SELECTED, MIXTURE).verdict is Answer.INCONCLUSIVE
+    assert above("more", OUTCOMES, SELECTED, DATA).verdict is Answer.YES
+    assert above("more", OUTCOMES, SELECTED, weighted("x", 1)).verdict is Answer.INCONCLUSIVE
+    assert above("more", OUTCOMES, SYNTHETIC, DATA).verdict is Answer.NO
+    assert above("more", OUTCOMES[:1], MIXTURE, DATA).verdict is Answer.INCONCLUSIVE
+    assert "one run" in above("more", OUTCOMES[:1], MIXTURE, DATA).measured
 
 
 def test_a_difference_that_hangs_on_few_characters_tells_nothing() -> None:
-    done = [_done(seed, 0.0, best=0.2) for seed in range(3)]
-    for one in done:  # .02 more in every run, by one character of 50: a standard error of .02 over the characters
-        found = one.result["settings"][MIXTURE], one.result["settings"][DATA]
-        found[0].update(test=0.02, by_character=[5] + 49 * [0])
-        found[1].update(test=0.0, by_character=50 * [0])
-    claim = above("more", done, MIXTURE, DATA)
+    outcomes = [_outcome(seed, 0.0, best=0.2) for seed in range(3)]
+    for one in outcomes:  # .02 more in every run, by one character of 50: a standard error of .02 over the characters
+        actual = one.result["settings"][MIXTURE], one.result["settings"][DATA]
+        actual[0].update(test=0.02, by_character=[5] + 49 * [0])
+        actual[1].update(test=0.0, by_character=50 * [0])
+    claim = above("more", outcomes, MIXTURE, DATA)
     assert claim.verdict is Answer.INCONCLUSIVE
     assert claim.measured.endswith("+0.020 ± 0.020")
 
 
 def test_what_cannot_be_told_leaves_the_rest() -> None:
-    done = [_done(seed, 0.0, best=0.2) for seed in range(3)]
-    for one, auc in zip(done, (0.5, None, 0.7), strict=True):
+    outcomes = [_outcome(seed, 0.0, best=0.2) for seed in range(3)]
+    for one, auc in zip(outcomes, (0.5, None, 0.7), strict=True):
         one.result["ratios"] = {"x": {**one.result["ratios"]["x"], "auc_recognized": auc}}
         one.result["ratios"]["z"] = {**one.result["ratios"]["x"], "auc_recognized": None}
-    x, z = report(PRESETS["laptop"], done).tables[1].lines
+    x, z = report(PRESETS["laptop"], outcomes).tables[1].lines
     assert (x[2], z[2]) == ("0.600 ± 0.100", "–")
 
 
 def test_figures(tmp_path: Path) -> None:
-    assert list(draw(PRESETS["laptop"], DONE, tmp_path)) == [""]  # no drawings are there
+    assert list(draw(PRESETS["laptop"], OUTCOMES, tmp_path)) == [""]  # no drawings are there
 
 
 def test_one_run_has_no_bars(tmp_path: Path) -> None:
-    bars: list[Any] = [draw(PRESETS["laptop"], done, tmp_path)[""].axes[0].containers for done in (DONE, DONE[:1])]
+    bars: list[Any] = [
+        draw(PRESETS["laptop"], outcomes, tmp_path)[""].axes[0].containers for outcomes in (OUTCOMES, OUTCOMES[:1])
+    ]
     assert [container.has_xerr for each in bars for container in each] == [True, False]
 
 
@@ -158,8 +160,8 @@ def test_laptop_says_what_it_runs() -> None:
 
 def test_a_restart_forgets_what_stages_have_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(omniglot, "run", lambda settings, task, workspace: {})
-    monkeypatch.setattr(omniglot, "report", lambda settings, done: Report())
-    monkeypatch.setattr(omniglot, "draw", lambda settings, done, keep: {})
+    monkeypatch.setattr(omniglot, "report", lambda settings, outcomes: Report())
+    monkeypatch.setattr(omniglot, "draw", lambda settings, outcomes, keep: {})
     stage = tmp_path / "omniglot-quick" / "seed-0" / "journal.json"
     stage.parent.mkdir(parents=True)
     stage.write_text("{}")

@@ -25,23 +25,23 @@ def refused(run: Run, name: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"), [("theroy", "theory"), ("mixture", "mixtures"), ("breast_cancer", "breast-cancer")]
+    ("name", "meant"), [("theroy", "theory"), ("mixture", "mixtures"), ("breast_cancer", "breast-cancer")]
 )
-def test_an_unknown_experiment(given: str, meant: str, run: Run, tmp_path: Path) -> None:
-    assert f"Did you mean {meant}?" in refused(run, given, tmp_path / "new")
+def test_an_unknown_experiment(name: str, meant: str, run: Run, tmp_path: Path) -> None:
+    assert f"Did you mean {meant}?" in refused(run, name, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
 def test_results_of_another_commit(run: Run, tmp_path: Path) -> None:
     assert run("reproduce", "motivating", "-o", tmp_path, "--jobs", "1", "--quiet")[0] == 0
     path = tmp_path / "motivating-quick.json"
-    kept = json.loads(path.read_text())
-    path.write_text(json.dumps({**kept, "commit": "0123456789ab"}))
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "commit": "0123456789ab"}))
     words = refused(run, "motivating", tmp_path)
     assert "of commit 0123456789ab" in words
     assert "--restart" in words
     assert run("reproduce", "motivating", "-o", tmp_path, "--jobs", "1", "--quiet", "--restart")[0] == 0
-    assert json.loads(path.read_text())["commit"] == kept["commit"]
+    assert json.loads(path.read_text())["commit"] == content["commit"]
 
 
 def test_a_restart_that_is_interrupted_goes_on_without_the_word(
@@ -92,7 +92,7 @@ def test_processes_that_begin_after_a_change_of_the_package(
     monkeypatch.setattr(running, "commit", lambda: "aaaa")  # in this process, and not in those that it starts
     code, _, err = run("reproduce", "motivating", "-o", tmp_path, "--jobs", "2", "--quiet")
     assert (code, err.count("\n")) == (2, 1)
-    assert f"a process of --jobs has commit {actual}, but the run began with aaaa" in err
+    assert f"A process of --jobs has commit {actual}, but the run began with aaaa" in err
     assert list(tmp_path.iterdir()) == []
 
 

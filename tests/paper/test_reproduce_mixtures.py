@@ -20,10 +20,10 @@ def test_quick(tmp_path: Path) -> None:
     for method in ("KMM", "KLIEP"):
         for space in ("x", "z"):
             assert 0 <= selected(results, space, method, HONEST).mean() < none
-    table, wrong = report.tables
+    table, errors = report.tables
     assert [line[0] for line in table.lines[:3]] == ["none", EXACT, BY_CLASS]
     assert "[.236]" in table.lines[0][2]
-    assert list(wrong.head) == ["method", "x", "z"]
+    assert list(errors.head) == ["method", "x", "z"]
     words = [claim.words for claim in report.claims]
     assert len(set(words)) == len(words)
     assert sum(one.startswith("Table 5") for one in words) == 4

@@ -14,14 +14,14 @@ def test_quick(tmp_path: Path) -> None:
     names = ["toy-quick.json", "toy-quick.png", "toy-quick-encodings.png", "toy-quick-data.png"]
     assert [path.name for path in paths] == names
     assert paths[0].stat().st_size < 300_000
-    done = [Outcome(**one) for one in json.loads(paths[0].read_text())["runs"]]
+    outcomes = [Outcome(**one) for one in json.loads(paths[0].read_text())["runs"]]
     settings = PRESETS["quick"]
     for method in strategies(settings):
         for penalty in settings.penalties:
             # log r = 0 has an error of 81 + 18
-            assert 0 < values(done, method, penalty, "all")[0] < 60
+            assert 0 < values(outcomes, method, penalty, "all")[0] < 60
     # right in x and wrong in z: the error of a linear fit to 2500 rows each is far below one
-    linear, latent, auto = (values(done, name, None, "all")[0] for name in (LOGISTIC_X, LOGISTIC_Z, AUTO))
+    linear, latent, auto = (values(outcomes, name, None, "all")[0] for name in (LOGISTIC_X, LOGISTIC_Z, AUTO))
     assert max(linear, auto) < 1 < 5 < latent
     first, near, plain = report.tables
     assert [line[0] for line in first.lines] == [line[0] for line in near.lines] == strategies(settings)

@@ -70,12 +70,12 @@ def run(folder: Path, seeds: int | None = None, restart: bool = False) -> tuple[
 def test_one_file_has_settings_versions_commit_and_every_number(squares: Squares, tmp_path: Path) -> None:
     report, paths = run(tmp_path / "new")
     assert [path.name for path in paths] == ["squares-quick.json", "squares-quick.png", "squares-quick-again.png"]
-    kept = json.loads(paths[0].read_text())
-    assert kept["settings"] == {"size": 3, "seeds": 2}
-    assert kept["commit"] == "aaaa"
-    assert {"python", "numpy", "torch"} <= kept["versions"].keys()
-    assert [one["result"] for one in kept["runs"]] == [{"square": 0}, {"square": 1}]
-    assert kept["tables"][0]["lines"] == [["0", "0"], ["1", "1"]]
+    content = json.loads(paths[0].read_text())
+    assert content["settings"] == {"size": 3, "seeds": 2}
+    assert content["commit"] == "aaaa"
+    assert {"python", "numpy", "torch"} <= content["versions"].keys()
+    assert [one["result"] for one in content["runs"]] == [{"square": 0}, {"square": 1}]
+    assert content["tables"][0]["lines"] == [["0", "0"], ["1", "1"]]
     assert str(report).splitlines()[-1] == "yes: they grow (0, 1)"
 
 
@@ -186,10 +186,10 @@ def test_results_of_another_commit_are_not_gone_on_with(
 def test_the_command_is_that_which_ran_something(
     squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for words, seeds, told in (("one", 2, "one"), ("two", 2, "one"), ("three", 3, "three")):
+    for words, seeds, numbers in (("one", 2, "one"), ("two", 2, "one"), ("three", 3, "three")):
         monkeypatch.setattr(sys, "argv", ["flowratio", words])
         run(tmp_path, seeds=seeds)
-        assert json.loads((tmp_path / "squares-quick.json").read_text())["command"] == f"flowratio {told}"
+        assert json.loads((tmp_path / "squares-quick.json").read_text())["command"] == f"flowratio {numbers}"
     with pytest.raises(ValueError, match=r"squares-quick\.json does not exist\. Omit --report"):
         reproduce("squares", "quick", tmp_path / "other", report_only=True, verbose=False)
 
@@ -204,15 +204,15 @@ def test_a_report_is_of_runs_of_any_commit(squares: Squares, tmp_path: Path, mon
     run(tmp_path)
     monkeypatch.setattr(running, "commit", lambda: "bbbb")
     reproduce("squares", "quick", tmp_path, report_only=True, verbose=False)
-    kept = json.loads((tmp_path / "squares-quick.json").read_text())
-    assert (kept["commit"], kept["reported_by"]) == ("aaaa", "bbbb")
+    content = json.loads((tmp_path / "squares-quick.json").read_text())
+    assert (content["commit"], content["reported_by"]) == ("aaaa", "bbbb")
     assert squares.ran == [0, 1]
     with pytest.raises(ValueError, match=r"lacks 1 of 3 tasks\. Omit --report"):
         reproduce("squares", "quick", tmp_path, seeds=3, report_only=True, verbose=False)
     run(tmp_path / "more", seeds=3)
     reproduce("squares", "quick", tmp_path / "more", report_only=True, verbose=False)
-    kept = json.loads((tmp_path / "more" / "squares-quick.json").read_text())
-    assert kept["settings"]["seeds"] == len(kept["runs"]) == 3  # all that there are, if none are named
+    content = json.loads((tmp_path / "more" / "squares-quick.json").read_text())
+    assert content["settings"]["seeds"] == len(content["runs"]) == 3  # all that there are, if none are named
 
 
 def test_results_of_other_versions_are_not_gone_on_with(
@@ -259,14 +259,14 @@ def test_the_commit_is_that_of_the_package(tmp_path: Path, monkeypatch: pytest.M
     git("add", "-A")
     git("commit", "-qm", "page")
     assert now() == first  # what is no part of the package has no part in a number
-    changed = []
+    changes = []
     for text in ("2", "3"):
         file.write_text(text)
-        changed.append(now())
-    assert all(one.startswith(f"{first}-changed-") for one in changed)
-    assert changed[0] != changed[1]
+        changes.append(now())
+    assert all(one.startswith(f"{first}-changed-") for one in changes)
+    assert changes[0] != changes[1]
     file.write_text("4")
-    assert commit() == changed[1]  # what was changed since is not what runs
+    assert commit() == changes[1]  # what was changed since is not what runs
     commit.cache_clear()
 
 
@@ -278,7 +278,7 @@ def test_results_of_other_settings_are_not_gone_on_with(squares: Squares, tmp_pa
 
 
 def _without(name: str) -> Callable[[dict[str, Any]], Any]:
-    return lambda kept: {key: value for key, value in kept.items() if key != name}
+    return lambda content: {key: value for key, value in content.items() if key != name}
 
 
 @pytest.mark.parametrize(
@@ -286,9 +286,13 @@ def _without(name: str) -> Callable[[dict[str, Any]], Any]:
     [
         _without("runs"),
         _without("commit"),
-        lambda kept: [kept],
-        lambda kept: {**kept, "settings": []},
-        lambda kept: {**kept, "settings": {"size": 3, "seeds": 1}, "runs": [{"task": 0, "result": {}, "seconds": 1}]},
+        lambda content: [content],
+        lambda content: {**content, "settings": []},
+        lambda content: {
+            **content,
+            "settings": {"size": 3, "seeds": 1},
+            "runs": [{"task": 0, "result": {}, "seconds": 1}],
+        },
     ],
     ids=["no runs", "no commit", "a list", "no settings", "no task"],
 )
@@ -309,13 +313,13 @@ def test_a_file_that_is_no_json_is_named(squares: Squares, tmp_path: Path) -> No
 def test_runs_that_cannot_be_read_are_named(squares: Squares, tmp_path: Path, result: Any) -> None:
     squares.draw = lambda settings, outcomes, keep: {str(one.result["square"] + 0): Figure() for one in outcomes}
     path = run(tmp_path)[1][0]
-    kept = json.loads(path.read_text())
-    kept["runs"][1]["result"] = result
-    path.write_text(json.dumps(kept))
+    content = json.loads(path.read_text())
+    content["runs"][1]["result"] = result
+    path.write_text(json.dumps(content))
     for report_only in (False, True):
         with pytest.raises(ValueError, match=r"squares-quick\.json has results that cannot be read .*Use --restart"):
             reproduce("squares", "quick", tmp_path, report_only=report_only, verbose=False)
-        assert json.loads(path.read_text())["runs"] == kept["runs"]
+        assert json.loads(path.read_text())["runs"] == content["runs"]
     run(tmp_path, restart=True)
 
 

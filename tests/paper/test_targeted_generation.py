@@ -68,14 +68,14 @@ def draws() -> dict[str, TargetedSample]:
 def test_draws_have_the_share_of_the_target_that_q_has(draws: Any, method: str, share: float) -> None:
     classifier: Any = _Sides()
     usual = np.array([[-9.0], [9.0]])  # the range of all draws
-    found = targeted_generation._of_draw(draws[method], classifier, (usual, usual))
-    assert found["share"] == pytest.approx(share, abs=0.04)
+    actual = targeted_generation._of_draw(draws[method], classifier, (usual, usual))
+    assert actual["share"] == pytest.approx(share, abs=0.04)
     # weights of 1.6 and .4 on one half each: their mean, squared, over the mean of their squares
     worth = 1.0 if method == "regular" else 1 / (0.5 * 1.6**2 + 0.5 * 0.4**2)
-    assert found["effective"] == pytest.approx(worth, abs=0.02)
-    assert (found["unique"] == 1) == (method == "regular")
-    assert found["candidates"] == 4000 * (1 if method == "regular" else 20)
-    assert found["k_hat"] == "-inf"  # weights of two values have no tail
+    assert actual["effective"] == pytest.approx(worth, abs=0.02)
+    assert (actual["unique"] == 1) == (method == "regular")
+    assert actual["candidates"] == 4000 * (1 if method == "regular" else 20)
+    assert actual["k_hat"] == "-inf"  # weights of two values have no tail
     again = targeted_generation._of_draw(draws[method]._replace(k_hat=0.3), classifier, (usual,))
     assert again["k_hat"] == 0.3
     assert again["strange"] == again["strange_target"] == 0
@@ -84,19 +84,19 @@ def test_draws_have_the_share_of_the_target_that_q_has(draws: Any, method: str, 
 def test_strange_images_are_counted_apart(draws: Any) -> None:
     classifier: Any = _Sides()
     bright = np.full((9, 2), 0.5)  # as no draw is: all are strange
-    found = targeted_generation._of_draw(draws["z"], classifier, (bright,))
-    assert found["strange"] == 1
-    assert found["strange_target"] == found["share"]
+    actual = targeted_generation._of_draw(draws["z"], classifier, (bright,))
+    assert actual["strange"] == 1
+    assert actual["strange_target"] == actual["share"]
 
 
 def test_loss_and_accuracy_of_a_ratio() -> None:
     ratio: Any = _Exact(1)
     of_p, of_q = np.array([[1.0], [-1.0], [-1.0], [-1.0]]), np.array([[1.0], [-1.0]])
-    found = targeted_generation._of_ratio(ratio, of_p, of_q)
+    actual = targeted_generation._of_ratio(ratio, of_p, of_q)
     right_q, right_p = (-math.log(odds / (1 + odds)) for odds in (1.6 / 0.85, 1.15 / 0.4))
     wrong_p, wrong_q = (-math.log(1 / (1 + odds)) for odds in (1.6 / 0.85, 1.15 / 0.4))
-    assert found["loss"] == pytest.approx(((wrong_p + 3 * right_p) / 4 + (right_q + wrong_q) / 2) / 2)
-    assert found["accuracy"] == pytest.approx((3 / 4 + 1 / 2) / 2)
+    assert actual["loss"] == pytest.approx(((wrong_p + 3 * right_p) / 4 + (right_q + wrong_q) / 2) / 2)
+    assert actual["accuracy"] == pytest.approx((3 / 4 + 1 / 2) / 2)
 
 
 def test_a_flow_is_scored_on_the_mixture_that_it_learned() -> None:
@@ -104,13 +104,13 @@ def test_a_flow_is_scored_on_the_mixture_that_it_learned() -> None:
     pair = [images[:40], np.maximum(images[40:], 100)]
     featurizer = FlowFeaturizer(_Mirror(784), scaling="image").fit(images)
     featurizer.history_ = History(epoch=[1, 2, 3], best_epoch=2, seconds=[0.5, 1.0, 1.5])
-    found = targeted_generation._of_flow(featurizer, pair, 0.25, np.random.default_rng(1))
+    actual = targeted_generation._of_flow(featurizer, pair, 0.25, np.random.default_rng(1))
     rng = np.random.default_rng(1)
     p, q = (log_densities(featurizer, X, rng) for X in pair)
     assert abs(p["logit"].mean() - q["logit"].mean()) > 10
     for name in ("logit", "bits"):
-        assert found[name] == pytest.approx(0.8 * p[name].mean() + 0.2 * q[name].mean())
-    assert (found["epochs"], found["best_epoch"], found["seconds"]) == (3, 2, 1.5)
+        assert actual[name] == pytest.approx(0.8 * p[name].mean() + 0.2 * q[name].mean())
+    assert (actual["epochs"], actual["best_epoch"], actual["seconds"]) == (3, 2, 1.5)
 
 
 @pytest.fixture

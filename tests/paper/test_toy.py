@@ -41,23 +41,23 @@ KNOWN = {
 
 
 def _fit(method: str, penalty: float | None, error: float, held_out: float) -> dict[str, Any]:
-    told = {"all": error, "near": error / 4, "near_absolute": error / 5, "held_out": held_out}
-    return {"method": method, "penalty": penalty, **told}
+    numbers = {"all": error, "near": error / 4, "near_absolute": error / 5, "held_out": held_out}
+    return {"method": method, "penalty": penalty, **numbers}
 
 
-def _known(changed: dict[str, tuple[float, float]] | None = None) -> list[Outcome]:
+def _outcomes(changes: dict[str, tuple[float, float]] | None = None) -> list[Outcome]:
     """Return results in which held-out rows choose no penalty in x, and the penalty elsewhere."""
-    done = []
+    outcomes = []
     for task in tasks(SETTINGS):
         part, sign = task["part"], (-1) ** task["seed"]
         plain = {X: (LOGISTIC_X, 0.003), SEPARATE: (LOGISTIC_Z, 100.0), AUTO: (AUTO, 0.004)}
         fits = [_fit(plain[part][0], None, plain[part][1], 0.0)] if part in plain else []
         if part != AUTO:
-            for k, error in enumerate((KNOWN | (changed or {}))[part]):
+            for k, error in enumerate((KNOWN | (changes or {}))[part]):
                 held_out = 0.05 + 0.01 * (k if part in (RAW, X) else -k)
                 fits.append(_fit(part, SETTINGS.penalties[k], error + 0.01 * sign, held_out))
-        done.append(Outcome(task, {"fits": fits, "points": {}}, 1.0))
-    return done
+        outcomes.append(Outcome(task, {"fits": fits, "points": {}}, 1.0))
+    return outcomes
 
 
 def test_log_ratio_is_that_of_the_densities() -> None:
@@ -80,8 +80,8 @@ def test_p_comes_first_and_test_rows_are_fresh() -> None:
 
 def test_errors_by_region() -> None:
     truth = np.array([-12.0, -4.0, 0.0, 4.0, 5.0])
-    wrong = np.array([3.0, 1.0, -1.0, 2.0, 0.0])
-    assert errors(truth + wrong, truth) == {"all": 3.0, "near": 2.0, "near_absolute": 4 / 3}
+    difference = np.array([3.0, 1.0, -1.0, 2.0, 0.0])
+    assert errors(truth + difference, truth) == {"all": 3.0, "near": 2.0, "near_absolute": 4 / 3}
 
 
 def test_the_paper_preset_has_the_tables_of_the_paper() -> None:
@@ -95,28 +95,28 @@ def test_the_paper_preset_has_the_tables_of_the_paper() -> None:
 
 @pytest.mark.parametrize("settings", PRESETS.values(), ids=PRESETS)
 def test_every_network_has_a_task_for_each_seed(settings: Settings) -> None:
-    found = [json.dumps(task) for task in tasks(settings)]
-    assert len(set(found)) == len(found) == settings.seeds * (len(settings.alphas) + 5)
+    actual = [json.dumps(task) for task in tasks(settings)]
+    assert len(set(actual)) == len(actual) == settings.seeds * (len(settings.alphas) + 5)
     assert 0.0 in settings.penalties
     assert settings.paper_penalty in settings.penalties
 
 
 def test_held_out_rows_choose_the_penalty() -> None:
-    done = _known()
-    assert by_held_out_loss(done, X)[1] == [0.0, 0.0]
-    assert by_held_out_loss(done, SEPARATE)[1] == [5e-4, 5e-4]
-    np.testing.assert_allclose(by_held_out_loss(done, SEPARATE)[0], [0.41, 0.39])
-    np.testing.assert_allclose(values(done, X, 5e-4, "all"), [8.01, 7.99])
+    outcomes = _outcomes()
+    assert by_held_out_loss(outcomes, X)[1] == [0.0, 0.0]
+    assert by_held_out_loss(outcomes, SEPARATE)[1] == [5e-4, 5e-4]
+    np.testing.assert_allclose(by_held_out_loss(outcomes, SEPARATE)[0], [0.41, 0.39])
+    np.testing.assert_allclose(values(outcomes, X, 5e-4, "all"), [8.01, 7.99])
 
 
 def test_tables_and_verdicts() -> None:
-    said = report(SETTINGS, _known())
-    first, near, plain = said.tables
+    reported = report(SETTINGS, _outcomes())
+    first, near, plain = reported.tables
     assert [line[0] for line in first.lines] == strategies(SETTINGS)
     assert first.lines[1][1:] == ["2 ± 0.01 [1.75]", "8 ± 0.01 [7.7]", "2 ± 0.01 (λ: 0, 0)"]
     assert near.lines[1][1] == "0.5 ± 0.0025 / 0.4 ± 0.002"
     assert plain.lines[0][1] == "0.003 ± 0 [0.003]"
-    verdict = {claim.words: claim.verdict for claim in said.claims}
+    verdict = {claim.words: claim.verdict for claim in reported.claims}
     assert verdict["our goal: separate training has an error below 0.5, λ = 0.0005 as in the paper"] is Answer.YES
     assert verdict["our goal: AutoRatio has an error below 0.05"] is Answer.YES
     assert verdict["λ = 0: the network is better in z than in standardized x"] is Answer.NO
@@ -134,8 +134,8 @@ def test_tables_and_verdicts() -> None:
 
 
 def test_verdicts_turn_with_the_numbers() -> None:
-    said = report(SETTINGS, _known({SEPARATE: (3.0, 0.7), "joint 0.9": (1.0, 0.1)}))
-    verdict = {claim.words: claim.verdict for claim in said.claims}
+    reported = report(SETTINGS, _outcomes({SEPARATE: (3.0, 0.7), "joint 0.9": (1.0, 0.1)}))
+    verdict = {claim.words: claim.verdict for claim in reported.claims}
     assert verdict["our goal: separate training has an error below 0.5, λ by held-out loss"] is Answer.NO
     assert verdict["λ = 0.0005: separate training is the best strategy"] is Answer.NO
     assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is Answer.NO
@@ -143,22 +143,22 @@ def test_verdicts_turn_with_the_numbers() -> None:
 
 def test_order_is_judged_by_run() -> None:
     # joint 0.1 and 0.9 have the same error but for chance: which is best cannot be told, and the best mean says nothing
-    done = _known({"joint 0.9": (4.0, 0.595)})
-    for one in done:
+    outcomes = _outcomes({"joint 0.9": (4.0, 0.595)})
+    for one in outcomes:
         if one.task["part"] == "joint 0.9":
             for fit in one.result["fits"]:
                 fit["all"] += 0.05 * (-1) ** one.task["seed"]
-    verdict = {claim.words: claim.verdict for claim in report(SETTINGS, done).claims}
+    verdict = {claim.words: claim.verdict for claim in report(SETTINGS, outcomes).claims}
     assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is Answer.INCONCLUSIVE
     assert verdict["λ = 0.0005: separate training is the best strategy"] is Answer.YES
 
 
 def test_one_run_tells_nothing() -> None:
-    done = [one for one in _known() if one.task["seed"] == 0]
-    said = report(replace(SETTINGS, seeds=1), done)
-    assert {claim.verdict for claim in said.claims} == {Answer.INCONCLUSIVE}
-    assert "log r: one run [" in said.tables[0].title
-    best = next(claim for claim in said.claims if "smallest α" in claim.words)
+    outcomes = [one for one in _outcomes() if one.task["seed"] == 0]
+    reported = report(replace(SETTINGS, seeds=1), outcomes)
+    assert {claim.verdict for claim in reported.claims} == {Answer.INCONCLUSIVE}
+    assert "log r: one run [" in reported.tables[0].title
+    best = next(claim for claim in reported.claims if "smallest α" in claim.words)
     assert best.measured.endswith("Of 1 pairs: yes 0, no 0, inconclusive 1")
 
 
