@@ -1,7 +1,7 @@
-"""Put the tables and verdicts of results/NAME-laptop.json on the page docs/reproduction.md, between its marks.
+"""Write the tables and verdicts of results/NAME-laptop.json to the page docs/reproduction.md, between its marks.
 
-A mark is `<!-- NAME WHAT -->`, and what it stands for ends at `<!-- end -->`. WHAT is the number of a table, `claims`,
-or `made` for the command, the commit and the time. Command: python docs/reproduction_tables.py
+A part of the page begins with `<!-- NAME PART -->` and ends with `<!-- end -->`. PART is the number of a table,
+`claims`, or `made` for the command, the commit and the time. Command: python docs/reproduction_tables.py
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from flowratio_paper.running import Claim, Table
+from flowratio_paper.reports import Claim, PaperTable
+from flowratio_paper.verdicts import Answer
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"
@@ -20,43 +21,42 @@ MARK = re.compile(r"^<!-- ([\w-]+) (\w+) -->\n.*?^<!-- end -->$", re.DOTALL | re
 
 
 def filled(text: str) -> str:
-    """Return the page with what the results say between its marks."""
-    return MARK.sub(lambda found: f"<!-- {found[1]} {found[2]} -->\n{part(found[1], found[2])}\n<!-- end -->", text)
+    """Return the page with the results between its marks."""
+    return MARK.sub(lambda mark: f"<!-- {mark[1]} {mark[2]} -->\n{part(mark[1], mark[2])}\n<!-- end -->", text)
 
 
-def part(name: str, what: str) -> str:
-    """Return a table, the verdicts, or how they were made, in Markdown."""
+def part(name: str, kind: str) -> str:
+    """Return a table, the claims, or their origin, in Markdown."""
     results = json.loads((ROOT / "results" / f"{name}-laptop.json").read_text(encoding="utf-8"))
-    if what == "made":
-        return made(results)
-    if what == "claims":
-        return verdicts([Claim(**one) for one in results["claims"]])
-    table = Table(**results["tables"][int(what)])
+    if kind == "made":
+        return origin(results)
+    if kind == "claims":
+        return verdicts([Claim(one["words"], Answer(one["verdict"]), one["measured"]) for one in results["claims"]])
+    table = PaperTable(**results["tables"][int(kind)])
     return f"*{table.title}*\n\n{table.markdown()}"
 
 
 def verdicts(claims: list[Claim]) -> str:
-    """Return a table of claims; of many comparisons of x and z, how many hold."""
-    compared: dict[str, list[bool | None]] = {}
-    rest = []
+    """Return a table of claims. Of many comparisons of x and z, return the counts of their answers."""
+    comparisons: dict[str, list[Answer]] = {}
+    others = []
     for one in claims:
-        if found := COMPARISON.search(one.words):
-            compared.setdefault(f"{found[1]} is {found[2]}", []).append(one.holds)
+        if match := COMPARISON.search(one.words):
+            comparisons.setdefault(f"{match[1]} is {match[2]}", []).append(one.verdict)
         else:
-            rest.append(one)
-    shown = rest if sum(map(len, compared.values())) > MANY else claims
-    words = {True: "yes", False: "**no**", None: "cannot be told"}
-    table = Table("", ["holds", "claim", "measured"], [[words[one.holds], one.words, one.measured] for one in shown])
-    if shown is claims:
+            others.append(one)
+    rows = others if sum(map(len, comparisons.values())) > MANY else claims
+    lines = [["**no**" if one.verdict is Answer.NO else str(one.verdict), one.words, one.measured] for one in rows]
+    table = PaperTable("", ["holds", "claim", "measured"], lines)
+    if rows is claims:
         return table.markdown()
-    told = []
-    for what, found in sorted(compared.items()):
-        yes, no, cannot = (found.count(holds) for holds in (True, False, None))
-        told.append(f"{what}: {yes} yes, {no} no, {cannot} cannot be told")
-    return f"{table.markdown()}\n\nOf comparisons of our variants, {', and '.join(told)}; `results/` has each."
+    counts = []
+    for words, answers in sorted(comparisons.items()):
+        counts.append(f"{words}: {', '.join(f'{answers.count(answer)} {answer}' for answer in Answer)}")
+    return f"{table.markdown()}\n\nComparisons of our variants: {'. '.join(counts)}. Each of them is in `results/`."
 
 
-def made(results: dict[str, Any]) -> str:
+def origin(results: dict[str, Any]) -> str:
     """Return the command, the commit and the time of all runs together."""
     minutes = sum(run["seconds"] for run in results["runs"]) / 60
     how = f"`{results['command']}`, commit {results['commit']}"

@@ -1,4 +1,4 @@
-"""Hook of mkdocs: figures of results/, which stands beside the pages, for those that show them."""
+"""Hook of mkdocs: the figures of results/, for the pages that show them."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **more: object) -> str:
-    """Point to them where the site has them."""
+    """Replace the paths of the figures by those on the site."""
     return markdown.replace("](../results/", "](results/")

@@ -26,9 +26,11 @@ if TYPE_CHECKING:  # each public name is written once: here, or in the registry 
     from flowratio.flows.coupling import RealNVP as RealNVP
     from flowratio.flows.spline import SplineCoupling as SplineCoupling, SplineMAF as SplineMAF
     from flowratio.training.run import History as History, Recipe as Recipe, TrainingDiverged as TrainingDiverged
+    from flowratio.training.loop import train as train
     from flowratio.latent.featurizer import FlowFeaturizer as FlowFeaturizer
     from flowratio.ratios.base import OverlapWarning as OverlapWarning, RatioEstimator as RatioEstimator
     from flowratio.ratios.base import kl_score as kl_score
+    from flowratio.ratios.neural.networks import CNN as CNN, MLP as MLP
     from flowratio.ratios.registry import *  # noqa: F403
     from flowratio.weights import self_normalize as self_normalize, temper as temper, rebalance as rebalance
     from flowratio.weights import cap as cap, cap_to_design_effect as cap_to_design_effect
@@ -51,6 +53,7 @@ if TYPE_CHECKING:  # each public name is written once: here, or in the registry 
     from flowratio.diagnostics.plots import plot_importance as plot_importance, plot_latent as plot_latent
     from flowratio.diagnostics.plots import plot_log_ratios as plot_log_ratios, plot_reliability as plot_reliability
     from flowratio.diagnostics.plots import plot_weights as plot_weights
+    from flowratio._support.journal import Journal as Journal
     from flowratio.storage.saving import load as load, save as save
     from flowratio.storage.scoring import score_file as score_file
 

@@ -1,29 +1,28 @@
 r"""Trials of domain adaptation: weights from KMM and KLIEP, in x and in z, for a classifier that is fitted in x.
 
-Source rows are labelled, target rows are not. A source row counts by its ratio r = p/q: p is the target (y = 1 for
-the ratio), q the source. The ratio is learned from x, or from z = f(x) with f a flow of both samples, without any
-label. The classifier always sees x. Its error on labelled rows of the target is what the tables show.
+Source rows have labels, target rows do not. The weight of a source row is its ratio r = p/q: p is the target (y = 1 for
+the ratio), q the source. The ratio is estimated in x, or in latent space z = f(x) with f a flow of both samples. It
+needs no labels. The classifier is always fitted in x. The tables show its error on labeled rows of the target.
 
-*How a setting is chosen.* KMM has no way of its own to choose γ of its kernel :math:`e^{-\gamma \|x - x'\|^2}` and the
-largest weight B. The paper's code takes those of the least error on labelled target rows: an **oracle**, which no user
-has. Beside it stands an honest choice, by the **held-out score**: the cross-validated likelihood of which sample a row
-is from (`RatioEstimator.score`). It needs no labels, and its best ratio is the true one. By the same score KLIEP
-chooses its bandwidth itself. **IWCV** is the cross-validated error on source rows, each counted by its weight. It needs
-labels of the source alone, but compares weights by themselves: those that rest on a few rows that are easily told look
-best, whether or not the target looks so. Of equal ones the first is taken: of KMM the smoothest, of
-KLIEP its own choice.
+*How a setting is selected.* KMM does not select γ of its kernel :math:`e^{-\gamma \|x - x'\|^2}` and the largest weight
+B. The paper's code takes those with the lowest error on labeled target rows: an **oracle**, which no user has. An
+honest selection uses the **held-out score**: the cross-validated likelihood of the sample that a row is from
+(`RatioEstimator.score`). It needs no labels, and the true ratio has the best score. KLIEP selects its bandwidth by the
+same score. **IWCV** is the cross-validated error on source rows, weighted. It needs labels of the source only, but it
+compares weights by themselves: weights that favor a few easy rows look best, whether or not the target consists of
+such rows. Of equal settings the first is taken: the smoothest KMM, and KLIEP's own selection.
 
-*Where we part from the paper.* Its code chose by the oracle. "KLIEP" has a constant function beside the kernels, and
-takes the widest bandwidth whose held-out score, as above, is within one standard error of the best; the published one
-has no constant, and takes the bandwidth of the best mean log r of held-out rows of p. A block of the flow has two
-hidden layers, as in the paper's code, where its table says `n_hidden` 1; the flow is stopped by rows held out of the
-pooled sample.
+*Differences from the paper.* Its code used the oracle. "KLIEP" has a constant function in addition to the kernels, and
+takes the widest bandwidth whose held-out score is within one standard error of the best. The published KLIEP has no
+constant, and takes the bandwidth with the best mean log r of held-out rows of p. A block of the flow has two hidden
+layers, as in the paper's code, where its table has `n_hidden` 1. Held-out rows of the pooled sample stop the flow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -32,22 +31,31 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from flowratio.latent.featurizer import FlowFeaturizer
-from flowratio.ratios.kernel.kliep import KLIEP
-from flowratio.ratios.kernel.kmm import KMM
-from flowratio.samples.stacking import stack
-from flowratio_paper.running import Claim
-from flowratio_paper.verdicts import beyond, standard_error
+from flowratio import KLIEP, KMM, FlowFeaturizer, stack
+from flowratio_paper.reports import Claim
+from flowratio_paper.settings import paper_featurizer
+from flowratio_paper.verdicts import Answer, beyond, standard_error
 
 SPACES = ("x", "z", "z, our flow")
-# the quadratic program as it stands, and KLIEP of kernels and a constant; then ours
-METHODS = ("KMM", "KMM, our gap", "KLIEP", "KLIEP, our start")
+KMM_GAPS = {"KMM": 1e-7, "KMM, our gap": None}  # the exact quadratic program, and the default of the library
+_KLIEP_STARTS: dict[str, Any] = {"KLIEP": None, "KLIEP, our start": "log-linear"}  # the same
+METHODS = (*KMM_GAPS, *_KLIEP_STARTS)
 PENALTIES = (0.1, 1.0, 10.0, 100.0)  # C of the support vector machines
 HONEST, IWCV, ORACLE, FIXED = "held-out score", "IWCV", "oracle", "oracle, one for all"
-_PROGRAM_GAP = 1e-7
 _N_FOLDS = 5
 _PAPER_TRIALS = 30
-BETTER, EQUAL, OPEN, WORSE = "better", "equal", "cannot be told", "worse"
+
+
+class Comparison(str, Enum):
+    """How errors compare with others of the same trials."""
+
+    BETTER = "better"
+    EQUAL = "equal"
+    INCONCLUSIVE = "inconclusive"
+    WORSE = "worse"
+
+    def __str__(self) -> str:
+        return self.value
 
 
 @dataclass(frozen=True)
@@ -59,11 +67,11 @@ class TrialSettings:
     seeds
         Number of trials.
     gammas, bounds
-        The grid of KMM: γ in the units of the space, and B. KLIEP's oracle looks at the same γ.
+        The grid of KMM: γ in the units of the space, and B. The oracle of KLIEP has the same γ.
     methods, spaces
-        Some of `METHODS` and `SPACES`.
+        Items of `METHODS` and `SPACES`.
     flow_epochs
-        Epochs of the flows; None for the paper's 100, and what our flow takes by itself.
+        Epochs of the flows. None for the 100 of the paper, and the default of our flow.
     """
 
     seeds: int
@@ -76,16 +84,16 @@ class TrialSettings:
 
 @dataclass(frozen=True)
 class Trial:
-    """Rows of a source with labels, rows of a target, and rows of the target with labels to test on.
+    """Labeled rows of a source, rows of a target, and labeled rows of the target for the test.
 
     Parameters
     ----------
     X_source, y_source
-        Of shapes (n, d) and (n,).
+        Rows and labels, of shapes (n, d) and (n,).
     X_target
-        Of shape (m, d).
+        Rows, of shape (m, d).
     X_test, y_test
-        Of shapes (k, d) and (k,).
+        Rows and labels, of shapes (k, d) and (k,).
     """
 
     X_source: np.ndarray
@@ -103,8 +111,8 @@ def scaled(trial: Trial, scaling: str) -> Trial:
     trial
         Raw rows.
     scaling
-        `"shared"`: source and target together, by one scaler. `"separate"`: each by its own, as the paper has it: then
-        the same x has one place in the source and another in the target.
+        `"shared"`: one scaler for source and target. `"separate"`: a scaler for each, as in the paper. The same x then
+        has one value in the source and another in the target.
     """
     source, target = trial.X_source, trial.X_target
     if scaling == "separate":
@@ -125,51 +133,51 @@ def run_trial(
     trial
         The rows.
     classifiers
-        That take `sample_weight`; k of them.
+        k classifiers that take `sample_weight`.
     settings
         What is compared.
     seed
-        Of the flows, folds and centres.
+        Seed of the flows, folds and centers.
     true_log_r
-        log r of the source rows, of shape (n,), if it is known.
+        True log r of the source rows, of shape (n,), or None.
 
     Returns
     -------
-    "none", the k errors without weights; by space and method "errors" of all candidates, each of k numbers, the like on
-    source rows under "source_errors" if there are several, "scores" of KMM's candidates, and "log_r_errors", mean
-    squared, where the truth is known.
+    "none", the k errors without weights. By space and method, "errors" of all candidates, each of k numbers,
+    "source_errors", the same on source rows, if there are several candidates, "scores" of candidates of KMM, and
+    "log_r_errors", the mean squared errors of log r, with `true_log_r`.
     """
     result: dict[str, Any] = {"none": errors(classifiers, trial, None)}
     for space in settings.spaces:
-        p, q = encoded(trial, space, settings.flow_epochs, seed)
+        p, q = in_space(trial, space, settings.flow_epochs, seed)
         result[space] = {
-            method: _compared(candidates(method, settings, p, q, seed), p, q, trial, classifiers, true_log_r, seed)
+            method: _tried(candidates(method, settings, p, q, seed), p, q, trial, classifiers, true_log_r, seed)
             for method in settings.methods
         }
     return result
 
 
 def errors(classifiers: Sequence[Any], trial: Trial, weights: np.ndarray | None) -> list[float]:
-    """Return the share of test rows that each classifier gets wrong, if it is fitted to weighted source rows."""
-    found = []
+    """Return the error rate on test rows of each classifier, fitted to weighted source rows."""
+    rates = []
     for one in classifiers:
-        made: Any = clone(one)
-        made.fit(trial.X_source, trial.y_source, sample_weight=weights)
-        found.append(round(float(np.mean(made.predict(trial.X_test) != trial.y_test)), 4))
-    return found
+        classifier: Any = clone(one)
+        classifier.fit(trial.X_source, trial.y_source, sample_weight=weights)
+        rates.append(round(float(np.mean(classifier.predict(trial.X_test) != trial.y_test)), 4))
+    return rates
 
 
 def source_errors(classifiers: Sequence[Any], trial: Trial, weights: np.ndarray, seed: int) -> list[float]:
-    """Return the weighted share of source rows that each classifier gets wrong if it is fitted without their fold."""
+    """Return the weighted, cross-validated error rate on source rows of each classifier."""
     X, y = trial.X_source, trial.y_source
     folds = StratifiedKFold(_N_FOLDS, shuffle=True, random_state=seed)
-    wrong = np.empty((len(classifiers), len(y)))
+    is_wrong = np.empty((len(classifiers), len(y)))
     for rest, held_out in folds.split(X, y):
         for k, one in enumerate(classifiers):
-            made: Any = clone(one)
-            made.fit(X[rest], y[rest], sample_weight=weights[rest])
-            wrong[k, held_out] = made.predict(X[held_out]) != y[held_out]
-    return [round(float(np.average(row, weights=weights)), 4) for row in wrong]
+            classifier: Any = clone(one)
+            classifier.fit(X[rest], y[rest], sample_weight=weights[rest])
+            is_wrong[k, held_out] = classifier.predict(X[held_out]) != y[held_out]
+    return [round(float(np.average(row, weights=weights)), 4) for row in is_wrong]
 
 
 def support_vector_machines() -> list[Any]:
@@ -178,25 +186,23 @@ def support_vector_machines() -> list[Any]:
     return [SVC(C=C, gamma=gamma) for C in PENALTIES]
 
 
-def encoded(trial: Trial, space: str, epochs: int | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows of the target and of the source in a space: as they are, or through a flow of both."""
+def in_space(trial: Trial, space: str, epochs: int | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of the target and of the source in a space: x, or the latent space of a flow of both."""
     if space == "x":
         return trial.X_target, trial.X_source
-    flow = FlowFeaturizer.from_paper("uci") if space == "z" else FlowFeaturizer()
+    flow = paper_featurizer("uci") if space == "z" else FlowFeaturizer()
     flow.set_params(random_state=seed, **({} if epochs is None else {"max_epochs": epochs}))
     flow.fit(np.concatenate([trial.X_target, trial.X_source]))
     return flow.transform(trial.X_target), flow.transform(trial.X_source)
 
 
 def candidates(method: str, settings: TrialSettings, p: np.ndarray, q: np.ndarray, seed: int) -> list[Any]:
-    """Return the ratios of a method: KMM over its grid; KLIEP with its own choice first, then over γ."""
+    """Return the ratios of a method: KMM over its grid, KLIEP with its own bandwidth first, then over γ."""
     widths = [bandwidth(gamma, p, q) for gamma in settings.gammas]
-    if method.startswith("KMM"):
-        gap = _PROGRAM_GAP if method == "KMM" else None
+    if method in KMM_GAPS:
         grid = [(width, bound) for width in widths for bound in settings.bounds]
-        return [KMM(width, max_weight=bound, gap=gap, random_state=seed) for width, bound in grid]
-    start = None if method == "KLIEP" else "log-linear"
-    return [KLIEP(width, start=start, random_state=seed) for width in (None, *widths)]
+        return [KMM(width, max_weight=bound, gap=KMM_GAPS[method], random_state=seed) for width, bound in grid]
+    return [KLIEP(width, start=_KLIEP_STARTS[method], random_state=seed) for width in (None, *widths)]
 
 
 def bandwidth(gamma: float, p: np.ndarray, q: np.ndarray) -> float:
@@ -205,7 +211,7 @@ def bandwidth(gamma: float, p: np.ndarray, q: np.ndarray) -> float:
     return float((2 * gamma * variance.mean()) ** -0.5)
 
 
-def _compared(
+def _tried(
     ratios: list[Any],
     p: np.ndarray,
     q: np.ndarray,
@@ -215,53 +221,53 @@ def _compared(
     seed: int,
 ) -> dict[str, list[Any]]:
     X, y = stack(p, q)
-    found: dict[str, list[Any]] = {"errors": []}
+    numbers: dict[str, list[Any]] = {"errors": []}
     for ratio in ratios:
         if isinstance(ratio, KMM):
             folds = StratifiedKFold(_N_FOLDS, shuffle=True, random_state=seed)
-            found.setdefault("scores", []).append(round(float(cross_val_score(ratio, X, y, cv=folds).mean()), 4))
+            numbers.setdefault("scores", []).append(round(float(cross_val_score(ratio, X, y, cv=folds).mean()), 4))
         w = ratio.fit(X, y).weights(q)
-        found["errors"].append(errors(classifiers, trial, w))
+        numbers["errors"].append(errors(classifiers, trial, w))
         if len(ratios) > 1:
-            found.setdefault("source_errors", []).append(source_errors(classifiers, trial, w, seed))
+            numbers.setdefault("source_errors", []).append(source_errors(classifiers, trial, w, seed))
         if true_log_r is not None:
-            wrong = float(np.mean((ratio.log_ratio(q) - true_log_r) ** 2))
-            found.setdefault("log_r_errors", []).append(round(wrong, 3))
-    return found
+            error = float(np.mean((ratio.log_ratio(q) - true_log_r) ** 2))
+            numbers.setdefault("log_r_errors", []).append(round(error, 3))
+    return numbers
 
 
 def choices(method: str) -> tuple[str, ...]:
-    """Return the ways in which a setting of a method is chosen, those that a user has first."""
-    return (HONEST, IWCV, ORACLE, FIXED) if method.startswith("KMM") else (HONEST, IWCV, ORACLE)
+    """Return the ways to select a setting of a method, those that a user has first."""
+    return (HONEST, IWCV, ORACLE, FIXED) if method in KMM_GAPS else (HONEST, IWCV, ORACLE)
 
 
-def chosen(results: Sequence[Mapping[str, Any]], space: str, method: str, choice: str) -> np.ndarray:
-    """Return errors by trial and classifier, of shape (t, k), for the settings that are chosen.
+def selected(results: Sequence[Mapping[str, Any]], space: str, method: str, choice: str) -> np.ndarray:
+    """Return errors by trial and classifier, of shape (t, k), for the selected settings.
 
     Parameters
     ----------
     results
-        Of trials, as `run_trial` returns them.
+        Results of trials, from `run_trial`.
     space, method
-        What weights come from.
+        Origin of the weights.
     choice
-        One of `choices(method)`. An oracle looks at the labels of the target: for each trial, or for all of them.
+        One of `choices(method)`. An oracle uses the labels of the target: for each trial, or for all of them.
     """
-    found = np.array([result[space][method]["errors"] for result in results])  # (t, candidates, k)
+    rates = np.array([result[space][method]["errors"] for result in results])  # (t, candidates, k)
     if choice == ORACLE:
-        return found.min(axis=1)
+        return rates.min(axis=1)
     if choice == FIXED:
-        best = found.mean(axis=0).argmin(axis=0)  # (k,)
-        return found[:, best, np.arange(found.shape[2])]
-    trials, k = np.arange(len(found)), np.arange(found.shape[2])
+        best = rates.mean(axis=0).argmin(axis=0)  # (k,)
+        return rates[:, best, np.arange(rates.shape[2])]
+    trials, k = np.arange(len(rates)), np.arange(rates.shape[2])
     if choice == IWCV:
         on_source = np.array([result[space][method]["source_errors"] for result in results])
-        return found[trials[:, None], on_source.argmin(axis=1), k]
-    return found[trials, picked(results, space, method)]
+        return rates[trials[:, None], on_source.argmin(axis=1), k]
+    return rates[trials, honest_candidates(results, space, method)]
 
 
-def picked(results: Sequence[Mapping[str, Any]], space: str, method: str) -> np.ndarray:
-    """Return which candidate the honest choice takes in each trial, of shape (t,)."""
+def honest_candidates(results: Sequence[Mapping[str, Any]], space: str, method: str) -> np.ndarray:
+    """Return the candidate with the best held-out score in each trial, of shape (t,)."""
     return np.array([np.argmax(result[space][method].get("scores", [0.0])) for result in results])
 
 
@@ -272,28 +278,32 @@ def unweighted(results: Sequence[Mapping[str, Any]]) -> np.ndarray:
 
 def cells(values: np.ndarray, paper: Sequence[float] | None = None) -> list[str]:
     """Return mean ± standard error by classifier, (t, k) to k texts, with the paper's number in brackets."""
-    beside = [""] * values.shape[1] if paper is None else [f" [{_short(number)}]" for number in paper]
+    published = [""] * values.shape[1] if paper is None else [f" [{_short(number)}]" for number in paper]
     bars = ["" if np.isnan(error) else f" ± {_short(error)}" for error in standard_error(values)]
     means = [_short(mean) for mean in values.mean(axis=0)]
-    return ["".join(parts) for parts in zip(means, bars, beside, strict=True)]
+    return ["".join(parts) for parts in zip(means, bars, published, strict=True)]
 
 
 def _short(number: float) -> str:
     return f"{number:.3f}".removeprefix("0")
 
 
-def compared(ours: np.ndarray, other: np.ndarray) -> list[str]:
-    """Return for each classifier whether errors are less than others of the same trials, of shape (t, k) both.
+def comparisons(ours: np.ndarray, other: np.ndarray) -> list[Comparison]:
+    """Return for each classifier how errors compare with others of the same trials, both of shape (t, k).
 
     `BETTER` and `WORSE` are beyond two standard errors of the differences, `EQUAL` is the same in every trial.
     """
-    names = {True: BETTER, False: WORSE, None: OPEN}
+    by_answer = {
+        Answer.YES: Comparison.BETTER,
+        Answer.NO: Comparison.WORSE,
+        Answer.INCONCLUSIVE: Comparison.INCONCLUSIVE,
+    }
     differences = (other - ours).T
-    return [names[beyond(one)] if one.any() else EQUAL if len(one) > 1 else OPEN for one in differences]
+    return [by_answer[beyond(one)] if one.any() or len(one) < 2 else Comparison.EQUAL for one in differences]
 
 
 def at_least_as_good(words: str, ours: np.ndarray, other: np.ndarray, labels: Sequence[str]) -> Claim:
-    """Return the claim that errors are no larger than others: less for some classifier, or all equal, and never more.
+    """Return the claim that errors are never higher than others, and lower for one classifier or equal for all.
 
     Parameters
     ----------
@@ -302,55 +312,61 @@ def at_least_as_good(words: str, ours: np.ndarray, other: np.ndarray, labels: Se
     ours, other
         Errors of the same trials, of shape (t, k).
     labels
-        Of the k classifiers.
+        Names of the k classifiers.
     """
-    found = compared(ours, other)
-    holds = False if WORSE in found else True if BETTER in found or set(found) == {EQUAL} else None
-    return Claim(words, holds, _measured(ours, other, labels))
+    by_classifier = comparisons(ours, other)
+    answer = Answer.INCONCLUSIVE
+    if Comparison.WORSE in by_classifier:
+        answer = Answer.NO
+    elif Comparison.BETTER in by_classifier or set(by_classifier) == {Comparison.EQUAL}:
+        answer = Answer.YES
+    return Claim(words, answer, _measured(ours, other, labels))
 
 
 def mostly_better(words: str, ours: np.ndarray, other: np.ndarray, labels: Sequence[str]) -> Claim:
-    """Return the claim that errors are less than others for nearly all classifiers: all but one at most."""
-    found = compared(ours, other)
-    n_not = found.count(WORSE) + found.count(EQUAL)
-    holds = True if found.count(BETTER) >= len(found) - 1 else False if n_not > 1 else None
-    return Claim(words, holds, _measured(ours, other, labels))
+    """Return the claim that errors are lower than others for all classifiers, or for all but one."""
+    by_classifier = comparisons(ours, other)
+    n_not = by_classifier.count(Comparison.WORSE) + by_classifier.count(Comparison.EQUAL)
+    is_mostly_better = by_classifier.count(Comparison.BETTER) >= len(by_classifier) - 1
+    answer = Answer.YES if is_mostly_better else Answer.NO if n_not > 1 else Answer.INCONCLUSIVE
+    return Claim(words, answer, _measured(ours, other, labels))
 
 
-def never(words: str, what: str, pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Claim:
-    """Return the claim that errors are nowhere significantly `BETTER`, or `WORSE`, than others.
+def never(words: str, comparison: Comparison, pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Claim:
+    """Return the claim that errors are never significantly `BETTER`, or `WORSE`, than others.
 
     Parameters
     ----------
     words
         The claim.
-    what
-        `BETTER` or `WORSE`: what they are not.
+    comparison
+        `BETTER` or `WORSE`.
     pairs
-        By name the errors and those of the same trials that they are compared to, of shape (t, k).
+        By name, errors and others of the same trials, of shape (t, k).
     """
-    found = {name: compared(*pair) for name, pair in pairs.items()}
-    n_trials = min(len(ours) for ours, _ in pairs.values())
-    holds = None if n_trials < 2 else not any(what in one for one in found.values())
-    return Claim(words, holds, "; ".join(f"{name}: {_counted(one)}" for name, one in found.items()))
+    by_name = {name: comparisons(*pair) for name, pair in pairs.items()}
+    answer = Answer.of(not any(comparison in one for one in by_name.values()))
+    if min(len(ours) for ours, _ in pairs.values()) < 2:
+        answer = Answer.INCONCLUSIVE
+    return Claim(words, answer, "; ".join(f"{name}: {_counts(one)}" for name, one in by_name.items()))
 
 
-def _counted(found: Sequence[str]) -> str:
-    return ", ".join(f"{what} {found.count(what)}" for what in (BETTER, EQUAL, OPEN, WORSE) if what in found)
+def _counts(by_classifier: Sequence[Comparison]) -> str:
+    return ", ".join(f"{one} {by_classifier.count(one)}" for one in Comparison if one in by_classifier)
 
 
 def _measured(ours: np.ndarray, other: np.ndarray, labels: Sequence[str]) -> str:
-    differences, found = ours - other, compared(ours, other)
+    differences, by_classifier = ours - other, comparisons(ours, other)
     pairs = zip(differences.mean(axis=0), standard_error(differences), strict=True)
     bars = [f"{mean:+.3f}" if np.isnan(error) else f"{mean:+.3f} ± {error:.3f}" for mean, error in pairs]
     if len(labels) == 1:
-        return f"{found[0]}: difference {bars[0]}"
-    told = ", ".join(f"{label} {bar}" for label, bar in zip(labels, bars, strict=True))
-    return f"{_counted(found)}; difference: {told}"
+        return f"{by_classifier[0]}: difference {bars[0]}"
+    by_label = ", ".join(f"{label} {bar}" for label, bar in zip(labels, bars, strict=True))
+    return f"{_counts(by_classifier)}; difference: {by_label}"
 
 
 def as_published(words: str, ours: np.ndarray, paper: Sequence[float], spread: Sequence[float]) -> Claim:
-    """Return the claim that errors are the paper's, all within two standard errors of the difference.
+    """Return the claim that errors are those of the paper, within two standard errors of the difference.
 
     Parameters
     ----------
@@ -359,38 +375,40 @@ def as_published(words: str, ours: np.ndarray, paper: Sequence[float], spread: S
     ours
         Errors, of shape (t, k).
     paper, spread
-        The paper's means and standard deviations over 30 trials, k of each.
+        k means of the paper and their standard deviations over 30 trials.
     """
     if len(ours) < 2:
-        return Claim(words, None, "one trial")
+        return Claim(words, Answer.INCONCLUSIVE, "one trial")
     error = np.hypot(standard_error(ours), np.asarray(spread) / np.sqrt(_PAPER_TRIALS))
-    apart = (ours.mean(axis=0) - np.asarray(paper)) / error
-    told = f"{', '.join(f'{one:+.1f}' for one in apart)} standard errors apart"
-    return Claim(words, bool((np.abs(apart) <= 2).all()), told)
+    distance = (ours.mean(axis=0) - np.asarray(paper)) / error
+    measured = f"differences of {', '.join(f'{one:+.1f}' for one in distance)} standard errors"
+    return Claim(words, Answer.of((np.abs(distance) <= 2).all()), measured)
 
 
 def draw_errors(axes: Any, errors_of: Mapping[str, np.ndarray], paper: Mapping[str, Sequence[float]]) -> None:
-    """Draw errors against C, (t, 4) for each name, with standard errors, and the paper's in grey.
+    """Draw errors against C, (t, 4) for each name, with standard errors, and those of the paper in gray.
 
     Parameters
     ----------
     axes
-        Of matplotlib.
+        Axes of matplotlib.
     errors_of
-        Errors without weights, under "none", and by space.
+        Errors without weights, as "none", and by space.
     paper
-        The paper's means, by the same names.
+        Means of the paper, by the same names.
     """
     styles = {"none": (":", "D"), "x": ("--", "o"), "z": ("-", "s"), "z, our flow": ("-.", "^")}
-    aside = {name: np.array(PENALTIES) * 1.12 ** (k - 1) for k, name in enumerate(styles)}  # none hides another
+    shifted = {
+        name: np.array(PENALTIES) * 1.12 ** (k - 1) for k, name in enumerate(styles)
+    }  # so that no marker hides another
     for name, values in errors_of.items():
         line, marker = styles[name]
         bars, fill = standard_error(values) if len(values) > 1 else None, "white" if name == "none" else "black"
         shape: Any = {"fmt": marker + line, "color": "black", "mfc": fill, "ms": 5, "lw": 1.2, "capsize": 2}
-        axes.errorbar(aside[name], values.mean(axis=0), yerr=bars, label=name, **shape)
+        axes.errorbar(shifted[name], values.mean(axis=0), yerr=bars, label=name, **shape)
     for name, means in paper.items():
         line, marker = styles[name]
-        axes.plot(aside[name], means, marker + line, color="0.65", mfc="none", ms=5, label=f"{name}, paper")
+        axes.plot(shifted[name], means, marker + line, color="0.65", mfc="none", ms=5, label=f"{name}, paper")
     axes.set_xscale("log")
     axes.set_xticks(PENALTIES, [f"{C:g}" for C in PENALTIES])
     axes.minorticks_off()

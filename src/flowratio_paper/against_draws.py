@@ -1,13 +1,13 @@
-r"""A ratio of the target to what a flow draws, in z, where draws cost nothing: q/g, with g the law of the draws.
+r"""The ratio of the target q to the draws of a flow, in latent space (z): q/g, with g the distribution of the draws.
 
-Weights q/h are right for candidates of the mixture h of p and q. A flow that is not perfect draws from another law, g,
-N(0, I) in z: among its candidates are some of neither law, of which a ratio p/q that has only seen codes of images says
-one or the other. A network of three outputs that tells codes of p, codes of q and draws apart has in the differences of
-its logits all ratios of the three,
+The weights q/h are correct for candidates from the mixture h of p and q. An imperfect flow draws from another
+distribution g, which is N(0, I) in z. Some of its candidates belong neither to p nor to q, and a ratio p/q that was
+fitted to codes of images assigns them to one of the two. A network with three outputs that distinguishes codes of p,
+codes of q and draws contains all ratios of the three, as differences of its logits,
 
 .. math:: \log \frac{q}{g} = f_q(z) - f_g(z)
 
-if it has seen as many of each. That p is a class of its own is worth much: q and draws alone are told apart by less.
+if it is fitted to as many rows of each. A class for p makes the ratio clearly better than q and draws alone.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from flowratio.flows.base import new_generator
-from flowratio.ratios.neural.networks import MLP, Network, PairedRows, evaluate
-from flowratio.training.loop import train
-from flowratio.training.run import Recipe
+from flowratio import MLP, Recipe, train
+from flowratio_paper.image_classifier import outputs
 
 _HELD_OUT = 0.1  # of the images
 _P, _Q, _G = range(3)  # outputs
@@ -30,41 +28,38 @@ _P, _Q, _G = range(3)  # outputs
 
 @dataclass(frozen=True)
 class AgainstDraws:
-    """log q/g of z; a `TargetedSampler` takes it with `proportion=0` and goes toward its numerator.
+    """log q/g of z. A `TargetedSampler` takes it with `proportion=0` and `toward="p"`, its numerator.
 
     Parameters
     ----------
     network
-        Fitted, of three outputs: codes of p, codes of q, draws.
+        Fitted, with three outputs: codes of p, codes of q, draws.
     """
 
-    network: Network
+    network: MLP
 
     def log_ratio(self, Z: np.ndarray) -> np.ndarray:
         """Return log q/g, (n, d) to (n,)."""
-        logits = evaluate(self.network, Z)
+        logits = outputs(self.network, Z)
         return logits[:, _Q] - logits[:, _G]
 
 
 def fit_against_draws(codes_p: np.ndarray, codes_q: np.ndarray, epochs: int, seed: int) -> AgainstDraws:
-    """Tell codes of p, codes of q and draws from N(0, I) apart, by the paper's MLP; new draws in each pass.
+    """Distinguish codes of p, codes of q and draws from N(0, I), by the paper's MLP. Each pass has new draws.
 
     Parameters
     ----------
     codes_p, codes_q
         Codes of the same images with several draws of the noise, of shapes (k, n_p, d) and (l, n_q, d). A tenth of the
-        images, with all their codes, decides which weights are kept.
+        images, with all their codes, is held out to select the weights.
     epochs
-        Passes over pairs of codes, as many as there are in the larger sample.
+        Passes over the larger sample.
     seed
-        Of first weights, order and draws.
+        Seed of the initial weights, the order and the draws.
     """
-    (rows_p, aside_p), (rows_q, aside_q) = (_split(codes) for codes in (codes_p, codes_q))
-    rows = _paired(rows_p, rows_q, max(len(rows_p), len(rows_q)))
-    n_aside = max(len(aside_p), len(aside_q))
-    held_out = next(_paired(aside_p, aside_q, n_aside).blocks(n_aside))
+    (rows_p, held_out_p), (rows_q, held_out_q) = (_split(codes) for codes in (codes_p, codes_q))
     d = codes_p.shape[2]
-    network = MLP(d, n_outputs=3, generator=new_generator().manual_seed(seed))
+    network = MLP(d, n_outputs=3, generator=torch.Generator().manual_seed(seed))
 
     def with_draws(pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:  # (b, 2 d) to (b, 3 d)
         return np.hstack([pairs, rng.standard_normal((len(pairs), d), np.float32)])
@@ -74,15 +69,18 @@ def fit_against_draws(codes_p: np.ndarray, codes_q: np.ndarray, epochs: int, see
         return cross_entropy(network(triples.reshape(-1, d)), kinds)
 
     recipe = Recipe(epochs, 64, 1e-3, optimizer="adam", patience=epochs)
+    rows, held_out = _paired(rows_p, rows_q), _paired(held_out_p, held_out_q)
     train(network, loss, rows, held_out, recipe, seed=seed, prepare=with_draws)
     return AgainstDraws(network)
 
 
 def _split(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the codes of most images, (m, d), and one of each of the others: no image has codes in both."""
-    n_aside = max(1, round(_HELD_OUT * codes.shape[1]))
-    return codes[:, n_aside:].reshape(-1, codes.shape[2]), codes[0, :n_aside]
+    """Return the codes of most images, (m, d), and one code of each held-out image, (l, d)."""
+    n_held_out = max(1, round(_HELD_OUT * codes.shape[1]))
+    return codes[:, n_held_out:].reshape(-1, codes.shape[2]), codes[0, :n_held_out]
 
 
-def _paired(of_p: np.ndarray, of_q: np.ndarray, n: int) -> PairedRows:
-    return PairedRows(of_p, np.ones(len(of_p)), of_q, np.ones(len(of_q)), n_rows=n)
+def _paired(rows_p: np.ndarray, rows_q: np.ndarray) -> np.ndarray:
+    """Return all rows of the larger sample next to rows of the other, which are repeated: (n, 2 d)."""
+    n = max(len(rows_p), len(rows_q))
+    return np.hstack([rows[np.arange(n) % len(rows)] for rows in (rows_p, rows_q)])

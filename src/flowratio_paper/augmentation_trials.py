@@ -1,4 +1,4 @@
-r"""The stages of an experiment on augmentation: generated drawings, ratios of x and of z, weights, classifiers.
+r"""The stages of an experiment on augmentation: generated drawings, ratios in x and in z, weights, classifiers.
 
 r = p/q, with p the real drawings (y = 1) and q the generated ones.
 """
@@ -7,31 +7,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.metrics import roc_auc_score
 
-from flowratio.applications.crossfit import cross_fit
-from flowratio.flows.base import new_generator
-from flowratio.latent.featurizer import FlowFeaturizer
-from flowratio.ratios.classifier.classifier import ClassifierRatio
-from flowratio.ratios.neural.networks import CNN
-from flowratio.samples.two_samples import two_samples
-from flowratio.scaling.chain import ScalerChain
-from flowratio.scaling.images import Dequantizer, Logit
-from flowratio.scaling.standardizer import Standardizer
-from flowratio.training.run import Recipe
-from flowratio.weights import effective_sample_size, self_normalize, temper
+from flowratio import (
+    CNN,
+    Dequantizer,
+    FlowFeaturizer,
+    Logit,
+    NetworkRatio,
+    Recipe,
+    ScalerChain,
+    Standardizer,
+    effective_sample_size,
+    self_normalize,
+    temper,
+)
 from flowratio_paper.characters import TRAINING, Part
 from flowratio_paper.dagan import Dagan, DaganSettings
 from flowratio_paper.image_classifier import fit_classifier
-from flowratio_paper.image_laws import log_densities
+from flowratio_paper.image_distributions import log_densities
 from flowratio_paper.images import SIDE
+from flowratio_paper.settings import paper_featurizer, paper_recipe
 
 DATA, SYNTHETIC, MIXTURE = "data only", "synthetic only", "mixture"
+Generated = dict[str, np.ndarray]  # from `generate`
 GAMMAS = {"x": (1.0, 0.2), "z": (0.1, 0.2, 0.5, 1.0)}
 _DAGAN = DaganSettings(  # 200 epochs of the paper
     channels=64,
@@ -53,25 +58,25 @@ class Settings:
     seeds
         Runs.
     classes
-        Characters, the first ones.
+        Number of characters, from the first on.
     per_class
         Generated drawings of each, a multiple of 10.
     dagan
-        Of the generator.
+        Settings of the generator.
     flow_blocks, flow_hidden, flow_epochs, flow_batch, flow_rate, flow_decay
-        Of the flow; `flow_epochs` None for the 200 epochs, and the other settings, of the paper.
+        Settings of the flow. If `flow_epochs` is None, those of the paper, with 200 epochs.
     filters, rate
-        Of each of the four layers of a CNN, and the learning rate of its training.
+        Filters of each of the four layers of a CNN, and the learning rate of its training.
     plain
-        Whether CNNs are trained as the paper says, by Adam for all epochs; if not, by AdamW, the ratios with a weight
-        decay of .3, and until a part of the epochs brought nothing. The rate of a plain classifier is constant, its
-        gradients are not clipped and its weights not averaged.
+        Whether CNNs are trained as in the paper, by Adam for all epochs. If not, by AdamW with early stopping, the
+        ratios with a weight decay of .3. A plain classifier has a constant rate, and neither clipped gradients nor
+        averaged weights.
     ratio_epochs
-        Passes of a ratio over both samples, at most.
+        Maximum number of passes of a ratio over both samples.
     folds
-        Parts of the drawings, each weighted by a ratio that was fitted without it; 1 to fit one ratio to all.
+        Parts of the drawings, each weighted by a ratio that was fitted without it. 1 to fit one ratio to all.
     classifier_steps, batch_size
-        Steps of a classifier, at most, and drawings of each.
+        Maximum number of steps of a classifier, and drawings of each step.
     """
 
     seeds: int
@@ -99,21 +104,21 @@ def weighted(space: str, gamma: float) -> str:
 
 
 def generate(settings: Settings, training: Part, seed: int, checkpoint: Path) -> dict[str, np.ndarray]:
-    """Train the generator and let it make the same number of drawings from each real one.
+    """Train the generator, and generate the same number of drawings from each real one.
 
-    Returns the generated `images`, (m, 784); `source`, (m,), the position of the real drawing that each was made from;
-    and `gaps`, what the critic told apart in each twentieth of the training.
+    Returns the generated `images`, (m, 784), `source`, (m,), the position of the real drawing of each, and `gaps`, the
+    gap of the critic in each twentieth of the training.
 
     Parameters
     ----------
     settings
-        Of the generator.
+        Settings of the generator.
     training
         Real drawings and their characters.
     seed
-        Of everything random.
+        Seed of everything random.
     checkpoint
-        Folder that keeps the training.
+        Folder that stores the training.
     """
     images, labels = training
     dagan = Dagan(images, labels, settings.dagan, seed=seed).train(checkpoint)
@@ -122,41 +127,41 @@ def generate(settings: Settings, training: Part, seed: int, checkpoint: Path) ->
     return {"images": dagan.generate(images[source], seed), "source": source, "gaps": np.round(gaps, 4)}
 
 
-def ratio_of_x(settings: Settings, training: Part, made: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-    """Return log r = log p/q, p the real drawings, of `real` and `made` ones, by CNNs that see pixels."""
-    return log_ratios(settings, training[0], made["images"], made["source"], seed)
+def ratio_in_x(settings: Settings, training: Part, generated: Generated, seed: int) -> dict[str, np.ndarray]:
+    """Return log r = log p/q, p the real drawings, of `real` and generated (`made`) ones, by CNNs of pixels."""
+    return log_ratios(settings, training[0], generated["images"], generated["source"], seed)
 
 
-def ratio_of_z(
-    settings: Settings, parts: dict[str, Part], made: dict[str, np.ndarray], seed: int, checkpoint: Path
+def ratio_in_z(
+    settings: Settings, parts: dict[str, Part], generated: Generated, seed: int, checkpoint: Path
 ) -> dict[str, np.ndarray]:
-    """Return the same by CNNs that see z, and the flow's bits for each pixel of unseen real drawings and of made ones.
+    """Return log r by CNNs of z, and the bits per pixel of validation drawings and of generated ones.
 
     Parameters
     ----------
     settings
-        Of flow and ratio.
+        Settings of flow and ratio.
     parts
-        Real drawings, as `split` gives them.
-    made
-        Generated ones, as `generate` gives them.
+        Real drawings, from `split`.
+    generated
+        Generated drawings, from `generate`.
     seed
-        Of everything random.
+        Seed of everything random.
     checkpoint
-        Folder that keeps the training of the flow.
+        Folder that stores the training of the flow.
     """
-    pooled = _ink(np.concatenate([parts["training"][0], made["images"]]))
+    pooled = _ink(np.concatenate([parts["training"][0], generated["images"]]))
     flow = new_flow(settings, seed, checkpoint).fit(pooled)
     Z, n = flow.transform(pooled), len(parts["training"][0])
-    found = log_ratios(settings, Z[:n], Z[n:], made["source"], seed)
-    rng, first = np.random.default_rng([seed, 0, 6]), made["images"][first_of_each(made["source"])]
+    arrays = log_ratios(settings, Z[:n], Z[n:], generated["source"], seed)
+    rng, first = np.random.default_rng([seed, 0, 6]), generated["images"][first_of_each(generated["source"])]
     for kind, images in (("real", parts["validation"][0]), ("made", first)):
-        found[f"bits_{kind}"] = log_densities(flow, _ink(images), rng)["bits"].mean()
-    return found
+        arrays[f"bits_{kind}"] = log_densities(flow, _ink(images), rng)["bits"].mean()
+    return arrays
 
 
 def _ink(drawings: np.ndarray) -> np.ndarray:
-    """Return drawings in black and white as the flow takes them: 1 for ink, 0 for paper."""
+    """Return black and white drawings as the flow takes them: 1 for ink, 0 for paper."""
     return (drawings // 255).astype(np.float32)
 
 
@@ -164,8 +169,7 @@ def new_flow(settings: Settings, seed: int, checkpoint: Path) -> FlowFeaturizer:
     """Return the flow, not yet fitted."""
     scaling = ScalerChain([Dequantizer(levels=2), Logit(), Standardizer()])
     if settings.flow_epochs is None:
-        paper = FlowFeaturizer.from_paper("omniglot", random_state=seed)
-        return paper.set_params(scaling=scaling, checkpoint=checkpoint)
+        return paper_featurizer("omniglot", seed).set_params(scaling=scaling, checkpoint=checkpoint)
     return FlowFeaturizer(
         scaling=scaling,
         n_blocks=settings.flow_blocks,
@@ -179,9 +183,9 @@ def new_flow(settings: Settings, seed: int, checkpoint: Path) -> FlowFeaturizer:
     )
 
 
-def new_ratio(settings: Settings, seed: int) -> ClassifierRatio:
-    """Return the ratio, alike for x and z, not yet fitted."""
-    return ClassifierRatio(
+def new_ratio(settings: Settings, seed: int) -> NetworkRatio:
+    """Return the ratio, the same for x and z, not yet fitted."""
+    return NetworkRatio(
         "cnn",
         hidden=(settings.filters,) * 4,
         max_epochs=settings.ratio_epochs,
@@ -194,48 +198,50 @@ def new_ratio(settings: Settings, seed: int) -> ClassifierRatio:
 
 
 def log_ratios(
-    settings: Settings, real: np.ndarray, made: np.ndarray, source: np.ndarray, seed: int
+    settings: Settings, real: np.ndarray, generated: np.ndarray, source: np.ndarray, seed: int
 ) -> dict[str, np.ndarray]:
-    """Return log r of `real` and `made` rows, each by a CNN that has seen neither the row nor any of its source.
+    """Return log r of `real` and generated (`made`) rows, each by a CNN fitted to rows of other sources.
 
-    When a CNN stops, a random tenth of its own rows decides, among which are siblings of rows that it learns from: it
-    may stop late. The rows that it weights are of other sources, so that this does not favour them.
+    A random tenth of the rows of a CNN decides when it stops. Some of these rows share a source with rows that it is
+    fitted to, so it may stop late. The rows that it weights have other sources, so they have no advantage from it.
 
     Parameters
     ----------
     settings
-        Of the ratio and the folds.
-    real, made
+        Settings of the ratio and the folds.
+    real, generated
         Rows of x or z, of shapes (n, 784) and (m, 784).
     source
-        Position of the real row from which each was made, of shape (m,).
+        Position of the real row that each was generated from, of shape (m,).
     seed
-        Of the ratio.
+        Seed of the ratio.
     """
-    ratio = new_ratio(settings, seed)
     if settings.folds == 1:
-        ratio.fit_samples(real, made)
-        return {"real": ratio.log_ratio(real), "made": ratio.log_ratio(made)}
-    fold = np.arange(len(real)) % TRAINING % settings.folds  # in each character as many
-    scores = cross_fit(ratio, two_samples(real, made), np.concatenate([fold, fold[source]]), seed)
-    return {"real": scores.p.log_r, "made": scores.q.log_r}
+        ratio = new_ratio(settings, seed).fit_samples(real, generated)
+        return {"real": ratio.log_ratio(real), "made": ratio.log_ratio(generated)}
+    fold = np.arange(len(real)) % TRAINING % settings.folds  # the same number of each character
+    log_p, log_q = np.empty(len(real)), np.empty(len(generated))
+    for k in range(settings.folds):
+        in_p, in_q = fold == k, fold[source] == k
+        ratio = new_ratio(settings, seed).fit_samples(real[~in_p], generated[~in_q])
+        log_p[in_p], log_q[in_q] = ratio.log_ratio(real[in_p]), ratio.log_ratio(generated[in_q])
+    return {"real": log_p, "made": log_q}
 
 
 def first_of_each(source: np.ndarray) -> np.ndarray:
-    """Return the positions of the first rows that were made from each real one, of shape (n,); `source` has (m,)."""
+    """Return the position of the first generated row of each real one, (m,) to (n,)."""
     return np.unique(source, return_index=True)[1]
 
 
 def of_ratio(log_p: np.ndarray, log_q: np.ndarray, recognized: Sequence[int]) -> dict[str, Any]:
-    """Return how far a ratio tells real rows from generated ones, and what its weights of these are worth.
+    """Return how well a ratio distinguishes real and generated rows, and the effective sample size of its weights.
 
     Parameters
     ----------
     log_p, log_q
-        Log-ratios of real rows and of generated ones, as many from each real one in its order, of shapes (n,), (m,).
+        Log-ratios of real rows and of generated ones, in the order of their sources, of shapes (n,) and (m,).
     recognized
-        1 where a classifier of real rows takes the first row that was made from one for the same class, else 0, of
-        shape (n,).
+        1 where a classifier of real rows predicts the class of the first row generated from each, of shape (n,).
     """
     return {
         "auc": _auc(np.repeat([1, 0], [len(log_p), len(log_q)]), np.concatenate([log_p, log_q])),
@@ -247,12 +253,12 @@ def of_ratio(log_p: np.ndarray, log_q: np.ndarray, recognized: Sequence[int]) ->
 
 
 def _auc(is_one: Sequence[int] | np.ndarray, values: np.ndarray) -> float | None:
-    """Return the share of pairs in which the one of class 1 has the larger value; None if a class is not there."""
+    """Return the share of pairs in which class 1 has the larger value. None if a class is missing."""
     return float(roc_auc_score(is_one, values)) if len(np.unique(is_one)) == 2 else None
 
 
 def weights_by_setting(log_r: dict[str, np.ndarray]) -> dict[str, np.ndarray | None]:
-    """Return the weights of generated rows in each setting, by its name; None where all count 1.
+    """Return the weights of generated rows in each setting, by name. None for weights of 1.
 
     Parameters
     ----------
@@ -268,53 +274,43 @@ def weights_by_setting(log_r: dict[str, np.ndarray]) -> dict[str, np.ndarray | N
 
 
 def classifier_recipe(settings: Settings, epochs: int) -> Recipe:
-    """Return how a classifier is trained for so many epochs at most."""
+    """Return the training of a classifier with this maximum number of epochs."""
     if not settings.plain:
         return Recipe(epochs, settings.batch_size, settings.rate, patience=math.ceil(epochs / 3))
-    return Recipe(
-        epochs,
-        settings.batch_size,
-        settings.rate,
-        optimizer="adam",
-        schedule="constant",
-        patience=epochs,
-        warm_up=0,
-        clip_norm=math.inf,
-        average=False,
-    )
+    return replace(paper_recipe(epochs), batch_size=settings.batch_size, learning_rate=settings.rate, weight_decay=0.0)
 
 
 def train_one(
     settings: Settings,
     name: str,
     parts: dict[str, Part],
-    made: dict[str, np.ndarray],
+    generated: Generated,
     weights: np.ndarray | None,
     seed: int,
 ) -> dict[str, Any]:
-    """Train a classifier in one setting, and return its accuracies, and how many test drawings of each are right.
+    """Train a classifier in one setting, and return its accuracies, and the right test drawings by character.
 
     Parameters
     ----------
     settings
-        Of the classifier.
+        Settings of the classifier.
     name
-        Of the setting.
-    parts, made
-        Real and generated drawings, as `split` and `generate` give them.
+        Name of the setting.
+    parts, generated
+        Real and generated drawings, from `split` and `generate`.
     weights
-        Of generated ones; None for 1.
+        Weights of generated drawings. None for 1.
     seed
-        Of first weights and order.
+        Seed of the initial weights and the order.
     """
     images, labels = parts["training"]
-    of_made = made["images"], labels[made["source"]]
-    rows = {DATA: [parts["training"]], SYNTHETIC: [of_made]}.get(name, [parts["training"], of_made])
+    synthetic = generated["images"], labels[generated["source"]]
+    rows = {DATA: [parts["training"]], SYNTHETIC: [synthetic]}.get(name, [parts["training"], synthetic])
     X, y = (np.concatenate(both) for both in zip(*rows, strict=True))
     epochs = math.ceil(settings.classifier_steps * settings.batch_size / len(X))
-    generator = new_generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     network = CNN((1, SIDE, SIDE), (settings.filters,) * 4, settings.classes, generator=generator)
-    found = fit_classifier(
+    classifier = fit_classifier(
         network,
         X,
         y,
@@ -323,10 +319,11 @@ def train_one(
         seed=seed,
         weights=None if weights is None else np.concatenate([np.ones(len(images)), weights]),
     )
-    right = {part: found.predict(parts[part][0]) == parts[part][1] for part in ("validation", "test")}
+    right = {part: classifier.predict(parts[part][0]) == parts[part][1] for part in ("validation", "test")}
     result: dict[str, Any] = {part: float(one.mean()) for part, one in right.items()}
     result["by_character"] = np.bincount(parts["test"][1], right["test"]).astype(int).tolist()
-    if name == DATA:  # which generated drawings it takes for what they were made from
-        first = first_of_each(made["source"])
-        result["recognized"] = (found.predict(of_made[0][first]) == of_made[1][first]).astype(int).tolist()
-    return {**result, "loss": min(found.history.held_out_loss), "best_epoch": found.history.best_epoch}
+    if name == DATA:  # generated drawings whose class it predicts
+        first = first_of_each(generated["source"])
+        result["recognized"] = (classifier.predict(synthetic[0][first]) == synthetic[1][first]).astype(int).tolist()
+    history = classifier.history
+    return {**result, "loss": min(history.held_out_loss), "best_epoch": history.best_epoch}

@@ -1,8 +1,8 @@
-"""Drawings of Omniglot's characters: their file, made from the published ones, and training, validation and test.
+"""Drawings of Omniglot's characters: the file that the experiment reads, and its split.
 
-The drawings are published by https://github.com/brendenlake/omniglot, as python/images_background.zip and
-python/images_evaluation.zip. Unzipped into one folder, `python -m flowratio_paper.characters FOLDER OUT.npz`
-makes of them the file that the experiment reads.
+The drawings are published at https://github.com/brendenlake/omniglot, as python/images_background.zip and
+python/images_evaluation.zip. Unzip both into one folder, then run
+`python -m flowratio_paper.characters FOLDER OUT.npz` to write the file.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from flowratio._support.atomic import replacing
 from flowratio_paper.data import arrays_of
 from flowratio_paper.images import PIXELS, SIDE, flat
+from flowratio_paper.stages import replacing
 
 PARTS = ("images_background", "images_evaluation")
 PUBLISHED_SIDE = 105  # pixels
@@ -29,13 +29,13 @@ Part = tuple[np.ndarray, np.ndarray]  # drawings, of shape (n, 784), and their c
 def build(folder: Path, out: Path) -> int:
     """Write the file of drawings from the published ones, and return the number of characters.
 
-    The background's alphabets come first, then those of the evaluation, each in the order of their names, as characters
-    and drawers do. Ink is 255 and paper 0; each of 28 × 28 pixels is the mean of those whose centres are in it.
+    The alphabets of the background come first, then those of the evaluation. Alphabets, characters and drawers are in
+    the order of their names. Ink is 255 and paper 0. Each of 28 × 28 pixels is the mean of those centered in it.
 
     Parameters
     ----------
     folder
-        With the folders `images_background` and `images_evaluation`, of ALPHABET/CHARACTER/NNNN_DD.png.
+        Has the folders `images_background` and `images_evaluation`, of ALPHABET/CHARACTER/NNNN_DD.png.
     out
         The file, with the arrays `images`, bytes of shape (n, 28, 28), and `label`, of shape (n,).
     """
@@ -51,25 +51,25 @@ def build(folder: Path, out: Path) -> int:
 
 def _within(folder: Path) -> list[Path]:
     """Return the folders in a folder, in the order of their names."""
-    found = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-    if not found:
+    folders = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    if not folders:
         raise ValueError(
-            f"{folder} is no folder of folders: unzip {' and '.join(f'{part}.zip' for part in PARTS)} of "
-            "https://github.com/brendenlake/omniglot (python/) into one folder, and give that folder."
+            f"{folder} is not a folder of folders. Unzip {' and '.join(f'{part}.zip' for part in PARTS)} of "
+            "https://github.com/brendenlake/omniglot (python/) into one folder, and use that folder."
         )
-    return found
+    return folders
 
 
 def _drawings(character: Path) -> list[Path]:
     """Return the drawings of a character by drawer, from 1 to 20."""
-    found = sorted(character.glob("[0-9]*.png"))
-    drawers = [path.stem.rpartition("_")[2] for path in found]
+    paths = sorted(character.glob("[0-9]*.png"))
+    drawers = [path.stem.rpartition("_")[2] for path in paths]
     if drawers != [f"{drawer:02}" for drawer in range(1, DRAWINGS + 1)]:
         raise ValueError(
-            f"{character} has {len(found)} drawings, of the drawers {', '.join(drawers)}: there must be {DRAWINGS}, "
+            f"{character} has {len(paths)} drawings, of the drawers {', '.join(drawers)}. There must be {DRAWINGS}, "
             f"NNNN_01.png to NNNN_{DRAWINGS}.png. Unzip them again."
         )
-    return found
+    return paths
 
 
 def _scaled_down(path: Path) -> np.ndarray:
@@ -77,18 +77,18 @@ def _scaled_down(path: Path) -> np.ndarray:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("Pillow, which reads the drawings, is missing: `pip install pillow`.") from error
+        raise ImportError("Pillow, which reads the drawings, is missing. Run `pip install pillow`.") from error
     try:
         with Image.open(path) as image:
-            grey = np.asarray(image.convert("L"))
-    except (OSError, SyntaxError) as error:  # what Pillow says of a damaged PNG
-        raise ValueError(f"{path} is no image, or is damaged ({error}). Unzip it again.") from error
-    if grey.shape != (PUBLISHED_SIDE, PUBLISHED_SIDE):
+            gray = np.asarray(image.convert("L"))
+    except (OSError, SyntaxError) as error:  # what Pillow raises for a damaged PNG
+        raise ValueError(f"{path} is not an image, or is damaged ({error}). Unzip it again.") from error
+    if gray.shape != (PUBLISHED_SIDE, PUBLISHED_SIDE):
         raise ValueError(
-            f"{path} has {grey.shape[1]} × {grey.shape[0]} pixels: the published drawings have "
+            f"{path} has {gray.shape[1]} × {gray.shape[0]} pixels. The published drawings have "
             f"{PUBLISHED_SIDE} × {PUBLISHED_SIDE}. Unzip it again."
         )
-    return np.asarray(Image.fromarray(255 - grey).resize((SIDE, SIDE), Image.Resampling.BOX))
+    return np.asarray(Image.fromarray(255 - gray).resize((SIDE, SIDE), Image.Resampling.BOX))
 
 
 def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -97,18 +97,20 @@ def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
     Parameters
     ----------
     path
-        Of a file of NumPy with the arrays `images` and `label`.
+        An NPZ file with the arrays `images` and `label`.
     """
     try:
         with path.open("rb") as file:
             images, labels = arrays_of(file, ("images", "label")).values()
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{path} is no file of drawings, or is damaged ({error}): it must be an .npz file with the arrays `images` "
-            "and `label`. Put the right one in its place."
+            f"{path} is not a file of drawings, or is damaged ({error}). Use an .npz file with the arrays `images` and "
+            "`label`."
         ) from error
     if labels.shape != images.shape[:1]:
-        raise ValueError(f"{path} has images of shape {images.shape} and labels of shape {labels.shape}: give a pair.")
+        raise ValueError(
+            f"{path} has images of shape {images.shape} but labels of shape {labels.shape}. Use one for each image."
+        )
     return flat(images, str(path)), labels.astype(int)
 
 
@@ -120,25 +122,24 @@ def grouped(images: Any, labels: Any, classes: int) -> np.ndarray:
     images, labels
         Bytes of shape (n, 784) or (n, 28, 28), and characters from 0 on, of shape (n,).
     classes
-        How many characters.
+        Number of characters.
     """
     images, labels = flat(images), np.asarray(labels)
-    found = [np.flatnonzero(labels == label)[:DRAWINGS] for label in range(classes)]
-    for label, positions in enumerate(found):
+    by_label = [np.flatnonzero(labels == label)[:DRAWINGS] for label in range(classes)]
+    for label, positions in enumerate(by_label):
         if len(positions) < DRAWINGS:
             raise ValueError(
-                f"Class {label} of {classes} has {len(positions)} drawings: the split takes {DRAWINGS} of each, "
-                f"{TRAINING} for training, {VALIDATION} for validation and {TEST} for the test. Give more drawings, or "
-                "fewer classes."
+                f"Class {label} of {classes} has {len(positions)} drawings. The split needs {DRAWINGS} of each class, "
+                f"{TRAINING} for training, {VALIDATION} for validation and {TEST} for the test. Use fewer classes."
             )
-    return images[np.array(found)]
+    return images[np.array(by_label)]
 
 
 def black_and_white(images: np.ndarray) -> np.ndarray:
-    """Return drawings as the drawers made them, of ink, 255, and paper, 0: bytes of any shape to the same.
+    """Return drawings of ink, 255, and paper, 0, as they are published: bytes of any shape to the same.
 
-    A published drawing has no grey: it comes from scaling down, which leaves some values far more often than their
-    neighbours. An image that was bent has other ones, and their counts alone would tell which image was generated.
+    A published drawing has no gray. Scaling it down gives some gray values far more often than others. An image that
+    was bent has other gray values, so these alone would show which image was generated.
 
     Examples
     --------
@@ -157,24 +158,24 @@ def split(drawings: np.ndarray) -> dict[str, Part]:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Make the file of drawings from the command line.
+    """Write the file of drawings from the command line.
 
     Parameters
     ----------
     words
-        Its arguments; None for those of this process.
+        Its arguments. None for those of this process.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m flowratio_paper.characters", description="Make the file of Omniglot's drawings."
+        prog="python -m flowratio_paper.characters", description="Write the file of Omniglot's drawings."
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help=f"has {' and '.join(PARTS)}, unzipped")
     parser.add_argument("out", metavar="OUT.npz", type=Path, help="the file to write")
-    given = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     try:
-        n_characters = build(given.folder, given.out)
+        n_characters = build(arguments.folder, arguments.out)
     except (OSError, ValueError, ImportError) as error:
         parser.error(str(error))
-    parser.exit(message=f"{DRAWINGS * n_characters} drawings of {n_characters} characters: {given.out}\n")
+    parser.exit(message=f"{DRAWINGS * n_characters} drawings of {n_characters} characters: {arguments.out}\n")
 
 
 if __name__ == "__main__":

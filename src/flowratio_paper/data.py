@@ -1,8 +1,8 @@
-"""Public data sets of the experiments: found on this machine, or fetched from their public home; never another file.
+"""Public data sets of the experiments, from a folder on this machine or from their public home.
 
-A file is looked for in the folder that the environment variable `FLOWRATIO_DATA` names, then in `../shared/data` beside
-the checkout, then in the user's cache. If it is nowhere, it is downloaded into the cache. Wherever it comes from, its
-SHA-256 must be the pinned one; of a file that users make themselves, that of its arrays: compression differs.
+A file is looked for in the folder of the environment variable `FLOWRATIO_DATA`, then in `../shared/data` next to the
+checkout, then in the user's cache. Otherwise it is downloaded into the cache. Its SHA-256 is always checked. For a file
+that users write themselves the arrays are checked, because compression differs.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 
-from flowratio._support.atomic import replacing
+from flowratio_paper.stages import replacing
 
 VARIABLE = "FLOWRATIO_DATA"
-_SECONDS = 60  # that a server may be silent
-_DAMAGED = (  # what NumPy raises of an NPZ file
+_SECONDS = 60  # without an answer of a server
+_DAMAGED = (  # what NumPy raises for a damaged NPZ file
     OSError,
     ValueError,
     KeyError,
@@ -42,18 +42,18 @@ _DAMAGED = (  # what NumPy raises of an NPZ file
 
 @dataclass(frozen=True)
 class DataFile:
-    """Where a file comes from, and how it is known.
+    """Where a file comes from, and its checksum.
 
     Parameters
     ----------
     sha256
-        Of its bytes, in hexadecimal digits.
+        Checksum of its bytes, in hexadecimal digits.
     url
-        Of its public home; empty if it has none, and must be put in place by hand.
+        Address of its public home. Empty if it has none.
     arrays
-        Names of arrays in an NPZ file whose bytes, one after the other, are those that are checked.
+        Names of the arrays in an NPZ file whose bytes are checked, one after the other, in place of those of the file.
     recipe
-        How a file without a home is made; `{path}` stands for where it goes.
+        How to write a file without a home. `{path}` stands for its path.
     """
 
     sha256: str
@@ -85,7 +85,7 @@ FILES: dict[str, DataFile] = {
         "a76f2cf0ddc78742aa335bdc8477ec50d23584dbbbe1b9e6e4b7415a8f36f34a",
         "",
         ("images", "label"),
-        "unzip images_background.zip and images_evaluation.zip of https://github.com/brendenlake/omniglot (python/) "
+        "Unzip images_background.zip and images_evaluation.zip of https://github.com/brendenlake/omniglot (python/) "
         "into one FOLDER and run `python -m flowratio_paper.characters FOLDER {path}`",
     ),
     "uci/breast-cancer-wisconsin.data": DataFile(
@@ -108,43 +108,43 @@ FILES: dict[str, DataFile] = {
 
 
 def find(name: str, files: Mapping[str, DataFile] = FILES) -> Path:
-    """Return the path of a data file, which is downloaded if it is nowhere on this machine.
+    """Return the path of a data file. It is downloaded if it is not on this machine.
 
     Parameters
     ----------
     name
         Its path below a folder of data, such as `"uci/transfusion.data"`.
     files
-        The files that are known, by name.
+        All data files, by name.
     """
     if name not in files:
-        raise ValueError(f"{name!r} is no data file that is known: give one of {', '.join(files)}.")
+        raise ValueError(f"{name!r} is not a data file of the experiments. Use one of {', '.join(files)}.")
     for folder in folders():
         path = folder / name
         if path.is_file():
-            _check(path.read_bytes(), files[name], f"{path} has", "Remove it, or put the right one in its place")
+            _check(path.read_bytes(), files[name], f"{path} has", "Remove or replace it")
             return path
     return _downloaded(name, files[name], cache() / name)
 
 
 def folders() -> list[Path]:
     """Return the folders in which data are looked for, in this order."""
-    found = [cache()]
+    paths = [cache()]
     checkout = Path(__file__).resolve().parents[3]
     if (checkout / "pyproject.toml").is_file():
-        found.insert(0, checkout.parent / "shared" / "data")
+        paths.insert(0, checkout.parent / "shared" / "data")
     named = os.environ.get(VARIABLE)
     if named:
         if not Path(named).is_dir():
             raise OSError(
-                f"{VARIABLE} is {named!r}, which is no folder: set it to the folder of the data, or unset it."
+                f"{VARIABLE} is {named!r}, which is not a folder. Set it to the folder of the data, or unset it."
             )
-        found.insert(0, Path(named))
-    return found
+        paths.insert(0, Path(named))
+    return paths
 
 
 def cache() -> Path:
-    """Return the folder below the user's cache where downloads are kept."""
+    """Return the folder of downloads in the user's cache."""
     home = Path.home()
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local"
@@ -157,11 +157,11 @@ def cache() -> Path:
 
 def _downloaded(name: str, file: DataFile, path: Path) -> Path:
     if not file.url:
-        put = f"put the file of SHA-256 {file.sha256} at {path}"
+        recipe = file.recipe.format(path=shlex.quote(str(path)))
         raise OSError(
-            f"{name} is not on this machine, and has no public home from which it could be fetched: "
-            f"{file.recipe.format(path=shlex.quote(str(path))) or put}, or put it at {name} below a folder and set "
-            f"{VARIABLE} to that folder."
+            f"{name} is not on this machine, and has no public home to download it from. "
+            f"{recipe or f'Put the file with SHA-256 {file.sha256} at {path}'}, or put it at {name} below a folder and "
+            f"set {VARIABLE} to that folder."
         )
     try:
         with urlopen(Request(file.url, headers={"User-Agent": "flowratio"}), timeout=_SECONDS) as answer:
@@ -169,16 +169,16 @@ def _downloaded(name: str, file: DataFile, path: Path) -> Path:
     except (OSError, HTTPException) as error:  # no network, no such host or page, or silence
         reason = getattr(error, "reason", None) or error
         raise OSError(
-            f"{name} is not on this machine and cannot be fetched from {file.url} ({reason}): connect to the network, "
-            f"or put the file at {name} below a folder and set {VARIABLE} to that folder."
+            f"{name} is not on this machine and cannot be downloaded from {file.url} ({reason}). Connect to the "
+            f"network, or put the file at {name} below a folder and set {VARIABLE} to that folder."
         ) from error
-    _check(content, file, f"What {file.url} sent has", f"Try again, or put the right file at {path}")
+    _check(content, file, f"The download from {file.url} has", f"Try again, or put the right file at {path}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(
-            f"{path.parent} cannot be made ({error.strerror}): put what {file.url} sends at {name} below another "
-            f"folder and set {VARIABLE} to that folder."
+            f"{path.parent} cannot be created ({error.strerror}). Download {file.url} to {name} below another folder "
+            f"and set {VARIABLE} to that folder."
         ) from error
     with replacing(path) as temporary:
         temporary.write_bytes(content)
@@ -186,35 +186,35 @@ def _downloaded(name: str, file: DataFile, path: Path) -> Path:
 
 
 def _check(content: bytes, file: DataFile, subject: str, way_out: str) -> None:
-    found = _checksum(content, file.arrays)
-    if found != file.sha256:
+    checksum = _checksum(content, file.arrays)
+    if checksum != file.sha256:
         of = f" of its arrays {' and '.join(file.arrays)}" if file.arrays else ""
         raise ValueError(
-            f"{subject} the SHA-256 {found}, but it must be {file.sha256}{of}: it is damaged, or another file. "
-            f"{way_out}."
+            f"{subject} the SHA-256 {checksum}, but it must be {file.sha256}{of}. The file is damaged, or another "
+            f"one. {way_out}."
         )
 
 
 def _checksum(content: bytes, arrays: tuple[str, ...]) -> str:
-    """Return the SHA-256 of a file's arrays; of its bytes if none are named, or if they cannot be read."""
+    """Return the SHA-256 of the arrays of a file, or of its bytes if there are none or they cannot be read."""
     try:
         if arrays:
-            found = arrays_of(io.BytesIO(content), arrays)
-            return sha256(b"".join(found[name].tobytes() for name in arrays)).hexdigest()
+            values = arrays_of(io.BytesIO(content), arrays).values()
+            return sha256(b"".join(array.tobytes() for array in values)).hexdigest()
     except ValueError:
-        pass  # no such file: its bytes tell so, too
+        pass  # another file: the checksum of its bytes differs, too
     return sha256(content).hexdigest()
 
 
 def arrays_of(file: BinaryIO, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """Return arrays of an open NPZ file; whatever is wrong with it is a ValueError.
+    """Return arrays of an open NPZ file. A damaged one is a ValueError.
 
     Parameters
     ----------
     file
-        It is read from where it stands.
+        The file.
     names
-        Of the arrays; None for all.
+        Names of the arrays. None for all.
     """
     try:
         with np.load(file, allow_pickle=False) as arrays:

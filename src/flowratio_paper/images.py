@@ -1,4 +1,4 @@
-"""Images of handwritten digits, read from the files in which they are published, and sheets of images."""
+"""The published files of handwritten digits, and sheets of images."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def mnist(part: Literal["train", "test"]) -> tuple[np.ndarray, np.ndarray]:
         `"train"` for 60 000 of them, `"test"` for 10 000.
     """
     if part not in _FILES:
-        raise ValueError(f"`part` is {part!r}: give 'train' or 'test'.")
+        raise ValueError(f"`part` is {part!r}. Use 'train' or 'test'.")
     paths = [find(f"mnist/{_FILES[part]}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1")]
     images, labels = (read_idx(path) for path in paths)
     if images.ndim != 3 or labels.shape != images.shape[:1]:
         raise ValueError(
-            f"{paths[0]} has images of shape {images.shape}, and {paths[1]} labels of shape {labels.shape}: there must "
-            "be a label for each image. Put the right files in their place."
+            f"{paths[0]} has images of shape {images.shape}, but {paths[1]} has labels of shape {labels.shape}. There "
+            "must be one label for each image. Replace both by the published files."
         )
     return flat(images, str(paths[0])), labels.astype(int)
 
@@ -52,14 +52,14 @@ def read_idx(path: Path) -> np.ndarray:
     try:
         content = gzip.decompress(path.read_bytes())
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is no gzip file, or is damaged ({error}): put the right one in its place.") from error
+        raise ValueError(f"{path} is not a gzip file, or is damaged ({error}). Replace it.") from error
     n_axes = content[3] if content[:3] == b"\0\0\x08" and len(content) > 3 else 0  # 8 is the kind of bytes
     shape = tuple(np.frombuffer(content, ">u4", n_axes, 4).tolist()) if len(content) >= 4 + 4 * n_axes else ()
     values = content[4 + 4 * n_axes :]
     if not n_axes or not shape or len(values) != math.prod(shape):
         raise ValueError(
-            f"{path} is no IDX file of bytes, or is damaged: it has {len(values)} values for an array of shape "
-            f"{shape}. Put the right one in its place."
+            f"{path} is not an IDX file of bytes, or is damaged. It has {len(values)} values for an array of shape "
+            f"{shape}. Replace it."
         )
     return np.frombuffer(values, np.uint8).reshape(shape)
 
@@ -70,26 +70,26 @@ def flat(images: Any, name: str = "`images`") -> np.ndarray:
     Parameters
     ----------
     images
-        Of whole numbers from 0 to 255.
+        Integers from 0 to 255, of type uint8.
     name
-        What an error calls them.
+        Their name in an error.
     """
     images = np.asarray(images)
     if images.shape[1:] not in ((SIDE, SIDE), (PIXELS,)):
         raise ValueError(
-            f"{name} has shape {images.shape}: images must be of {SIDE} × {SIDE} pixels, (n, {SIDE}, {SIDE}) or "
-            f"(n, {PIXELS}). Scale them to this size."
+            f"{name} has the shape {images.shape}. Use images of {SIDE} × {SIDE} pixels, of shape (n, {SIDE}, {SIDE}) "
+            f"or (n, {PIXELS})."
         )
     if images.dtype != np.uint8:
         raise ValueError(
-            f"{name} has values of type {images.dtype}: pixels must be bytes, from 0 to 255. Scale them to that range "
-            "and give `images.astype(np.uint8)`."
+            f"{name} has values of type {images.dtype}. Use bytes from 0 to 255: scale the pixels to that range and "
+            "pass `images.astype(np.uint8)`."
         )
     return images.reshape(len(images), PIXELS)
 
 
 def tiled(images: Any) -> np.ndarray:
-    """Return 100 images side by side as one, (100, 784) to (289, 289): ten by ten with a grey line between.
+    """Return one image of 10 × 10 images with gray lines between them, (100, 784) to (289, 289).
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def tiled(images: Any) -> np.ndarray:
     """
     images = flat(images)
     if len(images) != 100:
-        raise ValueError(f"`images` has {len(images)} rows: a sheet is of 100, ten by ten.")
+        raise ValueError(f"`images` has {len(images)} rows. A sheet has 100 images.")
     step = SIDE + 1
     page = np.full((10 * step - 1, 10 * step - 1), 128, np.uint8)
     for k, image in enumerate(images):
@@ -108,14 +108,14 @@ def tiled(images: Any) -> np.ndarray:
 
 
 def sheets(images: dict[str, Any], title: str = "") -> Figure:
-    """Draw sheets of 100 images side by side, a dot for each pixel, in eight greys: files stay small.
+    """Draw sheets of 100 images side by side, a dot for each pixel, in eight grays for small files.
 
     Parameters
     ----------
     images
-        By what is written above each sheet: bytes of shape (100, 784).
+        By the title of each sheet: bytes of shape (100, 784).
     title
-        Of all of it.
+        Title of the figure.
     """
     from matplotlib.figure import Figure
 

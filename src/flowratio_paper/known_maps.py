@@ -1,4 +1,4 @@
-"""Two normal laws, and invertible maps of their rows under which the densities of z = f(x) are known."""
+"""Two Gaussians, and invertible maps of their rows under which the densities of z = f(x) have a closed form."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from flowratio.flows import FLOWS, Flow
-from flowratio.latent.featurizer import FlowFeaturizer
+from flowratio import MAF, Flow, FlowFeaturizer, SplineMAF
 
 Density = Callable[[np.ndarray], np.ndarray]
 
@@ -60,19 +59,20 @@ def _folded(mean: np.ndarray, scale: np.ndarray) -> Density:
 
 
 FOLD = "fold (not invertible)"
-# by name: the map of rows, and the log-density of z for normal x of a mean and deviations
+# by name: the map of rows, and the log-density of z for Gaussian x of a mean and standard deviations
 KNOWN_MAPS: dict[str, tuple[Density, Callable[[np.ndarray, np.ndarray], Density]]] = {
     "affine": (lambda X: X @ SHEAR.T.astype(X.dtype) + SHIFT.astype(X.dtype), _sheared),
     "exponential": (np.exp, _log_normal),
     "hyperbolic sine": (np.sinh, _johnson),
     FOLD: (lambda X: np.column_stack([np.abs(X[:, 0]), X[:, 1]]), _folded),
 }
-FLOW_MAPS = {f"{name}, {state}": (name, state) for name in ("maf", "spline") for state in ("random", "trained")}
+FLOWS: dict[str, type[Flow]] = {"maf": MAF, "spline": SplineMAF}
+FLOW_MAPS = {f"{name}, {state}": (name, state) for name in FLOWS for state in ("random", "trained")}
 MAPS = (*(name for name in KNOWN_MAPS if name != FOLD), *FLOW_MAPS, FOLD)
 
 
 def random_flow(name: str, seed: int) -> Flow:
-    """Return a flow in float64 with random weights, so large that the map is far from the identity."""
+    """Return a flow in float64 with large random weights, so that the map is far from the identity."""
     make: Any = FLOWS[name]
     flow = make(2, n_blocks=3, hidden=(16,), generator=torch.Generator().manual_seed(seed)).double().eval()
     with torch.no_grad():
@@ -82,28 +82,28 @@ def random_flow(name: str, seed: int) -> Flow:
 
 
 @cache  # once in each process
-def trained(name: str, rows: int, epochs: int | None, seed: int) -> FlowFeaturizer:
-    """Return a flow that was trained on rows of p and q which nothing else sees."""
+def trained_flow(name: str, rows: int, epochs: int | None, seed: int) -> FlowFeaturizer:
+    """Return a flow that is trained on rows of p and q which are used for nothing else."""
     X = np.concatenate(draw_normal(np.random.default_rng([seed, 0]), rows))
     return FlowFeaturizer(name, scaling="none", max_epochs=epochs, random_state=seed).fit(X)
 
 
 def in_latent_space(name: str, flow: Flow | None, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return log p_Z and log q_Z at z = f(x), (n,) each; the map computes in the type of the rows.
+    """Return log p_Z and log q_Z at z = f(x), (n,) each. The map computes in the type of the rows.
 
     Parameters
     ----------
     name
-        One of `KNOWN_MAPS`, unless there is a flow.
+        One of `KNOWN_MAPS`. Ignored if there is a flow.
     flow
-        The map in the place of these.
+        The map, or None for the one of that name.
     X
         Rows of x, of shape (n, 2).
     """
     if flow is None:
-        f, law = KNOWN_MAPS[name]
+        f, density = KNOWN_MAPS[name]
         Z = f(X).astype(float)
-        return law(MEAN_P, SCALE_P)(Z), law(MEAN_Q, SCALE_Q)(Z)
+        return density(MEAN_P, SCALE_P)(Z), density(MEAN_Q, SCALE_Q)(Z)
     rows = torch.from_numpy(X)
     flow = deepcopy(flow).to(rows.dtype)
     with torch.no_grad():

@@ -1,50 +1,50 @@
-r"""Table 2, Fig. 9 to 14: images of q drawn from a flow of p and q, by a ratio of z and by a ratio of x.
+r"""Table 2, Fig. 9 to 14: images of q from a flow of p and q, by a ratio in latent space (z) and by a ratio in x.
 
-Claim: sampling-importance-resampling (SIR) from a flow of both laws brings more images of the target q by a ratio of z
-(digits .860, background .732 at perc = 1) than by a ratio of x (.754, .528), and these more than the flow by itself
-(.720, .493). Command: `flowratio reproduce mnist --preset laptop --jobs 2`. Cost: 74 minutes on two cores; some
+Claim: sampling-importance-resampling (SIR) from a flow of p and q gives more images of the target q by a ratio in z
+(digits .860, background .732 at perc = 1) than by a ratio in x (.754, .528), and these more than the flow alone
+(.720, .493). Command: `flowratio reproduce mnist --preset laptop --jobs 2`. Cost: 74 minutes on two cores, several
 days for `paper`.
 
 `diff-digits`: p are the ones and twos, q the zeros and sevens. `diff-background`: p are the digits of MNIST, white on
 black, q the same in black on white. There are `perc` times as many images of q as of p. A MAF of 5 blocks is trained on
-all of them, an MLP tells p from q, and 1000 images are drawn toward q, by the weights
+all of them, an MLP separates p from q, and 1000 images are drawn toward q, by the weights
 
 .. math:: \frac{q}{h} = \frac{1}{\pi r + 1 - \pi}, \qquad r = p/q, \quad \pi = \frac{n_p}{n_p + n_q}
 
-A classifier of the attribute, an MLP that has seen images of both laws, says how many of them are of the target.
+A classifier of the attribute, an MLP fitted to images of p and q, counts the images of the target.
 
 *What to expect.* A perfect flow draws a share perc / (1 + perc) of the target: .091, .2, .333, .5. The paper's regular
-samples of digits have .406 to .720: its code showed images of values from 0 to 1 to a classifier that had learned 0 to
-255, and swapped the mixing proportions. We show the classifier bytes, as it has learned them, and take the equation
-above. On an image that is neither law, such as a flow of few steps draws, any classifier of two laws only guesses.
+samples of digits have .406 to .720. Its code used images with values from 0 to 1 with a classifier that was fitted to
+values from 0 to 255, and swapped the mixing proportions. We use bytes for the classifier, and the equation above. On an
+image that belongs neither to p nor to q, such as a flow of few steps draws, a classifier of p and q only guesses.
 
-*Noise.* A ratio of z is fitted to z of images with the noise that the flow was trained with: see `image_laws`. Each of
-its ten passes over pairs of images has noise of its own, for images of q as well, which come more than once in a pass
-where they are few: else it learns the noise by heart.
+*Noise.* A ratio in z is fitted to z of images with the noise of the flow's training: see `image_distributions`. Each of
+its ten passes over pairs of images has its own noise, also for images of q, which are repeated in a pass if they are
+few. Otherwise the ratio would memorize the noise.
 
-*Against draws* is a way of our own, with other weights of the same candidates: q to what the flow draws, in place of q
-to what it should draw. See `against_draws`. In z draws cost nothing; a ratio of x would have to decode them. It has 30
-passes, the three others have the paper's ten.
+*Against draws* is our own method, with other weights of the same candidates: q to the draws of the flow, instead of q
+to the mixture that the flow should draw. See `against_draws`. In z draws cost nothing. A ratio in x would have to
+decode them. This ratio has 30 passes, the others have the ten of the paper.
 
 *Presets.* `paper` has the settings of the paper's appendix and the two hidden layers of its code. `laptop` has 5 blocks
-with batch norm and one hidden layer of 1024 units, as the paper's table reads, at most 12 700 images of p, as there are
-ones and twos. Its flows take 2000 steps of AdamW at a rate of .003 that is annealed, with a weight decay of .1, and
-their weights are averaged over about the last tenth of them. The held-out likelihood of short runs, which are not kept,
-decided on these. In x every candidate is decoded; `laptop` has 25 of them for an image there, and 100 in z.
+with batch norm and one hidden layer of 1024 units, as in the paper's table, and 12 700 images of p or less, the number
+of ones and twos. Its flows take 2000 steps of AdamW with an annealed rate of .003, a weight decay of .1, and weights
+averaged over about the last tenth of the steps. The held-out likelihood of short runs decided on these settings. In x
+every candidate is decoded, so `laptop` has 25 candidates for an image there, and 100 in z.
 
-The ratios p/q are alike in all presets and in both spaces: the paper's three layers of 100 units, its 10 epochs,
-batches of 64, Adam at .001, annealed as in its code. Of our own are pixels of one mean and one scale, 50 steps of
-warm-up, clipped gradients and averaged weights. Which weights of a flow and of a ratio of x are kept, a tenth of the
-images decides; a ratio of z sees each of its codes once and keeps its last weights. In x an image of q is in four pairs
-of a pass at most, so that a pass is shorter where they are few. There are perc times as many images of q as of p in
-every cell: at perc = 1, digits have 12 188 of each.
+The ratios p/q are the same in all presets and in both spaces: the paper's three layers of 100 units, its 10 epochs,
+batches of 64, Adam at .001, annealed as in its code. Ours are pixels with one mean and one scale, 50 steps of warm-up,
+clipped gradients and averaged weights. A tenth of the images selects the weights of a flow and of a ratio in x. A ratio
+in z uses each of its codes once and keeps its last weights. In x an image of q is in a maximum of four pairs of a pass,
+so that a pass is shorter if they are few. There are perc times as many images of q as of p in every cell: at perc = 1,
+digits have 12 188 of each.
 
 *Verdicts.* All methods of a run share its flow, so that they are compared run by run. A difference counts beyond two
-standard errors: that over the runs, or that of so many draws from so many candidates if it is larger. One run tells
-nothing, and of three without any difference one in five passes by chance.
+standard errors: that over the runs, or that of the draws from the candidates if it is larger. One run is inconclusive.
+Of three runs without any difference, one in five passes by chance.
 
-*Strange images.* A flow also draws specks all over, of which the attribute's classifier says one law or the other. What
-is as bright as hardly any image of p or q is counted apart.
+*Strange images.* A flow also draws specks, which the classifier of the attribute assigns to p or q. Images that are
+brighter or darker than nearly all images of p and q are counted separately.
 """
 
 from __future__ import annotations
@@ -57,17 +57,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowratio_paper.image_laws import BACKGROUND, DIGITS, TASKS
+from flowratio_paper.image_distributions import BACKGROUND, DIGITS, TASKS
 from flowratio_paper.images import sheets
-from flowratio_paper.running import Claim, Done, Report, Table, Task
-from flowratio_paper.stages import read_arrays
-from flowratio_paper.targeted_generation import PERCS, Settings, run_cell
-from flowratio_paper.verdicts import Gain, beyond, every, of_runs, standard_error, with_error
+from flowratio_paper.reports import Claim, PaperTable, Report
+from flowratio_paper.running import Outcome, Task
+from flowratio_paper.stages import Workspace, read_arrays
+from flowratio_paper.targeted_generation import IMAGES, PERCS, Settings, folder_of, run_cell
+from flowratio_paper.verdicts import Answer, Gain, beyond, every, of_runs, standard_error, with_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TITLE = "Table 2, Fig. 9-14: images of a target law from a flow of two, resampled (SIR) by importance weights (IW)"
+TITLE = "Table 2, Fig. 9-14: images of a target from a flow of two samples, by SIR with importance weights (IW)"
 TARGETS = {
     DIGITS: "zeros and sevens (perc for each one or two)",
     BACKGROUND: "black digits on white (perc for each white one on black)",
@@ -79,7 +80,7 @@ METHODS = {
     "x": "SIR with IW(x)",
     "regular": "regular sampling",
 }
-RATIOS = {"z": "p/q of z", "draws": "q to draws", "x": "p/q of x"}
+RATIOS = {"z": "p/q in z", "draws": "q to draws in z", "x": "p/q in x"}
 PAPER = {
     DIGITS: {
         "z": (0.447, 0.518, 0.777, 0.860),
@@ -138,18 +139,18 @@ def tasks(settings: Settings) -> list[Task]:
     ]
 
 
-def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
+def run(settings: Settings, task: Task, workspace: Workspace) -> dict[str, Any]:
     """Train a flow and its ratios, draw images by each method, and return the shares of the target."""
-    return run_cell(settings, task, keep)
+    return run_cell(settings, task, workspace)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a method has drawn in the runs of one task and perc.
+    """The draws of a method in the runs of one task and perc.
 
     Parameters
     ----------
-    drawn
+    draws
         By run: see `targeted_generation`.
     samples
         Images of each run.
@@ -157,94 +158,96 @@ class Cell:
         Whether they were resampled from candidates by weights.
     """
 
-    drawn: list[dict[str, Any]]
+    draws: list[dict[str, Any]]
     samples: int
     weighted: bool
 
     @property
     def shares(self) -> np.ndarray:
         """Share of the target in each run, of shape (t,)."""
-        return np.array([one["share"] for one in self.drawn])
+        return np.array([one["share"] for one in self.draws])
 
     @property
     def of_draws(self) -> float:
-        r"""Standard error of their mean that is left if all runs are alike.
+        r"""Standard error of their mean if all runs are alike.
 
-        Of n images that are drawn from candidates worth m, a share s has about the variance :math:`s (1 - s) (1/n +
-        1/m)`; without weights the second term is not there. As the weights of the target are the larger ones, that is
-        too much for s near 1, and too little for s near 0.
+        For n images from candidates with an effective sample size of m, a share s has about the variance
+        :math:`s (1 - s) (1/n + 1/m)`, without weights :math:`s (1 - s) / n`. The weights of the target are the larger
+        ones, so that this is too large for s near 1, and too small for s near 0.
         """
         mean = float(self.shares.mean())
-        worth = [one["effective"] * one["candidates"] if self.weighted else math.inf for one in self.drawn]
-        return math.sqrt(mean * (1 - mean) * sum(1 / self.samples + 1 / m for m in worth)) / len(self.drawn)
+        sizes = [one["effective"] * one["candidates"] if self.weighted else math.inf for one in self.draws]
+        return math.sqrt(mean * (1 - mean) * sum(1 / self.samples + 1 / m for m in sizes)) / len(self.draws)
 
     @property
     def error(self) -> float:
-        """Standard error of the mean share: that of the runs, or that of the draws if it is larger."""
+        """Standard error of the mean share: that over the runs, or that of the draws if it is larger."""
         return max(self.of_draws, float(standard_error(self.shares, 0.0)))
 
     @property
     def strange(self) -> float:
-        """Share of images that are strange, a mean over runs."""
-        return float(np.mean([one["strange"] for one in self.drawn]))
+        """Share of strange images, a mean over runs."""
+        return float(np.mean([one["strange"] for one in self.draws]))
 
     @property
-    def apart(self) -> tuple[str, str]:
-        """Share of the target in images that are strange, and in those that are not; – where there are none."""
-        strange = float(np.mean([one["strange_target"] for one in self.drawn]))
+    def target_shares(self) -> tuple[str, str]:
+        """Share of the target in strange images, and in the others. A dash if there are none."""
+        strange = float(np.mean([one["strange_target"] for one in self.draws]))
         parts = (strange, self.strange), (self.shares.mean() - strange, 1 - self.strange)
-        found = [f"{target / share:.3f}" if share > 0 else "–" for target, share in parts]
-        return found[0], found[1]
+        first, second = (f"{target / share:.3f}" if share > 0 else "–" for target, share in parts)
+        return first, second
 
 
-def cell(settings: Settings, done: Sequence[Done], task: str, method: str, perc: float) -> Cell:
-    """Return what a method has drawn for a task and perc, run by run."""
-    found = [one.result["methods"][method] for one in done if one.task["task"] == task and one.task["perc"] == perc]
-    return Cell(found, settings.samples, weighted=method != "regular")
+def cell(settings: Settings, outcomes: Sequence[Outcome], task: str, method: str, perc: float) -> Cell:
+    """Return the draws of a method for a task and perc, run by run."""
+    draws = [one.result["methods"][method] for one in outcomes if one.task["task"] == task and one.task["perc"] == perc]
+    return Cell(draws, settings.samples, weighted=method != "regular")
 
 
-def report(settings: Settings, done: list[Done]) -> Report:
-    """Return the shares beside the paper's, what flow and weights are worth, and the claims."""
-    shares = [_table(settings, done, task) for task in TASKS]
-    behind = [_of_strange(settings, done), _of_flows(settings, done), _of_ratios(settings, done)]
-    return Report([*shares, *behind], _claims(settings, done))
+def report(settings: Settings, outcomes: list[Outcome]) -> Report:
+    """Return the shares with those of the paper, the quality of flow and weights, and the claims."""
+    shares = [_table(settings, outcomes, task) for task in TASKS]
+    behind = [_of_strange(settings, outcomes), _of_flows(settings, outcomes), _of_ratios(settings, outcomes)]
+    return Report([*shares, *behind], _claims(settings, outcomes))
 
 
 def _published(task: str, method: str, perc: float) -> float | None:
     return PAPER[task][method][PERCS.index(perc)] if method in PAPER[task] and perc in PERCS else None
 
 
-def _table(settings: Settings, done: list[Done], task: str) -> Table:
+def _table(settings: Settings, outcomes: list[Outcome], task: str) -> PaperTable:
     lines = []
     for method, name in METHODS.items():
         cells = []
         for perc in settings.percs:
-            ours, paper = cell(settings, done, task, method, perc), _published(task, method, perc)
-            beside = "" if paper is None else f" [{paper:.3f}]"
-            cells.append(f"{ours.shares.mean():.3f} ± {ours.error:.3f}{beside}")
+            ours, paper = cell(settings, outcomes, task, method, perc), _published(task, method, perc)
+            published = "" if paper is None else f" [{paper:.3f}]"
+            cells.append(f"{ours.shares.mean():.3f} ± {ours.error:.3f}{published}")
         lines.append([name, *cells])
     lines.append(["regular sampling of a perfect flow", *[f"{perc / (1 + perc):.3f}" for perc in settings.percs]])
     runs = of_runs(settings.seeds)
     runs += " ± standard error of the draws" if settings.seeds == 1 else ", or of the draws if that is larger"
     title = f"{task}: share of {TARGETS[task]} in {settings.samples} images, {runs} [paper]"
-    return Table(title, ["method", *[f"perc = {perc:g}" for perc in settings.percs]], lines)
+    return PaperTable(title, ["method", *[f"perc = {perc:g}" for perc in settings.percs]], lines)
 
 
-def _of_strange(settings: Settings, done: list[Done]) -> Table:
-    """Return how many images are of neither law, and the share of the target in these and the others; means."""
+def _of_strange(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
+    """Return the share of strange images, and that of the target in these and in the others, as means."""
     lines = []
-    for task, perc, _ in _cells(settings, done):
+    for task, perc, _ in _cells(settings, outcomes):
         for method, name in METHODS.items():
-            images = cell(settings, done, task, method, perc)
-            lines.append([task, f"{perc:g}", name, f"{images.strange:.3f}", *images.apart])
-    title = "Strange images, as bright as hardly any of p or q, and the share of the target; means"
-    return Table(title, ["task", "perc", "method", "strange", "target in strange ones", "target in the others"], lines)
+            images = cell(settings, outcomes, task, method, perc)
+            lines.append([task, f"{perc:g}", name, f"{images.strange:.3f}", *images.target_shares])
+    title = "Strange images, brighter or darker than nearly all of p and q, and the share of the target (means)"
+    return PaperTable(
+        title, ["task", "perc", "method", "strange", "target in strange ones", "target in the others"], lines
+    )
 
 
-def _of_flows(settings: Settings, done: list[Done]) -> Table:
-    """Return how good flow and attribute classifier are on test images, and how long drawing takes; means over runs."""
+def _of_flows(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
+    """Return scores of flow and attribute classifier on test images, and seconds of the draws, as means over runs."""
     lines = []
-    for task, perc, results in _cells(settings, done):
+    for task, perc, results in _cells(settings, outcomes):
         flow = [np.mean([one["flow"][name] for one in results]) for name in ("logit", "bits")]
         seconds = [np.mean([one["methods"][method]["seconds"] for one in results]) for method in METHODS]
         line = [task, f"{perc:g}", "{} + {}".format(*results[0]["rows"]), f"{flow[0]:.1f}", f"{flow[1]:.3f}"]
@@ -253,125 +256,126 @@ def _of_flows(settings: Settings, done: list[Done]) -> Table:
     lines.append(["MAF (5), published", "", "MNIST", f"{MAF_LOGIT:.1f}", f"{MAF_BITS:.2f}", *[""] * (1 + len(METHODS))])
     head = ["task", "perc", "images of p + q", "nats of logits", "bits of a pixel", "attribute accuracy"]
     head += [f"seconds, {name}" for name in METHODS]
-    title = f"Flow and attribute classifier on test images; seconds by the clock for {settings.samples} images; means"
-    return Table(title, head, lines)
+    title = f"Flow and attribute classifier on test images, and seconds for {settings.samples} images (means)"
+    return PaperTable(title, head, lines)
 
 
-def _of_ratios(settings: Settings, done: list[Done]) -> Table:
-    """Return how good ratios are on test images, and how many candidates their weights leave; means over runs."""
+def _of_ratios(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
+    """Return scores of the ratios on test images, and effective shares of candidates, as means over runs."""
     lines = []
-    for task, perc, results in _cells(settings, done):
+    for task, perc, results in _cells(settings, outcomes):
         for of, name in RATIOS.items():
             ratio = [np.mean([one["ratio"][of][what] for one in results]) for what in ("loss", "accuracy")]
-            drawn = [np.mean([one["methods"][of][what] for one in results]) for what in ("effective", "unique")]
-            line = [task, f"{perc:g}", name, *[f"{each:.3f}" for each in (*ratio, *drawn)]]
+            draws = [np.mean([one["methods"][of][what] for one in results]) for what in ("effective", "unique")]
+            line = [task, f"{perc:g}", name, *[f"{each:.3f}" for each in (*ratio, *draws)]]
             lines.append([*line, _tail(results, of)])
-    title = "Ratios on test images, and their weights: effective share of candidates, Pareto k̂ (-inf: no tail), means"
-    return Table(title, ["task", "perc", "ratio", "loss", "accuracy", "effective", "share distinct", "k̂"], lines)
+    title = "Ratios on test images, and their weights: effective share of candidates, Pareto k̂ (-inf: no tail) (means)"
+    return PaperTable(title, ["task", "perc", "ratio", "loss", "accuracy", "effective", "share distinct", "k̂"], lines)
 
 
-def _cells(settings: Settings, done: list[Done]) -> Iterator[tuple[str, float, list[dict[str, Any]]]]:
+def _cells(settings: Settings, outcomes: list[Outcome]) -> Iterator[tuple[str, float, list[dict[str, Any]]]]:
     """Yield each task and perc, with the results of its runs."""
     for task in TASKS:
         for perc in settings.percs:
-            yield task, perc, [one.result for one in done if one.task["task"] == task and one.task["perc"] == perc]
+            yield task, perc, [one.result for one in outcomes if one.task["task"] == task and one.task["perc"] == perc]
 
 
 def _tail(results: Sequence[dict[str, Any]], space: str) -> str:
     return f"{np.mean([float(one['methods'][space]['k_hat']) for one in results]):.2f}"
 
 
-def _claims(settings: Settings, done: list[Done]) -> list[Claim]:
+def _claims(settings: Settings, outcomes: list[Outcome]) -> list[Claim]:
     weighted = [method for method in METHODS if method != "regular"]
     return [
-        *[_claim_of_order(settings, done, task, method, "regular") for method in weighted for task in TASKS],
-        *[_claim_of_spaces(settings, done, better, other) for better, other in (("z", "x"), ("draws", "x"))],
-        _claim_of_spaces(settings, done, "draws", "z"),
-        *_claims_of_level(settings, done),
-        *_claims_of_flow(settings, done),
+        *[_claim_of_order(settings, outcomes, task, method, "regular") for method in weighted for task in TASKS],
+        *[_claim_of_spaces(settings, outcomes, better, other) for better, other in (("z", "x"), ("draws", "x"))],
+        _claim_of_spaces(settings, outcomes, "draws", "z"),
+        *_claims_of_level(settings, outcomes),
+        *_claims_of_flow(settings, outcomes),
     ]
 
 
-def _gains(settings: Settings, done: list[Done], task: str, better: str, other: str) -> dict[str, Gain]:
-    """Return for each perc what a method has more of the target than another."""
-    found = {}
+def _gains(settings: Settings, outcomes: list[Outcome], task: str, better: str, other: str) -> dict[str, Gain]:
+    """Return the gain of a method over another for each perc."""
+    gains = {}
     for perc in settings.percs:
-        one, two = (cell(settings, done, task, method, perc) for method in (better, other))
-        found[f"perc {perc:g}"] = Gain(one.shares - two.shares, math.hypot(one.of_draws, two.of_draws))
-    return found
+        one, two = (cell(settings, outcomes, task, method, perc) for method in (better, other))
+        gains[f"perc {perc:g}"] = Gain(one.shares - two.shares, math.hypot(one.of_draws, two.of_draws))
+    return gains
 
 
-def _claim_of_order(settings: Settings, done: list[Done], task: str, better: str, other: str) -> Claim:
-    gains = _gains(settings, done, task, better, other)
-    verdicts = [gain.holds for gain in gains.values()]
-    holds = every(verdicts)
-    return Claim(f"{task}: {METHODS[better]} is above {METHODS[other]} at every perc", holds, _told(gains))
+def _claim_of_order(settings: Settings, outcomes: list[Outcome], task: str, better: str, other: str) -> Claim:
+    gains = _gains(settings, outcomes, task, better, other)
+    answer = every([gain.verdict for gain in gains.values()])
+    return Claim(f"{task}: {METHODS[better]} is above {METHODS[other]} at every perc", answer, _listed(gains))
 
 
-def _claim_of_spaces(settings: Settings, done: list[Done], better: str, other: str) -> Claim:
-    gains = {f"{task}, {p}": g for task in TASKS for p, g in _gains(settings, done, task, better, other).items()}
-    verdicts, needed = [gain.holds for gain in gains.values()], 0.75 * len(gains)
-    n_above, n_open = verdicts.count(True), verdicts.count(None)
-    holds = True if n_above >= needed else None if n_above + n_open >= needed else False
+def _claim_of_spaces(settings: Settings, outcomes: list[Outcome], better: str, other: str) -> Claim:
+    gains = {f"{task}, {p}": g for task in TASKS for p, g in _gains(settings, outcomes, task, better, other).items()}
+    verdicts, n_least = [gain.verdict for gain in gains.values()], 0.75 * len(gains)
+    n_above, n_open = verdicts.count(Answer.YES), verdicts.count(Answer.INCONCLUSIVE)
+    answer = Answer.of(n_above >= n_least)
+    if answer is Answer.NO and n_above + n_open >= n_least:
+        answer = Answer.INCONCLUSIVE
     words = f"{METHODS[better]} is above {METHODS[other]} in three cells of four or more"
-    return Claim(words, holds, f"{n_above} of {len(gains)}, {n_open} cannot be told: {_told(gains)}")
+    return Claim(words, answer, f"{n_above} of {len(gains)}, {n_open} inconclusive: {_listed(gains)}")
 
 
-def _claims_of_level(settings: Settings, done: list[Done]) -> list[Claim]:
+def _claims_of_level(settings: Settings, outcomes: list[Outcome]) -> list[Claim]:
     claims, perc = [], settings.percs[-1]
     for method in ("z", "draws"):
         for task in TASKS:
-            ours, paper = cell(settings, done, task, method, perc), _published(task, "z", perc)
+            ours, paper = cell(settings, outcomes, task, method, perc), _published(task, "z", perc)
             if paper is not None:
                 words = (
                     f"{task}: {METHODS[method]} is above the paper's {METHODS['z']}, {paper:.3f}, at perc = {perc:g}"
                 )
                 gain = Gain(ours.shares - paper, ours.of_draws)
-                claims.append(Claim(words, gain.holds, f"{ours.shares.mean():.3f}, {gain}"))
+                claims.append(Claim(words, gain.verdict, f"{ours.shares.mean():.3f}, {gain}"))
     return claims
 
 
-def _claims_of_flow(settings: Settings, done: list[Done]) -> list[Claim]:
-    """Return whether flows are as good as the published one, where both can be compared.
+def _claims_of_flow(settings: Settings, outcomes: list[Outcome]) -> list[Claim]:
+    """Return whether flows are as good as the published one, for comparable images.
 
-    Inverted images have the same density as those they were made from, in logit space too, and which of both an image
-    is costs log 2 nats at most: the mixtures of `diff-background` are MNIST as a whole.
+    An inverted image has the density of the original, in logit space too, and a mixture of both costs log 2 nats or
+    less. So the mixtures of `diff-background` are comparable with all of MNIST.
     """
     claims = []
     for perc in settings.percs:
-        found = [one.result["flow"] for one in done if one.task["task"] == BACKGROUND and one.task["perc"] == perc]
-        nats, bits = (np.array([one[name] for one in found]) for name in ("logit", "bits"))
+        flows = [one.result["flow"] for one in outcomes if one.task["task"] == BACKGROUND and one.task["perc"] == perc]
+        nats, bits = (np.array([one[name] for one in flows]) for name in ("logit", "bits"))
         words = f"{BACKGROUND}, perc = {perc:g}: the flow is above the log-density published for a MAF of MNIST"
-        told = f"{with_error(nats, '.1f')} nats of logits and {bits.mean():.3f} bits of a pixel"
-        claims.append(Claim(words, beyond(nats - MAF_LOGIT), f"{told}, published {MAF_LOGIT} and {MAF_BITS}"))
+        measured = f"{with_error(nats, '.1f')} nats of logits and {bits.mean():.3f} bits of a pixel"
+        claims.append(Claim(words, beyond(nats - MAF_LOGIT), f"{measured}, published {MAF_LOGIT} and {MAF_BITS}"))
     return claims
 
 
-def _told(gains: Mapping[Any, Gain]) -> str:
+def _listed(gains: Mapping[Any, Gain]) -> str:
     return ", ".join(f"{name} {gain}" for name, gain in gains.items())
 
 
-def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
-    """Return the shares beside the paper's, and sheets of 100 images of the first run, where they are kept."""
-    figures = {"": _draw_shares(settings, done)}
+def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
+    """Return the shares with those of the paper, and sheets of 100 images of the first run, if they are on disk."""
+    figures = {"": _draw_shares(settings, outcomes)}
     for task in TASKS:
         for perc in settings.percs:
-            path = keep / f"{task}-{perc:g}.npz"
+            path = keep / folder_of({"task": task, "perc": perc, "seed": 0}) / f"{IMAGES}.safetensors"
             if path.is_file():
-                kept = read_arrays(path)
-                images = {METHODS[name]: kept[name] for name in METHODS}
-                figures[f"{task}-{perc:g}"] = sheets(images, f"{task}, perc = {perc:g}")
+                arrays = read_arrays(path)
+                pages = {METHODS[name]: arrays[name] for name in METHODS}
+                figures[f"{task}-{perc:g}"] = sheets(pages, f"{task}, perc = {perc:g}")
     return figures
 
 
-def _draw_shares(settings: Settings, done: list[Done]) -> Figure:
+def _draw_shares(settings: Settings, outcomes: list[Outcome]) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     row = figure.subplots(1, len(TASKS), sharey=True)
     for axes, task in zip(row, TASKS, strict=True):
         for method, marker, fill in zip(METHODS, "sDov", ("black", "black", "white", "0.6"), strict=True):
-            cells = [cell(settings, done, task, method, perc) for perc in settings.percs]
+            cells = [cell(settings, outcomes, task, method, perc) for perc in settings.percs]
             means, errors = [one.shares.mean() for one in cells], [one.error for one in cells]
             name = METHODS[method]
             if method in PAPER[task]:

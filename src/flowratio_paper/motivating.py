@@ -1,16 +1,16 @@
-r"""Two normal laws in one dimension that move apart, and logistic regression that is right for them (Section 3.1).
+r"""Two Gaussians in one dimension that move apart, and logistic regression, which has the right form (Section 3.1).
 
 Claim: with fewer rows than a bound that grows as exp(m²/2), the samples do not overlap and the slope of log r goes to
 infinity. Cost: half a minute on one core. Command: `flowratio reproduce motivating --preset laptop`.
 
-p = N(m, 1) and q = N(−m, 1), so that log r = 2mx. With n rows of each, a row of p at x ≤ 0 is seen with a probability
-of at most δ while
+p = N(m, 1) and q = N(−m, 1), so that log r = 2mx. Among n rows of each sample there is a row of p at x ≤ 0 with a
+probability of δ or less while
 
 .. math:: n < \frac{\log(1 - \delta)}{\log(1 - e^{-m^2/2})}
 
-(Appendix B). Without such rows the samples can be told apart without error, and the slope of greatest likelihood is
-infinite. What was not in the paper: the same with the exact probability Φ(−m) in the place of its bound, whether ten
-times the rows are enough, and the two linear ratios of the library beside greatest likelihood.
+(Appendix B). Without such rows a line separates the samples, and the slope of maximum likelihood is infinite. Not in
+the paper: the exact probability Φ(−m) in place of its bound, whether ten times the rows are enough, and the two linear
+ratios of the library next to maximum likelihood.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ import numpy as np
 from scipy.special import log_ndtr
 from sklearn.linear_model import LogisticRegression
 
-from flowratio.ratios.classifier.classifier import ClassifierRatio
-from flowratio_paper.running import Claim, Done, Report, Table, Task
-from flowratio_paper.verdicts import beyond, every
+from flowratio import ClassifierRatio
+from flowratio_paper.reports import Claim, PaperTable, Report
+from flowratio_paper.running import Outcome, Task
+from flowratio_paper.stages import Workspace
+from flowratio_paper.verdicts import Answer, beyond, every
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +53,7 @@ PRESETS = {
     "laptop": Settings((0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0), 1000, 100),
     "paper": Settings((0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0), 10_000, 200),
 }
-LIKELIHOOD = "greatest likelihood"
+LIKELIHOOD = "maximum likelihood"
 METHODS: dict[str, Any] = {
     LIKELIHOOD: LogisticRegression(C=1e10, max_iter=2000, tol=1e-8),  # the penalty is too small to matter
     "logistic": "logistic",
@@ -60,12 +62,12 @@ METHODS: dict[str, Any] = {
 
 
 def needed_rows(m: float, delta: float = DELTA) -> float:
-    """Return the number of rows of p below which none at x ≤ 0 is seen, but with a probability of at most delta."""
+    """Return the number of rows of p with one at x ≤ 0 with a probability of delta, by the bound of the paper."""
     return float(np.log1p(-delta) / np.log1p(-np.exp(-(m**2) / 2)))
 
 
 def exact_rows(m: float, delta: float = DELTA) -> float:
-    """Return the same by P(x ≤ 0) = Φ(−m) in the place of its bound."""
+    """Return the same with the exact P(x ≤ 0) = Φ(−m)."""
     return float(np.log1p(-delta) / np.log1p(-np.exp(log_ndtr(-m))))
 
 
@@ -74,7 +76,7 @@ def tasks(settings: Settings) -> list[Task]:
     return [{"m": m} for m in settings.shifts]
 
 
-def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
+def run(settings: Settings, task: Task, workspace: Workspace) -> dict[str, Any]:
     """Fit linear ratios to samples of each seed."""
     m, n = task["m"], settings.rows
     slopes: dict[str, list[float | None]] = {name: [] for name in METHODS}
@@ -93,10 +95,10 @@ def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     return {"slopes": slopes, "separable": n_separable / settings.seeds}
 
 
-def report(settings: Settings, done: list[Done]) -> Report:
+def report(settings: Settings, outcomes: list[Outcome]) -> Report:
     """Return slopes, relative to the true one, by m."""
     lines = []
-    for one in done:
+    for one in outcomes:
         m = one.task["m"]
         cells = ["{1:.3g} ({0:.3g}, {2:.3g})".format(*_spread(one, name)) for name in METHODS]
         rows = f"{one.result['separable']:.2f}", f"{needed_rows(m):.3g}", f"{exact_rows(m):.3g}"
@@ -104,53 +106,51 @@ def report(settings: Settings, done: list[Done]) -> Report:
     too_few = f"rows too few to see p at x ≤ 0, in {1 - DELTA:.0%} of draws"
     head = ["m", *METHODS, "samples without overlap", f"{too_few}: the paper's bound", "the same, exact"]
     title = f"Slope / true slope 2m, median (10 %, 90 %) of {settings.seeds} draws of {settings.rows} + {settings.rows}"
-    return Report([Table(title, head, lines)], _claims(settings, done))
+    return Report([PaperTable(title, head, lines)], _claims(settings, outcomes))
 
 
-def _claims(settings: Settings, done: list[Done]) -> list[Claim]:
+def _claims(settings: Settings, outcomes: list[Outcome]) -> list[Claim]:
     claims = []
     for name, rows in (("the paper's bound", needed_rows), ("the exact number", exact_rows)):
-        few = [one for one in done if rows(one.task["m"]) > settings.rows]
-        many = [one for one in done if rows(one.task["m"]) < settings.rows / 10]
+        few = [one for one in outcomes if rows(one.task["m"]) > settings.rows]
+        many = [one for one in outcomes if rows(one.task["m"]) < settings.rows / 10]
         # no row of p at x ≤ 0 and none of q at x ≥ 0: two chances of δ
         words = f"with fewer rows than {name}, samples do not overlap in {1 - 2 * DELTA:.0%} of draws or more"
         claims.append(_by_shift(words, few, lambda slopes: np.isinf(slopes) - (1 - 2 * DELTA)))
-        words = f"with fewer rows than {name}, the slope of greatest likelihood is infinite in most draws"
+        words = f"with fewer rows than {name}, the slope of maximum likelihood is infinite in most draws"
         claims.append(_by_shift(words, few, lambda slopes: np.isinf(slopes) - 0.5))
         words = f"not in the paper: with ten times as many rows as {name}, the slope is right to 20 % in most draws"
         claims.append(_by_shift(words, many, lambda slopes: (np.abs(slopes - 1) < 0.2) - 0.5))
     return [claim for claim in claims if claim.measured]
 
 
-def _by_shift(words: str, done: list[Done], excess: Callable[[np.ndarray], np.ndarray]) -> Claim:
+def _by_shift(words: str, outcomes: list[Outcome], excess: Callable[[np.ndarray], np.ndarray]) -> Claim:
     """Return the claim that an excess, (seeds,) from slopes, is above 0 for every m."""
-    verdicts = {one.task["m"]: beyond(excess(_slopes(one, LIKELIHOOD))) for one in done}
-    found = list(verdicts.values())
-    holds = every(found)
-    by_verdict = {"yes": True, "no": False, "cannot be told": None}
-    told = {name: [f"{m:g}" for m in verdicts if verdicts[m] is value] for name, value in by_verdict.items()}
-    return Claim(words, holds, "; ".join(f"{name} for m of {', '.join(ms)}" for name, ms in told.items() if ms))
+    verdicts = {one.task["m"]: beyond(excess(_slopes(one, LIKELIHOOD))) for one in outcomes}
+    shifts = {verdict: [f"{m:g}" for m in verdicts if verdicts[m] is verdict] for verdict in Answer}
+    measured = ". ".join(f"{verdict} for m of {', '.join(ms)}" for verdict, ms in shifts.items() if ms)
+    return Claim(words, every(list(verdicts.values())), measured)
 
 
-def _slopes(one: Done, name: str) -> np.ndarray:
+def _slopes(one: Outcome, name: str) -> np.ndarray:
     """Return slopes by the true one, of shape (seeds,)."""
     return np.array([np.inf if slope is None else slope for slope in one.result["slopes"][name]])
 
 
-def _spread(one: Done, name: str) -> np.ndarray:
+def _spread(one: Outcome, name: str) -> np.ndarray:
     """Return three quantiles, each of them one of the slopes."""
     return np.quantile(_slopes(one, name), [0.1, 0.5, 0.9], method="nearest")
 
 
-def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
+def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
     """Draw slopes and needed rows against m."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    shifts = [one.task["m"] for one in done]
+    shifts = [one.task["m"] for one in outcomes]
     for name, style in zip(METHODS, ("o-", "s--", "x:"), strict=True):
-        slopes = np.array([_spread(one, name) for one in done])
+        slopes = np.array([_spread(one, name) for one in outcomes])
         slopes = np.clip(slopes, 1 / _LARGEST, _LARGEST)
         left.plot(shifts, slopes[:, 1], style, color="black", markersize=4, label=name)
         left.fill_between(shifts, slopes[:, 0], slopes[:, 2], color="0.5", alpha=0.2)

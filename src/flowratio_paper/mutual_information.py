@@ -1,35 +1,37 @@
-r"""Fig. 4 and 8: mutual information of two normal variables of 20 columns, by each way of training.
+r"""Fig. 4 and 8: mutual information of two Gaussian variables of 20 columns, by each way of training.
 
-Claim: a classifier of z, trained after the flow, comes nearest to the truth; joint training comes near it for large α,
-a classifier of x and discriminative training stay far below (read off the figure, at the end: separate 11.0 after a
-peak of 14.1, joint 12.7, discriminative 8.1, baseline 7.8). Cost: about 14 minutes on two cores. Command:
+Claim: a classifier in latent space (z), trained after the flow, is nearest to the truth. Joint training is close to it
+for large α. A classifier in x and discriminative training stay far below (from the figure, at the end: separate 11.0
+after a peak of 14.1, joint 12.7, discriminative 8.1, baseline 7.8). Cost: about 14 minutes on two cores. Command:
 `flowratio reproduce mutual-information --preset laptop --jobs 2`.
 
-x and y have 20 columns, the k-th of x and of y correlate by ρ = .9. p is the joint law, q the product of the marginals
-(y permuted), r = p/q, and the estimate is the mean of log r on 10,000 joint rows that no fit has seen. In truth
+x and y have 20 columns, and the k-th columns of x and y have the correlation ρ = .9. p is the joint distribution, q the
+product of the marginals (y permuted), r = p/q, and the estimate is the mean of log r on 10,000 joint test rows. The
+truth is
 
 .. math:: I = -\tfrac{d}{2} \log(1 - \rho^2) = 16.607, \qquad \mathrm{Var}_p \log r = d \rho^2
 
-nats, not the 16.67 that the paper prints. Since log r is known for every row, its root mean squared error stands beside
-the estimate: a mean may be right by luck.
+nats, not the 16.67 that the paper prints. log r has a closed form, so its root mean squared error is shown with the
+estimate: a mean may be right by luck.
 
-*Why curves rise and fall.* Nearly all rows are told apart: at the exact ratio the loss of the classifier is .0006, and
-rows with logits of 10 or of 16 add nothing to it. The loss of a network is several times larger (.003 in x, .012 in z):
-some product rows have logits up to 11. A penalty on the weights makes it less sure of all rows: the held-out loss
-falls, and so does the estimate, far below the truth; with none, the estimate in z grows past it. So the penalty decides
-the estimates (the paper's 5e-4 gives about the paper's), the held-out loss prefers one that leads far below, and the
-fall in the paper's figure is none that stopping by the held-out loss could hold: both fall together. Bridges between p
-and q need no penalty; in z, their log r of single rows is still wrong by several nats.
+*Why curves rise and fall.* Nearly all rows are separated: at the exact ratio the loss of the classifier is .0006, and
+rows with logits of 10 or of 16 add nothing to it. The loss of a network is several times larger (.003 in x, .012 in z),
+because product rows have logits up to 11. A penalty on the weights shrinks the logits of all rows. The held-out loss
+falls, and so does the estimate, far below the truth. Without a penalty the estimate in z grows beyond the truth. So the
+penalty decides the estimates (the paper's 5e-4 gives about the paper's numbers), and the held-out loss prefers one that
+leads far below. Early stopping cannot prevent the fall in the paper's figure: the loss and the estimate fall together.
+Intermediate distributions between p and q (telescoping) need no penalty. In z, their log r of single rows is still
+wrong by several nats.
 
-Where we part from the paper: as there, 80,000 joint and as many product rows are fitted, and 10,000 of each decide when
-to stop. `paper` has its settings: MAF of 5 blocks with batch norm, 200 epochs, MLP of three layers of 200 units, 200
-epochs of batches of 128 pairs at 2e-4, and the penalty of 5e-4 alone. A block has two hidden layers, as in the paper's
-code, where its table says `n_hidden` 1. MLPs of x and of z are trained by the library's recipe (warm-up, a cosine of
-the learning rate, clipped gradients, averaged weights), joint training in `paper` has none of these. `laptop` trains
-flows by the library's own recipe, and the MLP for fewer epochs of larger batches; of several penalties, all of which
-are shown, the held-out loss chooses. Joint training has the weight decay of the flow's recipe, not these penalties. The
-last weights are shown beside those that are kept. Beside the paper's ways stands what the library gives by itself, with
-its standard error, over ρ and d too; "our goal" is a limit that we set, not the paper.
+*Differences from the paper.* As in the paper, 80,000 joint and as many product rows are fitted, and 10,000 of each
+decide when to stop. `paper` has its settings: MAF of 5 blocks with batch norm, 200 epochs, MLP of three layers of 200
+units, 200 epochs of batches of 128 pairs at 2e-4, and the penalty of 5e-4 only. A block has two hidden layers, as in
+the paper's code, where its table has `n_hidden` 1. MLPs in x and in z are trained by the recipe of the library
+(warm-up, a cosine of the learning rate, clipped gradients, averaged weights). Joint training in `paper` has none of
+these. `laptop` trains flows by the recipe of the library, and the MLP for fewer epochs of larger batches. Several
+penalties are shown, and the held-out loss selects one. Joint training has the weight decay of the flow's recipe, not
+these penalties. The last weights are shown next to the best ones. Estimates of the library are shown next to those of
+the paper, with standard errors, over ρ and d too. "Our goal" is a limit that we set, not the paper.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ import numpy as np
 from scipy.stats import t
 
 from flowratio_paper.information_runs import (
-    BRIDGES,
+    TELESCOPING,
     Data,
     Settings,
     run_classifiers,
@@ -52,8 +54,10 @@ from flowratio_paper.information_runs import (
     run_separate,
     truth,
 )
-from flowratio_paper.running import Claim, Done, Report, Table, Task
-from flowratio_paper.verdicts import beyond, every, of_runs, standard_error, with_error
+from flowratio_paper.reports import Claim, PaperTable, Report
+from flowratio_paper.running import Outcome, Task
+from flowratio_paper.stages import Workspace
+from flowratio_paper.verdicts import Answer, beyond, every, of_runs, standard_error, with_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +97,7 @@ FAR = 3  # standard errors: an honest estimator is farther off in one run of 370
 
 
 def strategies(settings: Settings) -> list[str]:
-    """Return the ways of training, as they are named in tables."""
+    """Return the names of the ways of training in tables."""
     return [BASELINE, SEPARATE, *[_named(alpha) for alpha in settings.alphas]]
 
 
@@ -112,7 +116,7 @@ def tasks(settings: Settings) -> list[Task]:
     return [*curve, *own, *ways]
 
 
-def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
+def run(settings: Settings, task: Task, workspace: Workspace) -> dict[str, Any]:
     """Run one of the three kinds of tasks."""
     if task["part"] == "curve":
         return run_curve(settings, task["columns"], task["correlation"])
@@ -128,8 +132,8 @@ def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     return {"runs": [run_joint(data, alpha)]}
 
 
-def chosen(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the run of a strategy, among its penalties, that has the least held-out loss."""
+def selected(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the run of a strategy with the lowest held-out loss among its penalties."""
     return min(result["runs"], key=lambda one: one["held_out_loss"])
 
 
@@ -138,15 +142,15 @@ def peak_and_end(one: dict[str, Any]) -> tuple[float, float]:
     return max(one["curve"]), one["curve"][-1]
 
 
-def report(settings: Settings, done: list[Done]) -> Report:
-    """Return the estimates beside the paper's, by strategy, by penalty and by ρ and d, and the claims."""
-    by_way = {way: [chosen(result) for result in _results(done, strategy=way)] for way in strategies(settings)}
-    by_method = {BRIDGES: [result[BRIDGES] for result in _results(done, strategy=SEPARATE)]}
-    by_method |= {method: _results(done, method=method) for method in settings.methods}
-    curve = [one for one in done if one.task["part"] == "curve"]
+def report(settings: Settings, outcomes: list[Outcome]) -> Report:
+    """Return the estimates with those of the paper, by strategy, by penalty and by ρ and d, and the claims."""
+    by_way = {way: [selected(result) for result in _results(outcomes, "strategy", way)] for way in strategies(settings)}
+    by_method = {TELESCOPING: [result[TELESCOPING] for result in _results(outcomes, "strategy", SEPARATE)]}
+    by_method |= {method: _results(outcomes, "method", method) for method in settings.methods}
+    curve = [one for one in outcomes if one.task["part"] == "curve"]
     tables = [
         _table_of_strategies(settings, by_way),
-        _table_of_penalties(settings, done),
+        _table_of_penalties(settings, outcomes),
         _table_of_own(settings, by_method),
         _table_of_curve(curve),
     ]
@@ -154,15 +158,15 @@ def report(settings: Settings, done: list[Done]) -> Report:
         *_claims_of_truth(settings),
         _claim_of_separate(settings, "an MLP of z, penalty by held-out loss", by_way[SEPARATE]),
         *[
-            _claim_of_separate(settings, f"an MLP of z, penalty {penalty:g}", _runs_at(done, SEPARATE, k))
+            _claim_of_separate(settings, f"an MLP of z, penalty {penalty:g}", _runs_at(outcomes, SEPARATE, k))
             for k, penalty in enumerate(settings.penalties)
         ],
-        _claim_of_separate(settings, "bridges in z", by_method[BRIDGES]),
+        _claim_of_separate(settings, "telescoping in z", by_method[TELESCOPING]),
         *_claims_of_order(settings, by_way),
-        *[_claim_at_penalty(settings, done, k) for k in range(len(settings.penalties))],
+        *[_claim_at_penalty(settings, outcomes, k) for k in range(len(settings.penalties))],
         *[_claim_of_fall(way, runs) for way, runs in by_way.items()],
         *[
-            _claim_of_fall(f"{SEPARATE}, penalty {penalty:g}", _runs_at(done, SEPARATE, k))
+            _claim_of_fall(f"{SEPARATE}, penalty {penalty:g}", _runs_at(outcomes, SEPARATE, k))
             for k, penalty in enumerate(settings.penalties)
         ],
         *[_claim_of_own(settings, method, by_method[method]) for method in settings.methods],
@@ -171,13 +175,14 @@ def report(settings: Settings, done: list[Done]) -> Report:
     return Report(tables, claims)
 
 
-def _results(done: list[Done], **wanted: str) -> list[dict[str, Any]]:
-    return [one.result for one in done if wanted.items() <= one.task.items()]
+def _results(outcomes: list[Outcome], name: str, value: str) -> list[dict[str, Any]]:
+    """Return the results of tasks with this value under this name."""
+    return [one.result for one in outcomes if one.task.get(name) == value]
 
 
-def _runs_at(done: list[Done], way: str, k: int) -> list[dict[str, Any]]:
+def _runs_at(outcomes: list[Outcome], way: str, k: int) -> list[dict[str, Any]]:
     """Return the runs of a strategy with the k-th penalty."""
-    return [result["runs"][k] for result in _results(done, strategy=way)]
+    return [result["runs"][k] for result in _results(outcomes, "strategy", way)]
 
 
 def _cell(values: Sequence[float]) -> str:
@@ -189,7 +194,7 @@ def _off(settings: Settings, values: Sequence[float]) -> float:
     return float(np.mean(values)) / truth(settings.columns, settings.correlation) - 1
 
 
-def _table_of_strategies(settings: Settings, by_way: dict[str, list[dict[str, Any]]]) -> Table:
+def _table_of_strategies(settings: Settings, by_way: dict[str, list[dict[str, Any]]]) -> PaperTable:
     lines = []
     for way, runs in by_way.items():
         nats = [one["nats"] for one in runs]
@@ -206,29 +211,31 @@ def _table_of_strategies(settings: Settings, by_way: dict[str, list[dict[str, An
                 _cell([one["log_r_error"] for one in runs]),
             ]
         )
-    seen = f"{truth(settings.columns, settings.correlation):.3f} nats in truth; {of_runs(settings.seeds)}"
-    head = ["training", "paper, end", "kept", "off by", "peak", "end", "epochs kept", "error of log r"]
-    return Table(f"Mutual information by way of training, {seen}", head, lines)
+    runs_ = f"{truth(settings.columns, settings.correlation):.3f} nats in truth, {of_runs(settings.seeds)}"
+    head = ["training", "paper, end", "best epoch", "off by", "peak", "end", "best epochs", "error of log r"]
+    return PaperTable(f"Mutual information by way of training, {runs_}", head, lines)
 
 
-def _table_of_penalties(settings: Settings, done: list[Done]) -> Table:
+def _table_of_penalties(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
     lines = []
     for way in (BASELINE, SEPARATE):
-        results = _results(done, strategy=way)
+        results = _results(outcomes, "strategy", way)
         for k, penalty in enumerate(settings.penalties):
             runs = [result["runs"][k] for result in results]
             peaks, ends = zip(*map(peak_and_end, runs), strict=True)
             loss = np.mean([one["held_out_loss"] for one in runs])
-            n_chosen = sum(chosen(result)["penalty"] == penalty for result in results)
-            cells = [_cell([one["nats"] for one in runs]), _cell(peaks), _cell(ends), f"{loss:.4f}", str(n_chosen)]
+            n_selected = sum(selected(result)["penalty"] == penalty for result in results)
+            cells = [_cell([one["nats"] for one in runs]), _cell(peaks), _cell(ends), f"{loss:.4f}", str(n_selected)]
             lines.append([way, f"{penalty:g}", *cells])
-    head = ["training", "penalty", "kept", "peak", "end", "held-out loss", "times chosen"]
-    return Table(
-        "The same by penalty of the weights (the paper's is 5e-4), and which the held-out loss chose", head, lines
+    head = ["training", "penalty", "best epoch", "peak", "end", "held-out loss", "times selected"]
+    return PaperTable(
+        "Mutual information by penalty of the weights (paper: 5e-4), and how often the held-out loss selected it",
+        head,
+        lines,
     )
 
 
-def _table_of_own(settings: Settings, by_method: dict[str, list[dict[str, Any]]]) -> Table:
+def _table_of_own(settings: Settings, by_method: dict[str, list[dict[str, Any]]]) -> PaperTable:
     exact = truth(settings.columns, settings.correlation)
     lines = []
     for method, results in by_method.items():
@@ -240,11 +247,13 @@ def _table_of_own(settings: Settings, by_method: dict[str, list[dict[str, Any]]]
         )
     head = ["ratio", "estimate", "off by", "runs, with their own standard errors", "standard errors off", "verdict"]
     runs = "one run" if settings.seeds == 1 else f"{settings.seeds} runs"
-    title = f"Mutual information by other ratios of the library, {runs}; the standard errors of auto and qda"
-    return Table(f"{title} are those of `mutual_information`, others have that of the mean of log r alone", head, lines)
+    title = f"Mutual information by other ratios of the library, {runs}. The standard errors of auto and qda"
+    return PaperTable(
+        f"{title} are those of `mutual_information`, the others are those of the mean of log r", head, lines
+    )
 
 
-def _table_of_curve(curve: list[Done]) -> Table:
+def _table_of_curve(curve: list[Outcome]) -> PaperTable:
     lines = []
     for one in curve:
         d, rho = one.task["columns"], one.task["correlation"]
@@ -254,10 +263,10 @@ def _table_of_curve(curve: list[Done]) -> Table:
         lines.append([str(d), f"{rho:g}", *cells, f"{np.mean(np.abs(scores) <= 2):.0%}", one.result["verdicts"][0]])
     head = ["d", "ρ", "truth", "mean estimate", "spread of runs", "its standard error", "within 2 of it", "verdict"]
     n = len(curve[0].result["nats"])
-    return Table(f'`mutual_information(…, ratio="qda")` over ρ and d, {n} runs each', head, lines)
+    return PaperTable(f'`mutual_information(…, ratio="qda")` over ρ and d, {n} runs each', head, lines)
 
 
-def _scores(one: Done) -> np.ndarray:
+def _scores(one: Outcome) -> np.ndarray:
     """Return how many of their standard errors the estimates of a point are off, of shape (n_runs,)."""
     nats, errors = np.array(one.result["nats"]), np.array(one.result["standard_errors"])
     return (nats - truth(one.task["columns"], one.task["correlation"])) / errors
@@ -269,7 +278,7 @@ def _claims_of_truth(settings: Settings) -> list[Claim]:
         return []
     exact = truth(settings.columns, settings.correlation)
     words = f"the mutual information is {PAPER_TRUTH} nats, as the paper prints"
-    return [Claim(words, abs(exact - PAPER_TRUTH) < 0.005, f"{exact:.3f} in closed form")]
+    return [Claim(words, Answer.of(abs(exact - PAPER_TRUTH) < 0.005), f"{exact:.3f} in closed form")]
 
 
 def _offs(settings: Settings, runs: Sequence[dict[str, Any]]) -> np.ndarray:
@@ -277,16 +286,16 @@ def _offs(settings: Settings, runs: Sequence[dict[str, Any]]) -> np.ndarray:
     return np.array([one["nats"] for one in runs]) / truth(settings.columns, settings.correlation) - 1
 
 
-def _within(off: np.ndarray, limit: float) -> bool | None:
-    """Return whether the mean of runs, (n_runs,), is between -limit and limit; None within two standard errors."""
+def _within(off: np.ndarray, limit: float) -> Answer:
+    """Return whether the mean of runs, (n_runs,), is between -limit and limit, by more than two standard errors."""
     return every([beyond(off + limit), beyond(limit - off)])
 
 
 def _claim_of_separate(settings: Settings, words: str, runs: list[dict[str, Any]]) -> Claim:
     nats, off = [one["nats"] for one in runs], _offs(settings, runs)
-    told = f"{_cell(nats)}, {off.mean():+.1%}; runs {', '.join(f'{value:.2f}' for value in nats)}"
+    measured = f"{_cell(nats)}, {off.mean():+.1%}. Runs: {', '.join(f'{value:.2f}' for value in nats)}"
     words = f"our goal: separate training, {words}, keeps an estimate within {NEAR:.0%} of the truth"
-    return Claim(words, _within(off, NEAR), told)
+    return Claim(words, _within(off, NEAR), measured)
 
 
 def _claims_of_order(settings: Settings, by_way: dict[str, list[dict[str, Any]]]) -> list[Claim]:
@@ -304,73 +313,71 @@ def _claims_of_order(settings: Settings, by_way: dict[str, list[dict[str, Any]]]
 def _nearest(settings: Settings, words: str, ours: str, by_way: dict[str, list[dict[str, Any]]]) -> Claim:
     """Return the claim that a way is nearer to the truth than each of the others, by run."""
     off = {way: np.abs(_offs(settings, runs)) for way, runs in by_way.items()}
-    wrong = {way: float(np.mean([one["log_r_error"] for one in runs])) for way, runs in by_way.items()}
+    log_r_errors = {way: float(np.mean([one["log_r_error"] for one in runs])) for way, runs in by_way.items()}
     verdicts = {way: beyond(off[way] - off[ours]) for way in off if way != ours}
-    names = {None: "cannot be told", True: "yes", False: "no"}
-    told = [f"{way} {off[way].mean():.1%} ({names[verdict]})" for way, verdict in verdicts.items()]
-    measured = f"off by, on average over runs: {ours} {off[ours].mean():.1%}, against {', '.join(told)}"
-    nearest = min(wrong, key=lambda way: wrong[way])
-    return Claim(words, every(list(verdicts.values())), f"{measured}; the error of log r is least for {nearest}")
+    others = [f"{way} {off[way].mean():.1%} ({verdict})" for way, verdict in verdicts.items()]
+    measured = f"off by, on average over runs: {ours} {off[ours].mean():.1%}, against {', '.join(others)}"
+    nearest = min(log_r_errors, key=lambda way: log_r_errors[way])
+    return Claim(words, every(list(verdicts.values())), f"{measured}; the error of log r is lowest for {nearest}")
 
 
-def _claim_at_penalty(settings: Settings, done: list[Done], k: int) -> Claim:
+def _claim_at_penalty(settings: Settings, outcomes: list[Outcome], k: int) -> Claim:
     """Return whether, with the same penalty for both, z is nearer to the truth than x, by run."""
-    runs = {way: _runs_at(done, way, k) for way in (BASELINE, SEPARATE)}
+    runs = {way: _runs_at(outcomes, way, k) for way in (BASELINE, SEPARATE)}
     cells = {way: _cell([one["nats"] for one in ones]) for way, ones in runs.items()}
     off = {way: _offs(settings, ones) for way, ones in runs.items()}
-    told = ", ".join(f"{way} {cells[way]}, {off[way].mean():+.1%}" for way in runs)
-    holds = beyond(np.abs(off[BASELINE]) - np.abs(off[SEPARATE]))
-    return Claim(f"with a penalty of {settings.penalties[k]:g}, separate is nearer than the baseline", holds, told)
+    measured = ", ".join(f"{way} {cells[way]}, {off[way].mean():+.1%}" for way in runs)
+    answer = beyond(np.abs(off[BASELINE]) - np.abs(off[SEPARATE]))
+    return Claim(f"with a penalty of {settings.penalties[k]:g}, separate is nearer than the baseline", answer, measured)
 
 
 def _claim_of_fall(way: str, runs: list[dict[str, Any]]) -> Claim:
-    """Return whether what is kept is no more than a little below the peak of each run."""
-    kept_below = max(1 - one["nats"] / peak_and_end(one)[0] for one in runs)
+    """Return whether the best epoch is close to the peak of each run."""
+    best_below = max(1 - one["nats"] / peak_and_end(one)[0] for one in runs)
     end_below = max(1 - peak_and_end(one)[1] / peak_and_end(one)[0] for one in runs)
-    told = f"at most {kept_below:.1%} below it, where the last epoch is {end_below:.1%} below"
-    return Claim(
-        f"{way}: early stopping keeps an estimate within {FALL:.0%} of the peak, in each run", kept_below <= FALL, told
-    )
+    measured = f"maximum {best_below:.1%} below it, where the last epoch is {end_below:.1%} below"
+    words = f"{way}: early stopping keeps an estimate within {FALL:.0%} of the peak, in each run"
+    return Claim(words, Answer.of(best_below <= FALL), measured)
 
 
 def _claim_of_own(settings: Settings, method: str, results: list[dict[str, Any]]) -> Claim:
     exact, off = truth(settings.columns, settings.correlation), _offs(settings, results)
     worst = max(abs(one["nats"] - exact) / one["standard_error"] for one in results)
-    told = f"{off.mean():+.2%}; at most {worst:.1f} standard errors off in a run"
+    measured = f"{off.mean():+.2%}; maximum {worst:.1f} standard errors off in a run"
     words = f"our goal: {method} is within {NEAREST:.0%} of the truth, and each run within {FAR} of its standard errors"
-    return Claim(words, every([_within(off, NEAREST), worst <= FAR]), told)
+    return Claim(words, every([_within(off, NEAREST), Answer.of(worst <= FAR)]), measured)
 
 
-def _claims_of_errors(curve: list[Done]) -> list[Claim]:
-    """Return whether estimates are off by as much as their standard errors say, and whether chance explains all of it.
+def _claims_of_errors(curve: list[Outcome]) -> list[Claim]:
+    """Return whether estimates agree with their standard errors, and whether they have no bias.
 
-    A normal law has 95 % within two standard errors. A point is biased if the mean of its runs is farther from the
-    truth than in one of twenty such tables without any bias (t-test, by the number of points).
+    A Gaussian has 95 % within two standard errors. A point is biased if the mean of its runs is farther from the truth
+    than in one of twenty such tables without any bias (t-test, with the number of points).
     """
     scores = np.concatenate([_scores(one) for one in curve])
     share, size = float(np.mean(np.abs(scores) <= 2)), float(np.sqrt(np.mean(scores**2)))
-    told = f"{share:.0%} of {len(scores)} runs within two; root mean square {size:.2f} standard errors"
-    # three binomial standard errors below 95 %; errors that are too large are safe, but say so in the numbers
+    measured = f"{share:.0%} of {len(scores)} runs within two; root mean square {size:.2f} standard errors"
+    # three binomial standard errors below 95 %: standard errors that are too large are safe
     least = 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(scores))
-    honest = Claim("our goal: over ρ and d the standard errors are honest", share >= least, told)
+    honest = Claim("our goal: over ρ and d the standard errors are honest", Answer.of(share >= least), measured)
     biased = []
     for one in curve:
         d, rho = one.task["columns"], one.task["correlation"]
         off = np.array(one.result["nats"]) - truth(d, rho)
         if abs(off.mean()) > t.isf(0.025 / len(curve), len(off) - 1) * standard_error(off, math.inf):
             biased.append(f"d = {d}, ρ = {rho:g}: {with_error(off, '+.3f')}")
-    told = f"biased: {'; '.join(biased)} nats" if biased else f"none of {len(curve)} points is biased beyond chance"
+    measured = f"biased: {'; '.join(biased)} nats" if biased else f"none of {len(curve)} points is biased beyond chance"
     n_runs = min(len(one.result["nats"]) for one in curve)
-    words = "our goal: over ρ and d the estimates are without bias"
-    return [honest, Claim(words, None if n_runs < 2 else not biased, told)]
+    words = "our goal: over ρ and d the estimates have no bias"
+    return [honest, Claim(words, Answer.INCONCLUSIVE if n_runs < 2 else Answer.of(not biased), measured)]
 
 
-def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
+def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
     """Return the estimate against epochs by way of training, and our own against ρ and against d."""
-    return {"": _draw_epochs(settings, done), "curves": _draw_curves(settings, done)}
+    return {"": _draw_epochs(settings, outcomes), "curves": _draw_curves(settings, outcomes)}
 
 
-def _draw_epochs(settings: Settings, done: list[Done]) -> Figure:
+def _draw_epochs(settings: Settings, outcomes: list[Outcome]) -> Figure:
     from matplotlib.figure import Figure
 
     ways = strategies(settings)
@@ -379,29 +386,29 @@ def _draw_epochs(settings: Settings, done: list[Done]) -> Figure:
     styles = ("-", "-", "--", "--", "--", ":")
     shades = ("0.6", "black", "0.75", "0.5", "0.2", "0.4")
     for k, way in enumerate(ways):
-        for j, result in enumerate(_results(done, strategy=way)):
-            one = chosen(result)
+        for j, result in enumerate(_results(outcomes, "strategy", way)):
+            one = selected(result)
             look: Any = {"color": shades[k % 6], "lw": 2 if way == SEPARATE else 1.2, "mec": "black", "ms": 7}
             axes.plot(one["epochs"], one["curve"], styles[k % 6], **look)
             axes.plot(one["kept_epoch"], one["nats"], "os^vDP"[k % 6], **look)
             if j == 0:
                 axes.plot([], [], styles[k % 6] + "os^vDP"[k % 6], label=way, **look)  # for the legend: both
-    for j, result in enumerate(_results(done, strategy=SEPARATE)):
-        others = [one for one in result["runs"] if one is not chosen(result)]
+    for j, result in enumerate(_results(outcomes, "strategy", SEPARATE)):
+        others = [one for one in result["runs"] if one is not selected(result)]
         for one, shade in zip(others, ("black", "0.4", "0.7"), strict=False):
             label = f"separate, penalty {one['penalty']:g}" if j == 0 else None
             axes.plot(one["epochs"], one["curve"], "-.", color=shade, lw=0.8, label=label)
     axes.axhline(truth(settings.columns, settings.correlation), color="black", lw=0.8, label="truth")
-    axes.set_xlabel("epoch of the last training; the marker is what early stopping kept")
+    axes.set_xlabel("epoch of the last training (marker: best epoch by held-out loss)")
     axes.set_ylabel("mutual information (nats)")
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return figure
 
 
-def _draw_curves(settings: Settings, done: list[Done]) -> Figure:
+def _draw_curves(settings: Settings, outcomes: list[Outcome]) -> Figure:
     from matplotlib.figure import Figure
 
-    curve = [one for one in done if one.task["part"] == "curve"]
+    curve = [one for one in outcomes if one.task["part"] == "curve"]
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     panels = (("correlation", "columns", settings.columns), ("columns", "correlation", settings.correlation))
     grid = figure.subplots(2, 2, sharex="col", height_ratios=(2, 1))

@@ -1,41 +1,43 @@
-r"""Tables 3 and 4, Fig. 7: drawings of characters, generated ones beside them, and how much each of these should count.
+r"""Tables 3 and 4, Fig. 7: real drawings of characters with generated ones, and weights of the generated ones.
 
-Claim: a classifier of Omniglot's characters that learns from real and generated drawings is better if the generated
-ones are weighted by a ratio of z (.784) than with no weights (.767) or with a ratio of x (.765), better than one that
-learns from real drawings alone (.756), and that better than one of generated drawings alone (.557). Command:
-`flowratio reproduce omniglot --preset laptop --jobs 2`. Cost: about an hour on two cores; a week or more for `paper`.
+Claim: a classifier of Omniglot's characters that is fitted to real and generated drawings is better if the generated
+ones are weighted by a ratio in latent space (z, .784) than with no weights (.767) or with a ratio in x (.765), better
+than one of real drawings alone (.756), and that better than one of generated drawings alone (.557). Command:
+`flowratio reproduce omniglot --preset laptop --jobs 2`. Cost: about an hour on two cores, a week or more for `paper`.
 
-Of each character's 20 drawings the first 10 are for training, 5 decide when to stop, 5 are the test. A DAGAN, trained
-on the first, makes 50 drawings of each character, 5 from each of the 10. A MAF is trained on real and generated
-drawings; a CNN tells the two apart in x, and another in z, reshaped to 28 × 28. With r = p/q, p the real drawings and q
-the generated ones, a generated drawing counts
+Of the 20 drawings of a character the first 10 are for training, 5 decide when to stop, 5 are the test. A DAGAN, trained
+on the first 10, generates 50 drawings of each character, 5 from each of the 10. A MAF is trained on real and generated
+drawings. A CNN separates the two in x, and another in z, reshaped to 28 × 28. With r = p/q, p the real drawings and q
+the generated ones, a generated drawing has the weight
 
 .. math:: w_i \propto r(x_i)^\gamma, \qquad \mathrm{mean}\, w = 1
 
-where the paper has γ = 1 in x and γ = .2 in z. Real drawings count 1. Beside the paper's two, all γ in z are shown, the
-one with the least loss on validation drawings, and γ = .2 in x: what is owed to z, and what to γ?
+where the paper has γ = 1 in x and γ = .2 in z. Real drawings have the weight 1. In addition to the paper's two, all γ
+in z are shown, the one with the lowest loss on validation drawings, and γ = .2 in x: this separates the effect of z
+from that of γ.
 
-*A ratio that has seen a drawing* knows which it is. Here no ratio weights a drawing that it was fitted to: the drawings
-fall into folds by the real one from which they were made, so that a real drawing and all that came of it are left out
-at once. (The paper's ratios were fitted to what they weight; `paper` does so, too.) The flow sees all, but not which is
-which. Everything is done once for each seed, the DAGAN too.
+*A ratio that was fitted to a drawing* recognizes it. Here no ratio weights a drawing that it was fitted to. The
+drawings are split into folds by the real one that they were generated from, so that a real drawing and all that were
+generated from it are left out together. (The paper's ratios were fitted to the drawings that they weight. `paper` does
+the same.) The flow is fitted to all drawings, but does not know which are real. Every seed repeats everything, the
+DAGAN too.
 
-*Where else we part from the paper*, in all presets: see `dagan` for the generator. Generated drawings take the 38 grey
-values that the scaled drawings have, as any other value would tell them apart at once. z is taken at the middle of a
-grey value. Ratios stop by a random tenth of the rows that they are fitted to (the paper: by 5 real and 5 generated
-drawings), their rate is annealed, as in its code, and their weights are averaged. Weights have the mean 1 in x and in z
-(the paper: the sum 1 in each batch in x, and r^γ as it is in z). All classifiers take the same number of steps at most,
-also those of fewer drawings. The flow's "n_hidden 2" is, in the paper's code, three hidden layers, as `paper` has.
+*Other differences from the paper*, in all presets: see `dagan` for the generator. Drawings are black and white, because
+any other value would show which ones were generated. z is taken at the middle of a value. Ratios stop by a random tenth
+of the rows that they are fitted to (the paper: by 5 real and 5 generated drawings), their rate is annealed, as in its
+code, and their weights are averaged. Weights have the mean 1 in x and in z (the paper: the sum 1 in each batch in x,
+and r^γ itself in z). All classifiers have the same maximum number of steps, also those of fewer drawings. The flow's
+"n_hidden 2" is, in the paper's code, three hidden layers, as in `paper`.
 
-`laptop` has the first 200 characters in place of 1200, half the filters, a smaller generator of 2000 steps that may
-bend drawings, and a flow of two hidden layers of 512 units, with no batch norm, in 15 epochs of AdamW. A ratio learns
-from half the drawings (2 folds) in 5 passes in place of 10, by AdamW with a weight decay of .3. A classifier takes at
-most 27 passes over the mixture in place of 100, and ends when nine brought nothing, at a rate that rises and is
-annealed, with clipped gradients and averaged weights; `paper` has plain Adam, and a generator that paints alone.
+`laptop` has the first 200 characters instead of 1200, half the filters, a smaller generator of 2000 steps that may bend
+drawings, and a flow of two hidden layers of 512 units, without batch norm, in 15 epochs of AdamW. A ratio is fitted to
+half the drawings (2 folds) in 5 passes instead of 10, by AdamW with a weight decay of .3. A classifier takes a maximum
+of 27 passes over the mixture instead of 100, and ends after nine passes without progress. Its rate rises and is
+annealed, with clipped gradients and averaged weights. `paper` has plain Adam, and a generator that only paints.
 
 *Verdicts.* All settings of a run share its drawings, so that they are compared run by run. A difference counts beyond
-two standard errors: that over the runs and that over the characters together, as all runs are tested on the same ones.
-One run tells nothing.
+two standard errors: that over the runs and that over the characters together, as all runs have the same test drawings.
+One run is inconclusive.
 """
 
 from __future__ import annotations
@@ -56,8 +58,8 @@ from flowratio_paper.augmentation_trials import (
     Settings,
     generate,
     of_ratio,
-    ratio_of_x,
-    ratio_of_z,
+    ratio_in_x,
+    ratio_in_z,
     train_one,
     weighted,
     weights_by_setting,
@@ -66,8 +68,9 @@ from flowratio_paper.characters import TEST, black_and_white, grouped, read, spl
 from flowratio_paper.dagan import DaganSettings
 from flowratio_paper.data import find
 from flowratio_paper.images import PIXELS, sheets
-from flowratio_paper.running import Claim, Done, Report, Table, Task, commit
-from flowratio_paper.stages import Stages, read_arrays
+from flowratio_paper.reports import Claim, PaperTable, Report
+from flowratio_paper.running import Outcome, Task, commit
+from flowratio_paper.stages import Workspace, read_arrays
 from flowratio_paper.verdicts import Gain, of_runs, standard_error, with_error
 
 if TYPE_CHECKING:
@@ -75,8 +78,9 @@ if TYPE_CHECKING:
 
 TITLE = "Tables 3 and 4, Fig. 7: generated drawings of Omniglot's characters, weighted by ratios of x and of z"
 FILE = "omniglot/omniglot28.npz"
+GENERATED = "generated"  # entry of the generated drawings
 PAPER_GAMMA = {"x": 1.0, "z": 0.2}
-CHOSEN = "mixture + IW(z), γ of least validation loss"
+SELECTED = "mixture + IW(z), γ of lowest validation loss"
 PAPER_CLASSES = 1200
 PARTS = ("test", "validation")
 PAPER = {
@@ -150,30 +154,31 @@ def tasks(settings: Settings) -> list[Task]:
     return [{"seed": seed} for seed in range(settings.seeds)]
 
 
-def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
-    """Train the generator, the flow, the ratios and the classifiers, and return accuracies and what is behind them."""
+def run(settings: Settings, task: Task, workspace: Workspace) -> dict[str, Any]:
+    """Train the generator, the flow, the ratios and the classifiers. Return accuracies and numbers of each stage."""
     seed, parts = task["seed"], split(_drawings(settings))
     about = {name: value for name, value in asdict(settings).items() if name != "seeds"}
-    stages = Stages(keep / f"seed-{seed}", {**about, **task, "commit": commit()})
-    made = stages.arrays("generated", lambda: generate(settings, parts["training"], seed, stages.folder / "dagan"))
-    found = {
-        "x": stages.arrays("ratio-x", lambda: ratio_of_x(settings, parts["training"], made, seed)),
-        "z": stages.arrays("ratio-z", lambda: ratio_of_z(settings, parts, made, seed, stages.folder / "flow")),
-    }
-    for kept in ("dagan", "flow"):  # large, and of no more use
-        shutil.rmtree(stages.folder / kept, ignore_errors=True)
-    trained = {}
-    for name, weights in weights_by_setting({space: log_r["made"] for space, log_r in found.items()}).items():
-        trained[name] = stages.numbers(
-            f"classifier-{len(trained)}",
-            lambda name=name, weights=weights: train_one(settings, name, parts, made, weights, seed),
-        )
-    seen = trained[DATA]["recognized"]
+    with workspace.journal(f"seed-{seed}", {**about, **task, "commit": commit()}) as journal:
+        dagan, flow = journal.folder / "dagan", journal.folder / "flow"
+        generated = journal.arrays(GENERATED, lambda: generate(settings, parts["training"], seed, dagan))
+        log_r = {
+            "x": journal.arrays("ratio-x", lambda: ratio_in_x(settings, parts["training"], generated, seed)),
+            "z": journal.arrays("ratio-z", lambda: ratio_in_z(settings, parts, generated, seed, flow)),
+        }
+        for checkpoint in (dagan, flow):  # large, and no longer needed
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        by_setting: dict[str, Any] = {}
+        for name, weights in weights_by_setting({space: one["made"] for space, one in log_r.items()}).items():
+            by_setting[name] = journal.entry(
+                f"classifier-{len(by_setting)}",
+                lambda name=name, weights=weights: train_one(settings, name, parts, generated, weights, seed),
+            )
+    recognized = by_setting[DATA]["recognized"]
     return {
-        "settings": trained,
-        "ratios": {space: of_ratio(log_r["real"], log_r["made"], seen) for space, log_r in found.items()},
-        "bits": {kind: float(found["z"][f"bits_{kind}"]) for kind in ("real", "made")},
-        "gap": made["gaps"].tolist(),
+        "settings": by_setting,
+        "ratios": {space: of_ratio(one["real"], one["made"], recognized) for space, one in log_r.items()},
+        "bits": {kind: log_r["z"][f"bits_{kind}"].item() for kind in ("real", "made")},
+        "gap": generated["gaps"].tolist(),
     }
 
 
@@ -182,62 +187,72 @@ def _drawings(settings: Settings) -> np.ndarray:
     return black_and_white(grouped(*read(find(FILE)), settings.classes))
 
 
-def chosen(done: Sequence[Done], name: str) -> list[dict[str, Any]]:
-    """Return what a setting gave in each run; that of the chosen γ is the one with the least validation loss."""
-    runs = [one.result["settings"] for one in done]
-    if name != CHOSEN:
+def runs_of(outcomes: Sequence[Outcome], name: str) -> list[dict[str, Any]]:
+    """Return the result of a setting in each run. `SELECTED` is the γ with the lowest validation loss."""
+    runs = [one.result["settings"] for one in outcomes]
+    if name != SELECTED:
         return [one[name] for one in runs]
     names = [weighted("z", gamma) for gamma in GAMMAS["z"]]
-    return [min((one[name] for name in names), key=lambda found: found["loss"]) for one in runs]
+    return [min((one[name] for name in names), key=lambda result: result["loss"]) for one in runs]
 
 
-def accuracies(done: Sequence[Done], name: str, part: str = "test") -> np.ndarray:
-    """Return the accuracy of each run in a setting, of shape (t,); of the chosen γ too."""
-    return np.array([one[part] for one in chosen(done, name)])
+def accuracies(outcomes: Sequence[Outcome], name: str, part: str = "test") -> np.ndarray:
+    """Return the accuracy of each run in a setting, of shape (t,)."""
+    return np.array([one[part] for one in runs_of(outcomes, name)])
 
 
-def right_by_character(done: Sequence[Done], name: str) -> np.ndarray:
-    """Return the share of each character's test drawings that a setting gets right, a mean over runs, of shape (k,)."""
-    return np.mean([one["by_character"] for one in chosen(done, name)], axis=0) / TEST
+def right_by_character(outcomes: Sequence[Outcome], name: str) -> np.ndarray:
+    """Return the accuracy of a setting by character, a mean over runs, of shape (k,)."""
+    return np.mean([one["by_character"] for one in runs_of(outcomes, name)], axis=0) / TEST
 
 
-def report(settings: Settings, done: list[Done]) -> Report:
-    """Return accuracies beside the paper's, what ratios and generator are worth, and the claims."""
-    names = [*done[0].result["settings"], CHOSEN]
+def report(settings: Settings, outcomes: list[Outcome]) -> Report:
+    """Return accuracies with those of the paper, the quality of ratios and generator, and the claims."""
+    names = [*outcomes[0].result["settings"], SELECTED]
     lines = [
-        [name, f"{PAPER[name]:.3f}" if name in PAPER else "", *[with_error(accuracies(done, name, of)) for of in PARTS]]
+        [
+            name,
+            f"{PAPER[name]:.3f}" if name in PAPER else "",
+            *[with_error(accuracies(outcomes, name, of)) for of in PARTS],
+        ]
         for name in names
     ]
-    title = f"Accuracy on {settings.classes} characters: {of_runs(len(done))}"
-    table = Table(title, ["setting", f"paper, {PAPER_CLASSES} characters", *PARTS], lines)
-    return Report([table, _of_ratios(done), _of_generator(done)], _claims(done))
+    title = f"Accuracy on {settings.classes} characters: {of_runs(len(outcomes))}"
+    table = PaperTable(title, ["setting", f"paper, {PAPER_CLASSES} characters", *PARTS], lines)
+    return Report([table, _of_ratios(outcomes), _of_generator(outcomes)], _claims(outcomes))
 
 
-def _of_ratios(done: list[Done]) -> Table:
+def _of_ratios(outcomes: list[Outcome]) -> PaperTable:
     lines = []
     for space in GAMMAS:
-        found = [one.result["ratios"][space] for one in done]
+        ratios = [one.result["ratios"][space] for one in outcomes]
         names = ("auc", "auc_recognized", "mean_real", "mean_made")
-        numbers = [np.array([one[name] for one in found if one[name] is not None]) for name in names]
-        shares = [np.array([one["effective"][f"{gamma:g}"] for one in found]) for gamma in GAMMAS["z"]]
+        numbers = [np.array([one[name] for one in ratios if one[name] is not None]) for name in names]
+        shares = [np.array([one["effective"][f"{gamma:g}"] for one in ratios]) for gamma in GAMMAS["z"]]
         lines.append([space, *[with_error(values) if len(values) else "–" for values in (*numbers, *shares)]])
-    head = ["space", "AUC, real over made", "AUC, recognized over other made", "mean log r, real", "mean log r, made"]
-    return Table(
-        "Ratios of real to generated drawings, and the share of these that weights are worth (effective sample size)",
-        [*head, *[f"worth, γ = {gamma:g}" for gamma in GAMMAS["z"]]],
+    head = [
+        "space",
+        "AUC, real over generated",
+        "AUC, recognized over others",
+        "mean log r, real",
+        "mean log r, generated",
+    ]
+    return PaperTable(
+        "Ratios of real to generated drawings, and the effective sample size of the weights (ESS, as a share)",
+        [*head, *[f"ESS, γ = {gamma:g}" for gamma in GAMMAS["z"]]],
         lines,
     )
 
 
-def _of_generator(done: list[Done]) -> Table:
-    bits = [np.array([one.result["bits"][kind] for one in done]) for kind in ("real", "made")]
-    gap = np.array([[one.result["gap"][k] for k in (0, -1)] for one in done])
-    seen = np.array([np.mean(one["recognized"]) for one in chosen(done, DATA)])
-    return Table(
+def _of_generator(outcomes: list[Outcome]) -> PaperTable:
+    bits = [np.array([one.result["bits"][kind] for one in outcomes]) for kind in ("real", "made")]
+    gap = np.array([[one.result["gap"][k] for k in (0, -1)] for one in outcomes])
+    recognized = np.array([np.mean(one["recognized"]) for one in runs_of(outcomes, DATA)])
+    return PaperTable(
         "Generator and flow",
-        ["what", of_runs(len(done))],
+        ["what", of_runs(len(outcomes))],
         [
-            ["generated drawings that the classifier of real ones gives their character", with_error(seen)],
+            ["generated drawings whose character the classifier of real ones predicts", with_error(recognized)],
             ["critic's gap in the first twentieth of the steps", with_error(gap[:, 0])],
             ["critic's gap in the last twentieth", with_error(gap[:, 1])],
             ["flow: bits for each pixel of validation drawings", with_error(bits[0])],
@@ -246,57 +261,62 @@ def _of_generator(done: list[Done]) -> Table:
     )
 
 
-def _claims(done: list[Done]) -> list[Claim]:
+def _claims(outcomes: list[Outcome]) -> list[Claim]:
     z, x = weighted("z", PAPER_GAMMA["z"]), weighted("x", PAPER_GAMMA["x"])
     return [
-        above("drawings weighted by z, as in the paper, are worth more than with no weights", done, z, MIXTURE),
-        above("drawings weighted by z, with the γ of least validation loss, do so too", done, CHOSEN, MIXTURE),
-        above("weights from z are worth more than weights from x, each with the paper's γ", done, z, x),
-        above("weights from z are worth more than weights from x to the same power", done, z, weighted("x", 0.2)),
-        above("generated drawings beside real ones are worth more than real ones alone", done, MIXTURE, DATA),
-        above("real drawings alone are worth more than generated ones alone", done, DATA, SYNTHETIC),
+        above("weights from z, with the paper's γ, are better than no weights", outcomes, z, MIXTURE),
+        above(
+            "weights from z, with the γ of lowest validation loss, are better than no weights",
+            outcomes,
+            SELECTED,
+            MIXTURE,
+        ),
+        above("weights from z are better than weights from x, each with the paper's γ", outcomes, z, x),
+        above("weights from z are better than weights from x with the same γ", outcomes, z, weighted("x", 0.2)),
+        above("real and generated drawings are better than real ones alone", outcomes, MIXTURE, DATA),
+        above("real drawings alone are better than generated ones alone", outcomes, DATA, SYNTHETIC),
     ]
 
 
-def above(words: str, done: list[Done], better: str, worse: str) -> Claim:
-    """Return the claim that one setting has a higher test accuracy, which cannot be told within two standard errors.
+def above(words: str, outcomes: list[Outcome], better: str, worse: str) -> Claim:
+    """Return the claim that one setting has a higher test accuracy than another.
 
     Parameters
     ----------
     words
         The claim.
     done
-        Runs, in each of which both settings have the same drawings.
+        Runs. Both settings of a run have the same drawings.
     better, worse
         Names of the settings.
     """
-    by_character = right_by_character(done, better) - right_by_character(done, worse)
-    gain = Gain(accuracies(done, better) - accuracies(done, worse), shared=float(standard_error(by_character)))
-    return Claim(words, gain.holds, f"{better} less {worse}: {gain}")
+    by_character = right_by_character(outcomes, better) - right_by_character(outcomes, worse)
+    gain = Gain(accuracies(outcomes, better) - accuracies(outcomes, worse), shared=float(standard_error(by_character)))
+    return Claim(words, gain.verdict, f"{better} minus {worse}: {gain}")
 
 
-def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
-    """Return the accuracies as a figure, and a sheet of real and generated drawings if these are still there."""
-    figures = {"": _draw_accuracies(settings, done)}
-    path = keep / f"seed-{done[0].task['seed']}" / "generated.npz"
+def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
+    """Return the accuracies, and a sheet of real and generated drawings if these are on disk."""
+    figures = {"": _draw_accuracies(settings, outcomes)}
+    path = keep / f"seed-{outcomes[0].task['seed']}" / f"{GENERATED}.safetensors"
     if path.exists() and settings.classes >= 10:
         figures["drawings"] = _draw_sheets(settings, path)
     return figures
 
 
-def _draw_accuracies(settings: Settings, done: list[Done]) -> Figure:
+def _draw_accuracies(settings: Settings, outcomes: list[Outcome]) -> Figure:
     from matplotlib.figure import Figure
 
-    names = [*done[0].result["settings"], CHOSEN]
-    values = [accuracies(done, name) for name in names]
+    names = [*outcomes[0].result["settings"], SELECTED]
+    values = [accuracies(outcomes, name) for name in names]
     figure = Figure(figsize=(7, 0.33 * len(names) + 1.3), layout="constrained")
     axes = figure.add_subplot(xlabel="test accuracy")
     rows = np.arange(len(names))[::-1]
     for row, runs in zip(rows, values, strict=True):
         axes.plot(runs, np.full(len(runs), row), "|", color="0.4", ms=9)
-    bars = [float(standard_error(runs)) for runs in values] if len(done) > 1 else None
+    bars = [float(standard_error(runs)) for runs in values] if len(outcomes) > 1 else None
     means = [runs.mean() for runs in values]
-    label = f"{settings.classes} characters, {of_runs(len(done))}"
+    label = f"{settings.classes} characters, {of_runs(len(outcomes))}"
     axes.errorbar(means, rows, xerr=bars, fmt="o", color="black", ms=5, capsize=3, label=label)
     paper = [(PAPER[name], row) for name, row in zip(names, rows, strict=True) if name in PAPER]
     axes.plot(*np.transpose(paper), "D", color="0.5", mfc="none", ms=6, label=f"paper, {PAPER_CLASSES} characters")
@@ -308,8 +328,8 @@ def _draw_accuracies(settings: Settings, done: list[Done]) -> Figure:
 def _draw_sheets(settings: Settings, path: Path) -> Figure:
     """Draw ten drawings of ten characters in rows, real ones on the left and generated ones on the right."""
     drawings = _drawings(settings)
-    made = read_arrays(path)["images"].reshape(settings.classes, settings.per_class, PIXELS)
+    generated = read_arrays(path)["images"].reshape(settings.classes, settings.per_class, PIXELS)
     some = np.linspace(0, settings.classes - 1, 10).astype(int)
     each = np.arange(10) * (settings.per_class // 10)  # one from each real drawing
-    pages = {"real": drawings[some, :10], "generated from those on the left": made[some][:, each]}
+    pages = {"real": drawings[some, :10], "generated from those on the left": generated[some][:, each]}
     return sheets({name: page.reshape(-1, PIXELS) for name, page in pages.items()})

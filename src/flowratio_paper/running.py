@@ -1,7 +1,7 @@
-"""How an experiment is run: tasks in one or more processes, each result on disk at once, then table and figure.
+"""How an experiment is run: tasks in one or more processes, each result on disk at once, then tables and figures.
 
-An experiment is a module with the names of `Experiment`. Its results are one JSON file, which holds the settings, the
-command, versions, the commit and every run's numbers: what is there is not run again.
+An experiment is a module with the names of `Experiment`. Its results are one JSON file with the settings, the command,
+versions, the commit and the numbers of every task. A task that is in the file is not run again.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import version
@@ -26,9 +26,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
-from flowratio._support.atomic import replacing
-from flowratio._support.progress import progress
-from flowratio_paper.stages import earlier_seconds, end_forgetting, forget, is_forgotten
+from flowratio_paper.reports import Report
+from flowratio_paper.stages import Workspace, count_stages, end_forgetting, forget, is_forgotten, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,94 +37,22 @@ _FORMAT = "flowratio experiment"
 
 
 @dataclass(frozen=True)
-class Done:
-    """A task and what came of it.
+class Outcome:
+    """A task and its result.
 
     Parameters
     ----------
     task
-        What was run: plain values that tell it from the other tasks.
+        Plain values that distinguish it from the other tasks.
     result
         Numbers, texts, and lists of them.
     seconds
-        Of processor time that it took, with stages that were on disk; not what a stage took until it was killed.
+        Processor time, with stages that were on disk, and without the part of a stage that was killed.
     """
 
     task: Task
     result: dict[str, Any]
     seconds: float
-
-
-@dataclass(frozen=True)
-class Claim:
-    """Something that the paper says, and whether it holds here.
-
-    Parameters
-    ----------
-    words
-        The claim.
-    holds
-        Whether it does; None if it cannot be told.
-    measured
-        The numbers that say so.
-    """
-
-    words: str
-    holds: bool | None
-    measured: str
-
-    def __str__(self) -> str:
-        return f"{ {True: 'yes', False: 'NO', None: 'cannot be told'}[self.holds] }: {self.words} ({self.measured})"
-
-
-@dataclass(frozen=True)
-class Table:
-    """Lines beside the paper's numbers.
-
-    Parameters
-    ----------
-    title
-        What it shows.
-    head
-        Names of the columns.
-    lines
-        Cells, as texts.
-    """
-
-    title: str
-    head: Sequence[str]
-    lines: Sequence[Sequence[str]]
-
-    def __str__(self) -> str:
-        rows = [[str(cell) for cell in line] for line in (self.head, *self.lines)]
-        widths = [max(len(row[k]) for row in rows) for k in range(len(self.head))]
-        text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([self.title, *text])
-
-    def markdown(self) -> str:
-        """Return the same for a page."""
-        rows = [self.head, ["---"] * len(self.head), *self.lines]
-        return "\n".join("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows)
-
-
-@dataclass
-class Report:
-    """What the runs of an experiment come to.
-
-    Parameters
-    ----------
-    tables
-        Beside the paper's numbers.
-    claims
-        With verdicts.
-    """
-
-    tables: list[Table] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        parts = [str(table) for table in self.tables]
-        return "\n\n".join([*parts, "\n".join(str(claim) for claim in self.claims)]).strip()
 
 
 class Experiment(Protocol):
@@ -135,24 +62,24 @@ class Experiment(Protocol):
     PRESETS: Mapping[str, Any]  # a dataclass of settings, with `seeds`, for "quick", "laptop" and "paper"
 
     def tasks(self, settings: Any) -> list[Task]:
-        """Return what is to be run, the quickest first."""
+        """Return all tasks, the quickest first."""
         ...
 
-    def run(self, settings: Any, task: Task, keep: Path) -> dict[str, Any]:
-        """Run a task, in a process of its own or in this one; `keep` is a folder for checkpoints and images."""
+    def run(self, settings: Any, task: Task, workspace: Workspace) -> dict[str, Any]:
+        """Run a task, in a process of its own or in this one. A long one records its stages in `workspace`."""
         ...
 
-    def report(self, settings: Any, done: list[Done]) -> Report:
-        """Return tables and verdicts of what is done so far."""
+    def report(self, settings: Any, outcomes: list[Outcome]) -> Report:
+        """Return tables and claims."""
         ...
 
-    def draw(self, settings: Any, done: list[Done], keep: Path) -> dict[str, Figure]:
-        """Return the figures, by name."""
+    def draw(self, settings: Any, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
+        """Return the figures, by name. `keep` is the folder of the workspace."""
         ...
 
 
 def experiment(name: str) -> Experiment:
-    """Return the module of an experiment; its name has hyphens where the file has underscores."""
+    """Return the module of an experiment. Its name has hyphens where the file has underscores."""
     return import_module(f"flowratio_paper.{name.replace('-', '_')}")  # pyright: ignore[reportReturnType]
 
 
@@ -167,53 +94,53 @@ def reproduce(
     report_only: bool = False,
     verbose: bool = True,
 ) -> tuple[Report, list[Path]]:
-    """Run an experiment, or what is left of it, and write its results, its tables and its figures.
+    """Run the missing tasks of an experiment, and write its results, its tables and its figures.
 
     Parameters
     ----------
     name
-        Of the experiment.
+        Name of the experiment.
     preset
         `"quick"`, `"laptop"` or `"paper"`.
     folder
-        Where NAME-PRESET.json and the figures go.
+        Folder of NAME-PRESET.json and the figures.
     seeds
-        How often everything is repeated; None for what the preset says, or, to report, for what there is.
+        Number of repetitions. None for that of the preset or, with `report_only`, for that of the file.
     jobs
-        Processes.
+        Number of processes.
     restart
-        Whether to forget results that are there; the file stays until there is a new one.
+        Whether to forget existing results. Their file stays until there is a new result.
     report_only
-        Whether to run nothing, and to write tables, verdicts and figures again of runs that are there, whatever commit
-        they are of.
+        Whether to run nothing, and to write tables, verdicts and figures again from existing results of any commit.
     verbose
         Whether to show a progress bar.
     """
-    found = experiment(name)
-    path = results_file(name, preset, folder)
-    settings = _settings(found, preset, _seeds_of(path) if report_only and seeds is None else seeds)
-    results = Results(path, {"experiment": name, "title": found.TITLE, "preset": preset, "settings": asdict(settings)})
-    keep = path.with_suffix("")  # a folder, of which only tasks that write files make use
+    module, path = experiment(name), results_file(name, preset, folder)
+    settings = module.PRESETS[preset]
+    seeds = _seeds_of(path) if report_only and seeds is None else seeds
+    settings = settings if seeds is None else replace(settings, seeds=seeds)
+    about = {"experiment": name, "title": module.TITLE, "preset": preset, "settings": asdict(settings)}
+    results, keep = ResultsFile(path, about), path.with_suffix("")
     if restart:
         forget(path)
     results.resume(of_any_commit=report_only)
-    wanted = found.tasks(settings)
-    tasks = [task for task in wanted if not results.has(task)]
+    tasks = module.tasks(settings)
+    missing = [task for task in tasks if not results.has(task)]
     if report_only and not path.exists():
-        raise ValueError(f"{path} is not there: leave --report out to run the experiment, or give another --out.")
-    if report_only and tasks:
-        raise ValueError(f"{path} lacks {len(tasks)} of {len(wanted)} runs: leave --report out to run them.")
-    with progress(len(tasks), name, verbose and len(tasks) > 0, lambda: _stages_of(keep)) as step:
-        for done in _each(name, settings, tasks, keep, jobs):
-            results.add(done)
+        raise ValueError(f"{path} does not exist. Omit --report to run the experiment, or use another --out.")
+    if report_only and missing:
+        raise ValueError(f"{path} lacks {len(missing)} of {len(tasks)} tasks. Omit --report to run them.")
+    with _progress(len(missing), name, verbose and len(missing) > 0, keep) as step:
+        for outcome in _each(name, settings, missing, keep, jobs):
+            results.add(outcome)
             step()
-    done = [results.done[_key(task)] for task in wanted]
-    source = path if len(tasks) < len(wanted) else None
+    outcomes = [results.outcomes[_key(task)] for task in tasks]
+    source = path if len(missing) < len(tasks) else None
     with _reading(source):
-        report = found.report(settings, done)
+        report = module.report(settings, outcomes)
     results.write(report)
     with _reading(source):
-        figures = found.draw(settings, done, keep)
+        figures = module.draw(settings, outcomes, keep)
     paths = [path]
     for part, figure in figures.items():
         paths.append(folder / f"{name}-{preset}{f'-{part}' * bool(part)}.png")
@@ -224,45 +151,54 @@ def reproduce(
 
 @contextmanager
 def _reading(path: Path | None) -> Iterator[None]:
-    """Name the file whose runs lack what is read of them; without one, as all runs are of this process, it is a bug."""
+    """Name the file whose results lack something. Without a file all results are new, and the error is a bug."""
     try:
         yield
     except (LookupError, TypeError, AttributeError) as error:
         if path is None:
             raise
         raise ValueError(
-            f"{path} has runs that cannot be read ({error!r}). Give --restart to run all of it again, or another --out."
+            f"{path} has results that cannot be read ({error!r}). Use --restart to run all tasks again, or another "
+            "--out."
         ) from error
 
 
 def results_file(name: str, preset: str, folder: Path) -> Path:
-    """Return where the results of an experiment are, or will be."""
+    """Return the path of the results of an experiment."""
     return folder / f"{name}-{preset}.json"
 
 
-def _stages_of(keep: Path) -> str:
-    """Return how many stages of long runs are on disk, for a bar that counts whole runs."""
-    try:
-        n = sum(path.suffix in (".json", ".npz") and path.stem != "run" for path in keep.glob("*/*"))
-    except OSError:  # a run that is done removes its checkpoint just now
-        return ""
-    return f"stages done: {n}" if n else ""
+@contextmanager
+def _progress(total: int, name: str, verbose: bool, keep: Path) -> Iterator[Callable[[], None]]:
+    """Yield a function to call after each task. The bar also counts the stages of long tasks."""
+    if not verbose:
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.text import Text
 
+    class Stages(ProgressColumn):
+        def render(self, task: object) -> Text:
+            n_stages = count_stages(keep)
+            return Text(f"stages done: {n_stages}" if n_stages else "")
 
-def _settings(found: Experiment, preset: str, seeds: int | None) -> Any:
-    settings = found.PRESETS[preset]
-    return settings if seeds is None else replace(settings, seeds=seeds)
+    console = Console(stderr=True)
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), Stages())
+    with Progress(*columns, console=console, disable=not (console.is_terminal or console.is_jupyter)) as bar:
+        task = bar.add_task(name, total=total)
+        yield lambda: bar.advance(task)
 
 
 def _seeds_of(path: Path) -> int | None:
-    """Return how often the experiment of a file was repeated; None if it cannot be told, as `Results` tells then."""
+    """Return the number of repetitions in a file. None if it cannot be read: `ResultsFile` raises the error."""
     try:
         return int(json.loads(path.read_text())["settings"]["seeds"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-class Results:
+class ResultsFile:
     """The results of an experiment on disk.
 
     Parameters
@@ -270,97 +206,91 @@ class Results:
     path
         The JSON file.
     about
-        What was run: results of other settings, or of another commit, are not gone on with.
+        The experiment and its settings. Results of other settings, or of another commit, are refused.
     """
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self.path = path
         self.command = shlex.join(["flowratio", *sys.argv[1:]])
         self.about = json.loads(json.dumps({"format": _FORMAT, **about}))
-        self.made = {"command": self.command, "commit": commit(), "versions": versions()}
-        self.reported_by = self.made["commit"]
-        self.done: dict[str, Done] = {}
+        self.origin = {"command": self.command, "commit": commit(), "versions": versions()}
+        self.reported_by = self.origin["commit"]
+        self.outcomes: dict[str, Outcome] = {}
 
     def resume(self, of_any_commit: bool = False) -> None:
-        """Take over what is there; of another commit, or what is forgotten, only to report of it."""
+        """Read the file. Results of another commit, or forgotten ones, are read only to report them."""
         if not self.path.exists() or (is_forgotten(self.path) and not of_any_commit):
             return
         try:
-            kept = json.loads(self.path.read_text())
-            runs = [Done(one["task"], one["result"], one["seconds"]) for one in kept["runs"]]
-            about, made = {name: kept[name] for name in self.about}, {name: kept[name] for name in self.made}
+            content = json.loads(self.path.read_text())
+            outcomes = [Outcome(one["task"], one["result"], one["seconds"]) for one in content["runs"]]
+            about = {name: content[name] for name in self.about}
+            origin = {name: content[name] for name in self.origin}
             same_seeds = about["settings"]["seeds"] == self.about["settings"]["seeds"]
             about["settings"] = {**about["settings"], "seeds": self.about["settings"]["seeds"]}
             about["title"] = self.about["title"]  # its words may have changed
-            # a task without a seed has all of them in it
-            done = {_key(one.task): one for one in runs if same_seeds or "seed" in one.task}
+            # a task without a seed has all seeds in it
+            by_key = {_key(one.task): one for one in outcomes if same_seeds or "seed" in one.task}
         except OSError as error:
-            raise OSError(f"{self.path} cannot be read ({error.strerror}): give another --out.") from error
+            raise OSError(f"{self.path} cannot be read ({error.strerror}). Use another --out.") from error
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
-                f"{self.path} is no result of this experiment, or is damaged ({error!r}). Delete it to go on with the "
-                "stages beside it, if there are any; or give --restart to run all of it again, or another --out."
+                f"{self.path} is not a result of this experiment, or is damaged ({error!r}). Delete it to resume with "
+                "the stages next to it, use --restart to run all tasks again, or use another --out."
             ) from error
         if about != self.about:
-            raise ValueError(f"{self.path} has results of other settings. Give --restart, or another --out.")
-        for what in ("commit", "versions"):
-            if made[what] != self.made[what] and not of_any_commit:
+            raise ValueError(f"{self.path} has results of other settings. Use --restart, or another --out.")
+        for name in ("commit", "versions"):
+            if origin[name] != self.origin[name] and not of_any_commit:
                 raise ValueError(
-                    f"{self.path} has results of {what} {_told(made[what])}, and this is {_told(self.made[what])}. "
-                    "Give --restart to run all of it again, or another --out."
+                    f"{self.path} has results of {name} {_listed(origin[name])}, but this is "
+                    f"{_listed(self.origin[name])}. Use --restart to run all tasks again, or another --out."
                 )
-        self.done, self.made = done, made
+        self.outcomes, self.origin = by_key, origin
 
     def has(self, task: Task) -> bool:
-        """Return whether a task is done."""
-        return _key(task) in self.done
+        """Return whether there is a result of a task."""
+        return _key(task) in self.outcomes
 
-    def add(self, done: Done) -> None:
-        """Keep a result, here and on disk."""
-        self.done[_key(done.task)] = done
-        self.made["command"] = self.command  # a line that runs nothing has made nothing
+    def add(self, outcome: Outcome) -> None:
+        """Add a result, here and on disk."""
+        self.outcomes[_key(outcome.task)] = outcome
+        self.origin["command"] = self.command  # a command that runs nothing is not the origin
         self.write(Report())
         end_forgetting(self.path)
 
     def write(self, report: Report) -> None:
         """Write the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        head = {**self.about, **self.made, "reported_by": self.reported_by}
-        said = {"tables": [asdict(table) for table in report.tables], "claims": [asdict(one) for one in report.claims]}
-        runs = ",\n".join(f"  {json.dumps(asdict(one))}" for one in self.done.values())  # a line each
-        text = json.dumps({**head, **said}, indent=1)[:-2] + f',\n "runs": [\n{runs}\n ]\n}}\n'
+        head = {**self.about, **self.origin, "reported_by": self.reported_by, **asdict(report)}
+        runs = ",\n".join(f"  {json.dumps(asdict(one))}" for one in self.outcomes.values())  # a line each
         with replacing(self.path) as temporary:
-            temporary.write_text(text)
+            temporary.write_text(json.dumps(head, indent=1)[:-2] + f',\n "runs": [\n{runs}\n ]\n}}\n')
 
 
-def _told(made: str | dict[str, str]) -> str:
-    return made if isinstance(made, str) else ", ".join(f"{name} {number}" for name, number in made.items())
+def _listed(origin: str | dict[str, str]) -> str:
+    return origin if isinstance(origin, str) else ", ".join(f"{name} {number}" for name, number in origin.items())
 
 
 def _key(task: Task) -> str:
     return json.dumps(task, sort_keys=True)
 
 
-def _each(name: str, settings: Any, tasks: list[Task], keep: Path, jobs: int) -> Iterator[Done]:
-    """Run tasks, and yield each when it is done."""
+def _each(name: str, settings: Any, tasks: list[Task], keep: Path, jobs: int) -> Iterator[Outcome]:
+    """Run tasks, and yield each outcome as soon as it is there."""
+    calls = [(name, settings, task, keep, commit()) for task in tasks]
     if jobs == 1 or len(tasks) < 2:
-        for task in tasks:
-            yield _run(name, settings, task, keep, commit())
+        for call in calls:
+            yield _run(*call)
         return
-    left = list(tasks)
-    with _processes(jobs) as pool:
-        pending: set[Future[Done]] = set()
-        while left or pending:
-            while left and len(pending) < jobs:
-                pending.add(pool.submit(_run, name, settings, left.pop(0), keep, commit()))
-            ready, pending = wait(pending, return_when=FIRST_COMPLETED)
-            for future in sorted(ready, key=lambda one: one.exception() is not None):  # what is done is kept first
-                yield future.result()
+    with _processes(min(jobs, len(tasks))) as pool:
+        for future in as_completed([pool.submit(_run, *call) for call in calls]):
+            yield future.result()
 
 
 @contextmanager
 def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield processes that end at once if what is done inside fails, or if this process is killed."""
+    """Yield processes that end at once if the block fails, or if this process is killed."""
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_end_with_parent)
     try:
         yield pool
@@ -373,47 +303,47 @@ def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _end_with_parent() -> None:
-    """End this process as soon as the one that started it is gone: a task of hours would go on for nobody."""
+    """End this process as soon as the one that started it has ended: a task may take hours."""
     parent = parent_process()
     if parent is not None:
         Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
-def _run(name: str, settings: Any, task: Task, keep: Path, of_commit: str) -> Done:
-    """Run a task, unless this process has other code than the one whose commit is given: results would name that."""
-    started, found = time.process_time(), experiment(name)
+def _run(name: str, settings: Any, task: Task, keep: Path, of_commit: str) -> Outcome:
+    """Run a task, unless the code of this process is not that of the commit: results would name the commit."""
+    start, module, workspace = time.process_time(), experiment(name), Workspace(keep)
     if commit() != of_commit:
         raise ValueError(
-            f"The package was changed: a process of --jobs has commit {commit()}, and the run began with {of_commit}. "
-            "Undo the change to go on, or give --restart to run all of it again."
+            f"The package was changed. A process of --jobs has commit {commit()}, but the run began with {of_commit}. "
+            "Undo the change to resume, or use --restart to run all tasks again."
         )
-    with warnings.catch_warnings(), earlier_seconds() as earlier:
-        warnings.simplefilter("ignore")  # what a fit says shows in its numbers
-        result = found.run(settings, task, keep)
-    return Done(task, result, round(time.process_time() - started + sum(earlier.values()), 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what a fit warns of shows in its numbers
+        result = module.run(settings, task, workspace)
+    return Outcome(task, result, round(time.process_time() - start + workspace.earlier_seconds, 3))
 
 
 def versions() -> dict[str, str]:
-    """Return those of Python and of what the numbers rest on."""
+    """Return the versions of Python and of the packages that the numbers depend on."""
     names = ("flowratio", "numpy", "scipy", "scikit-learn", "torch")
     return {"python": sys.version.split()[0], **{name: version(name) for name in names}}
 
 
 @lru_cache(maxsize=1)
 def commit() -> str:
-    """Return the commit that last changed the package, with a mark for what differs from it since; else the version.
+    """Return the commit that last changed the package, with a mark for later changes, or else the version.
 
-    It is asked for once: what is changed while a process runs has no part in what it runs.
+    It is read once: what changes while a process runs is no part of that process.
     """
-    package = Path(__file__).parents[1]
+    sources = Path(__file__).parents[1]
     try:
-        last = _git(package, "log", "-1", "--format=%h", "--abbrev=12", "--", ".")
-        changed = _git(package, "diff", "HEAD", "--", ".")
+        last = _git(sources, "log", "-1", "--format=%h", "--abbrev=12", "--", ".")
+        changes = _git(sources, "diff", "HEAD", "--", ".")
     except (OSError, subprocess.SubprocessError):
-        last, changed = "", ""
+        last, changes = "", ""
     if not last:  # no checkout, or one of another project
         return version("flowratio")
-    return last + (f"-changed-{hashlib.sha256(changed.encode()).hexdigest()[:8]}" if changed else "")
+    return last + (f"-changed-{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else "")
 
 
 def _git(folder: Path, *words: str) -> str:

@@ -1,139 +1,122 @@
-"""What the stages of a long task have given, in a folder: a task that was killed goes on with the next stage."""
+"""The stages of long tasks, in a folder next to the results: a task that was killed resumes with the next stage."""
 
 from __future__ import annotations
 
-import json
+import os
 import secrets
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 
-from flowratio._support.atomic import replacing
-from flowratio_paper.data import arrays_of
+from flowratio import Journal
 
-Made = TypeVar("Made")
-_COSTS: ContextVar[dict[Path, float] | None] = ContextVar("costs", default=None)
+_ENDINGS = (".json", ".safetensors")  # of the entries of a journal
+_MANIFEST = "journal"  # is no entry
 
 
 @contextmanager
-def earlier_seconds() -> Iterator[dict[Path, float]]:
-    """Yield the processor seconds, by file, of stages that an earlier process has made and that are read inside."""
-    costs: dict[Path, float] = {}
-    token = _COSTS.set(costs)
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path, then rename it to `path`: a reader finds the old file or the new one."""
+    temporary = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
     try:
-        yield costs
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, f"Cannot write {path} ({error.strerror}). Use another --out.") from error
     finally:
-        _COSTS.reset(token)
+        temporary.unlink(missing_ok=True)
 
 
-class Stages:
-    """A folder with what the stages of a run have given, so that a run that was killed goes on where it was.
+class Workspace:
+    """The folder in which a task records its stages.
 
     Parameters
     ----------
     folder
-        It is made if it does not exist.
-    about
-        What tells this run from others, as JSON knows it: what another run left is refused.
+        The folder of the experiment. It is created by the first journal.
+
+    Attributes
+    ----------
+    earlier_seconds
+        Processor seconds of stages that an earlier process recorded.
     """
 
-    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
-        here = json.loads(json.dumps(about))
-        path = folder / "run.json"
-        if not path.exists():
-            with replacing(path) as temporary:
-                temporary.write_text(json.dumps(here))
-        there = _read(path, json.loads, f"the folder {folder}")  # it cannot be made from what is there
-        if there != here:
-            different = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
-            raise ValueError(
-                f"{folder} has checkpoints of another run: it differs in {', '.join(different)}. Delete the folder to "
-                "start again, or give another --out."
-            )
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.earlier_seconds = folder, 0.0
 
-    def numbers(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return numbers and texts that are there, or else make and keep them."""
-        path = self.folder / f"{name}.json"
+    @contextmanager
+    def journal(self, name: str, about: dict[str, Any]) -> Iterator[Journal]:
+        """Open the journal of a task, in a folder of this name.
 
-        def write(temporary: Path, made: dict[str, Any]) -> None:
-            temporary.write_text(json.dumps(made))
-
-        self._keep(path, make, write)
-        return _read(path, json.loads)
-
-    def arrays(self, name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Return arrays that are there, or else make and keep them."""
-        path = self.folder / f"{name}.npz"
-
-        def write(temporary: Path, made: dict[str, np.ndarray]) -> None:
-            np.savez_compressed(temporary, **made)  # pyright: ignore[reportArgumentType] - names of our own
-
-        self._keep(path, make, write)
-        return read_arrays(path)
-
-    def _keep(self, path: Path, make: Callable[[], Made], write: Callable[[Path, Made], None]) -> None:
-        """Make a stage that is not there, or not with what it took, and write both."""
-        cost, costs = path.with_name(f"{path.name}.seconds"), _COSTS.get()
-        if path.exists() and cost.exists():
-            if costs is not None:
-                costs.setdefault(path, _read(cost, float))
-            return
-        started = time.process_time()
-        made = make()
-        with replacing(path) as temporary:
-            write(temporary, made)
-            with replacing(cost) as temporary_cost:
-                temporary_cost.write_text(f"{time.process_time() - started:.3f}")
-        if costs is not None:
-            costs[path] = 0.0  # they are of this process
+        Parameters
+        ----------
+        name
+            Name of the folder.
+        about
+            What its entries depend on. A journal of another task is refused.
+        """
+        with Journal(self.folder / name, about) as journal:
+            entries = [path.stem for path in _entries(self.folder / name)]
+            self.earlier_seconds += sum(journal.read(entry).seconds for entry in entries)
+            yield journal
 
 
-def _read(path: Path, parse: Callable[[str], Any], delete: str = "it") -> Any:
+def _entries(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.suffix in _ENDINGS and path.stem != _MANIFEST]
+
+
+def count_stages(folder: Path) -> int:
+    """Return how many stages of long tasks are on disk, for a progress bar that counts whole tasks.
+
+    Parameters
+    ----------
+    folder
+        The folder of the experiment.
+    """
     try:
-        return parse(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}): delete {delete} to make it again.") from error
+        return sum(len(_entries(task)) for task in folder.iterdir() if task.is_dir())
+    except OSError:  # there is none, or a task removes its checkpoint at this moment
+        return 0
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of a file that a stage has left.
+    """Return the arrays of an entry whose journal is closed.
 
     Parameters
     ----------
     path
-        Of the .npz file.
+        The .safetensors file.
     """
     try:
-        with path.open("rb") as file:
-            return arrays_of(file)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is damaged ({error}): delete it to make it again.") from error
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{path} is damaged ({error}). Delete it to compute it again.") from error
 
 
 def forget(results: Path) -> None:
-    """Let an experiment start anew: stages are removed, and results are left alone until a new one replaces them.
+    """Let an experiment start again. Its stages are removed, and its results stay until a new one replaces them.
 
-    Until then a folder beside them marks them as forgotten: a run that is killed before is gone on with as a new one.
+    Until then a folder next to the results marks them as forgotten: a run that is killed before resumes as a new one.
 
     Parameters
     ----------
     results
-        The file of the results; its stages are in the folder of its name without the ending.
+        The file of the results. Its stages are in the folder of the same name without the ending.
     """
     keep, mark = results.with_suffix(""), _mark(results)
     if not results.exists() and not keep.exists():
         return
     with _removing(keep):
         if keep.exists():
-            keep.rename(mark / secrets.token_hex(4) if mark.exists() else mark)  # in one step: none is left half-way
+            keep.rename(mark / secrets.token_hex(4) if mark.exists() else mark)  # in one step: never half of it
         mark.mkdir(exist_ok=True)
     with _removing(mark):
         for stages in mark.iterdir():
@@ -146,7 +129,7 @@ def is_forgotten(results: Path) -> bool:
 
 
 def end_forgetting(results: Path) -> None:
-    """Say that the results in a file are new ones."""
+    """Mark the results in a file as new."""
     if is_forgotten(results):
         with _removing(_mark(results)):
             shutil.rmtree(_mark(results))
@@ -162,6 +145,6 @@ def _removing(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(
-            f"{folder}, with stages to be forgotten, cannot be removed ({error.strerror or error}): remove it by hand "
-            "and give the same line again, or give another --out."
+            f"{folder} has stages to be forgotten, and cannot be removed ({error.strerror or error}). Remove it by "
+            "hand and run the same command again, or use another --out."
         ) from error

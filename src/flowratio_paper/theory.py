@@ -1,29 +1,29 @@
-r"""What an invertible map leaves as it is: the ratio, an estimator's lack of bias, its consistency (Section 4).
+r"""What an invertible map does not change: the ratio, the bias of an estimator, its consistency (Section 4).
 
 Claim: all three, which the paper proves and does not measure. Cost: 2 minutes on two cores. Command:
 `flowratio reproduce theory --preset laptop --jobs 2`.
 
-*Lemma 1.* p(x)/q(x) = p_Z(z)/q_Z(z) for z = f(x). Under maps for which the laws of z have a closed form, these are
-compared. Under flows the density of z under p comes from the inverse and its Jacobian at z, that under q from the map
-and its Jacobian at x: nothing cancels but by the lemma. A fold, which is not invertible, shows that the check can fail.
+*Lemma 1.* p(x)/q(x) = p_Z(z)/q_Z(z) for z = f(x). Maps for which the densities of z have a closed form are compared
+with these. For flows the density of z under p comes from the inverse and its Jacobian at z, that under q from the map
+and its Jacobian at x: terms cancel only by the lemma. A fold, which is not invertible, shows that the check can fail.
 
 *Corollary 1.* p is constant in each of 16 cells of the unit square and q is uniform, so that counts in cells estimate
-r(x) itself. The cells are carried to z by the map. With the mass of q known,
+r(x) itself. The map carries the cells to z. If the mass Q of q in a cell is known,
 
 .. math:: \hat r = \frac{N_p / n}{Q}, \qquad \mathrm{E}\, \hat r = r .
 
-With rows of q in its place no estimator is without bias for every q, which the corollary asks for: the mean of whatever
-is computed from n rows is a polynomial in Q, and 1/Q is none. What comes near has a mean that is known,
+With rows of q instead, no estimator is unbiased for every q, which the corollary asks for: the mean of any statistic of
+n rows is a polynomial in Q, and 1/Q is not. A close estimator has the mean
 
 .. math:: \hat r = \frac{N_p}{n} \frac{n + 1}{N_q + 1}, \qquad \mathrm{E}\, \hat r = r\, \big(1 - (1 - Q)^{n+1}\big) .
 
-As the cell of z is that of f⁻¹(z), counts in x and in z are the same by construction, and their numbers agree to the
-last digit: this is what the corollary says of cells, and only a wrong inverse would show. A fold of the square, under
-which two cells share one, is the control that differs.
+The cell of z is that of f⁻¹(z), so counts in x and in z are the same by construction, and their numbers agree to the
+last digit. Only a wrong inverse would show. A fold of the square, under which two cells share one, is the control that
+differs.
 
 *Corollary 2.* The error of log r against n, in x and in the latent space of a flow that was trained on other rows.
 KLIEP, a network and boosted trees can be consistent for any p and q, as the corollary asks. Quadratic logistic
-regression is consistent for normal laws alone, which those of z are not.
+regression is consistent for Gaussians only, and p and q are not Gaussian in z.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ import numpy as np
 import torch
 from scipy.special import expit, logit
 
-from flowratio.flows import Flow
-from flowratio.ratios.registry import new_ratio
+from flowratio import KLIEP, ClassifierRatio, Flow, NetworkRatio, RatioEstimator
 from flowratio_paper.known_maps import (
     FLOW_MAPS,
     FOLD,
@@ -47,10 +46,12 @@ from flowratio_paper.known_maps import (
     log_p,
     log_q,
     random_flow,
-    trained,
+    trained_flow,
 )
-from flowratio_paper.running import Claim, Done, Report, Table, Task
-from flowratio_paper.verdicts import beyond, standard_error, with_error
+from flowratio_paper.reports import Claim, PaperTable, Report
+from flowratio_paper.running import Outcome, Task
+from flowratio_paper.stages import Workspace
+from flowratio_paper.verdicts import Answer, beyond, standard_error, with_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,7 +114,7 @@ def _run_lemma(settings: Settings, name: str, seed: int) -> dict[str, Any]:
         if state == "random":
             flow = random_flow(kind, seed)
         else:
-            flow = trained(kind, settings.flow_rows, settings.flow_epochs, seed).flow_
+            flow = trained_flow(kind, settings.flow_rows, settings.flow_epochs, seed).flow_
     X = np.concatenate(draw_normal(np.random.default_rng([seed, 1]), _N_TEST))
     result: dict[str, Any] = {}
     for kind in ("float32", "float64"):
@@ -125,8 +126,8 @@ def _run_lemma(settings: Settings, name: str, seed: int) -> dict[str, Any]:
         if kind == "float64":
             result["jacobian"] = round(float(np.abs(q_of_z - log_q(exact)).max()), 3)
             if seed == 0:
-                shown = slice(None, None, len(X) // _N_SHOWN)
-                result |= {"in_x": in_x[shown].round(3).tolist(), "in_z": in_z[shown].round(3).tolist()}
+                every = slice(None, None, len(X) // _N_SHOWN)
+                result |= {"in_x": in_x[every].round(3).tolist(), "in_z": in_z[every].round(3).tolist()}
     return result
 
 
@@ -205,8 +206,15 @@ def _moments(r: np.ndarray) -> dict[str, list[float]]:
 # Corollary 2
 
 
+def new_ratio(method: str, seed: int) -> RatioEstimator:
+    """Return a ratio of `Settings.methods`, not yet fitted."""
+    if method == "kliep":
+        return KLIEP(random_state=seed)
+    return NetworkRatio(method, random_state=seed) if method == "mlp" else ClassifierRatio(method, random_state=seed)
+
+
 def _run_consistency(settings: Settings, method: str, seed: int) -> dict[str, Any]:
-    latent = trained("maf", settings.flow_rows, settings.flow_epochs, 0)  # one map for all
+    latent = trained_flow("maf", settings.flow_rows, settings.flow_epochs, 0)  # one map for all
     X = np.concatenate(draw_normal(np.random.default_rng([0, 3]), _N_TEST))
     truth = log_p(X) - log_q(X)
     X, truth = X[np.abs(truth) < NEAR], truth[np.abs(truth) < NEAR]
@@ -231,7 +239,7 @@ def tasks(settings: Settings) -> list[Task]:
     return [*bias, *consistency, *lemma]
 
 
-def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
+def run(settings: Settings, task: Task, workspace: Workspace) -> dict[str, Any]:
     """Run one part for a seed."""
     if task["part"] == "lemma":
         return _run_lemma(settings, task["map"], task["seed"])
@@ -240,80 +248,80 @@ def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
     return _run_consistency(settings, task["method"], task["seed"])
 
 
-def report(settings: Settings, done: list[Done]) -> Report:
+def report(settings: Settings, outcomes: list[Outcome]) -> Report:
     """Return a table and verdicts for the lemma and for each corollary."""
-    parts = (_lemma(done), _unbiased(settings, done), _consistent(settings, done))
+    parts = (_lemma(outcomes), _unbiased(settings, outcomes), _consistent(settings, outcomes))
     return Report([table for table, _ in parts], [claim for _, claims in parts for claim in claims])
 
 
-def _results(done: list[Done], part: str, **which: str) -> list[dict[str, Any]]:
-    wanted = {"part": part, **which}
-    return [one.result for one in done if wanted.items() <= one.task.items()]
+def _results(outcomes: list[Outcome], task: Task) -> list[dict[str, Any]]:
+    """Return the results of the tasks with these values."""
+    return [one.result for one in outcomes if task.items() <= one.task.items()]
 
 
-def _lemma(done: list[Done]) -> tuple[Table, list[Claim]]:
+def _lemma(outcomes: list[Outcome]) -> tuple[PaperTable, list[Claim]]:
     lines, worst = [], {}
     for name in MAPS:
-        results = _results(done, "lemma", map=name)
+        results = _results(outcomes, {"part": "lemma", "map": name})
         worst[name] = {kind: max(one[kind] for one in results) for kind in ("float64", "float32", "jacobian")}
         numbers = worst[name]
         cells = [f"{numbers['float64']:.1e}", f"{numbers['float32']:.1e}", f"{numbers['jacobian']:.2f}"]
         lines.append([name, *cells, str(len(results))])
     head = ["map", "float64", "float32", "largest log-Jacobian", "runs"]
-    title = f"Lemma 1: largest |log r in z - log r in x| of {2 * _N_TEST} rows; the paper proves 0"
+    title = f"Lemma 1: largest |log r in z - log r in x| of {2 * _N_TEST} rows (the paper proves 0)"
     claims = []
     for kind, limit in (("float64", _EXACT), ("float32", _SINGLE)):
         most = max(worst[name][kind] for name in MAPS if name != FOLD)
-        words = f"Lemma 1: no map changes the ratio by more than rounding does, {kind}: log r by {limit:g} at most"
-        claims.append(Claim(words, most < limit, f"largest difference of log r {most:.1e}"))
-    words = "a map that is not invertible does change it"
-    claims.append(Claim(words, worst[FOLD]["float64"] > 0.1, f"{worst[FOLD]['float64']:.2f} under a fold"))
-    return Table(title, head, lines), claims
+        words = f"Lemma 1: no map changes log r by more than rounding in {kind}, {limit:g}"
+        claims.append(Claim(words, Answer.of(most < limit), f"largest difference of log r {most:.1e}"))
+    words = "a map that is not invertible changes the ratio"
+    claims.append(Claim(words, Answer.of(worst[FOLD]["float64"] > 0.1), f"{worst[FOLD]['float64']:.2f} under a fold"))
+    return PaperTable(title, head, lines), claims
 
 
-def mean_and_error(settings: Settings, done: list[Done], space: str, name: str) -> tuple[np.ndarray, np.ndarray]:
+def mean_and_error(settings: Settings, outcomes: list[Outcome], space: str, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of estimate / r and its standard error over all draws, by cell and for their mean, (17,) each."""
-    results = [one[space][name] for one in _results(done, "bias")]
+    results = [one[space][name] for one in _results(outcomes, {"part": "bias"})]
     means, variances = (np.array([one[key] for one in results]) for key in ("mean", "variance"))
     variance = variances.mean(axis=0) + means.var(axis=0)  # within and between seeds
     return means.mean(axis=0), np.sqrt(variance / (len(results) * settings.resamples))
 
 
-def _unbiased(settings: Settings, done: list[Done]) -> tuple[Table, list[Claim]]:
-    n, n_draws = settings.bias_rows, settings.resamples * len(_results(done, "bias"))
+def _unbiased(settings: Settings, outcomes: list[Outcome]) -> tuple[PaperTable, list[Claim]]:
+    n, n_draws = settings.bias_rows, settings.resamples * len(_results(outcomes, {"part": "bias"}))
     lines, farthest = [], {}
     for name, words in ESTIMATORS.items():
         for space, where in SPACES.items():
-            mean, error = mean_and_error(settings, done, space, name)
+            mean, error = mean_and_error(settings, outcomes, space, name)
             far = farthest[name, space] = float(np.abs((mean - expected(name, n)) / error).max())
             exact = "unknown" if name == "plain" else f"{expected(name, n) - 1:+.2%}"
             lines.append([words, where, f"{mean[-1] - 1:+.2%} ± {error[-1]:.2%}", exact, f"{far:.1f}", str(n_draws)])
     head = ["estimator", "space", "bias", "exact", "largest distance of a cell, in standard errors", "draws"]
     title = (
-        f"Corollary 1: counts in {N_CELLS} cells of {n} + {n} rows (plain counts: distance from no bias); cells of z "
-        "are images of cells of x, so that x and z have the same counts by construction"
+        f"Corollary 1: counts in {N_CELLS} cells of {n} + {n} rows (plain counts: distance from no bias). Cells of z "
+        "are images of cells of x, so x and z have the same counts by construction"
     )
 
     def verdict(name: str, words: str) -> Claim:
         far = max(farthest[name, space] for space in SPACES)
-        return Claim(words, far < _LIMIT, f"at most {far:.1f} standard errors off in any of {N_CELLS} cells")
+        return Claim(words, Answer.of(far < _LIMIT), f"maximum {far:.1f} standard errors off in {N_CELLS} cells")
 
     claims = [
-        verdict("known", "Corollary 1: an estimator without bias in x has none in z"),
+        verdict("known", "Corollary 1: an estimator without bias in x has no bias in z"),
         verdict("both", "counts of two samples have their exact mean, in x and in z"),
     ]
-    mean, error = mean_and_error(settings, done, "x", "both")
-    words = "counts of two samples are without bias, as the corollary supposes of some estimator"
-    far = bool(abs(mean[-1] - 1) > _LIMIT * error[-1])
-    claims.append(Claim(words, not far, f"{mean[-1] - 1:+.1%} ± {error[-1]:.1%}: 1/Q is no polynomial in Q"))
-    if all(FOLDED in one for one in _results(done, "bias")):  # runs of earlier versions have no control
-        mean, error = mean_and_error(settings, done, FOLDED, "known")
+    mean, error = mean_and_error(settings, outcomes, "x", "both")
+    words = "counts of two samples have no bias, as the corollary assumes for an estimator"
+    near = abs(mean[-1] - 1) <= _LIMIT * error[-1]
+    claims.append(Claim(words, Answer.of(near), f"{mean[-1] - 1:+.1%} ± {error[-1]:.1%}: 1/Q is not a polynomial in Q"))
+    if all(FOLDED in one for one in _results(outcomes, {"part": "bias"})):  # runs of earlier versions have no control
+        mean, error = mean_and_error(settings, outcomes, FOLDED, "known")
         far = float(np.abs((mean - 1) / error).max())
         cells = [f"{mean[-1] - 1:+.2%} ± {error[-1]:.2%}", "not 0", f"{far:.1f}", str(n_draws)]
         lines.append([ESTIMATORS["known"], "z, a fold (not invertible)", *cells])
-        words = "a map that is not invertible does bring a bias"
-        claims.append(Claim(words, far > _LIMIT, f"{far:.1f} standard errors in some cell under a fold"))
-    return Table(title, head, lines), claims
+        words = "a map that is not invertible causes a bias"
+        claims.append(Claim(words, Answer.of(far > _LIMIT), f"{far:.1f} standard errors in one cell under a fold"))
+    return PaperTable(title, head, lines), claims
 
 
 def slopes(settings: Settings, errors: np.ndarray) -> np.ndarray:
@@ -321,16 +329,18 @@ def slopes(settings: Settings, errors: np.ndarray) -> np.ndarray:
     return np.polyfit(np.log(settings.sizes), np.log(errors).T, 1)[0]
 
 
-def _errors(done: list[Done], method: str, space: str) -> np.ndarray:
-    return np.array([one[space] for one in _results(done, "consistency", method=method)])  # (runs, sizes)
+def _errors(outcomes: list[Outcome], method: str, space: str) -> np.ndarray:
+    return np.array(
+        [one[space] for one in _results(outcomes, {"part": "consistency", "method": method})]
+    )  # (runs, sizes)
 
 
-def _consistent(settings: Settings, done: list[Done]) -> tuple[Table, list[Claim]]:
+def _consistent(settings: Settings, outcomes: list[Outcome]) -> tuple[PaperTable, list[Claim]]:
     lines, claims = [], []
     for method in settings.methods:
         rates = {}
         for space in ("x", "z"):
-            errors = _errors(done, method, space)
+            errors = _errors(outcomes, method, space)
             rates[space] = slopes(settings, errors)
             rate = with_error(rates[space], ".2f")
             lines.append([method, space, *(with_error(one, ".4f") for one in errors.T), rate, str(len(errors))])
@@ -339,14 +349,14 @@ def _consistent(settings: Settings, done: list[Done]) -> tuple[Table, list[Claim
                 claims.append(Claim(words, beyond(-rates[space]), f"as n to the power {rate}"))
         if method == "quadratic":
             more = rates["z"] - rates["x"]
-            words = "that of quadratic, which is true for these p and q in x alone, falls in z as it does in x"
+            words = "the error of quadratic, which has the right form in x only, falls in z as in x"
             measured = f"powers of n differ by {with_error(more, '+.2f')}"
-            claims.append(Claim(words, {True: False, False: True, None: None}[beyond(more)], measured))
+            claims.append(Claim(words, beyond(more).opposite, measured))
     head = ["ratio", "space", *(f"n = {n}" for n in settings.sizes), "power of n", "runs"]
-    return Table(f"Corollary 2: mean squared error of log r where |log r| < {NEAR:g}", head, lines), claims
+    return PaperTable(f"Corollary 2: mean squared error of log r where |log r| < {NEAR:g}", head, lines), claims
 
 
-def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
+def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
     """Draw the lemma and each corollary."""
     from matplotlib.figure import Figure
 
@@ -354,34 +364,34 @@ def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
     lemma.supxlabel("log r in x")
     lemma.supylabel("log r in z")
     for axes, name in zip(lemma.subplots(2, 4, sharex=True, sharey=True).flat, MAPS, strict=True):
-        _draw_map(axes, name, done)
+        _draw_map(axes, name, outcomes)
     bias = Figure(figsize=(13, 4), layout="constrained")
     panels = bias.subplots(1, 2, sharey=True)
     for axes, name in zip(panels, ("known", "both"), strict=True):
-        _draw_bias(axes, settings, done, name)
+        _draw_bias(axes, settings, outcomes, name)
     panels[0].set_ylabel("mean of the estimates / r")
     bias.legend(*panels[1].get_legend_handles_labels(), loc="outside right upper", frameon=False)
     columns = len(settings.methods)
     consistency = Figure(figsize=(3.2 * columns, 3.6), layout="constrained")
     for axes, method in zip(consistency.subplots(1, columns, sharey=True), settings.methods, strict=True):
-        _draw_errors(axes, settings, done, method)
+        _draw_errors(axes, settings, outcomes, method)
     consistency.axes[0].set_ylabel("mean squared error of log r")
     return {"lemma-1": lemma, "corollary-1": bias, "corollary-2": consistency}
 
 
-def _draw_map(axes: Axes, name: str, done: list[Done]) -> None:
-    results = _results(done, "lemma", map=name)
-    shown = results[0]
-    ends = [min(shown["in_x"]), max(shown["in_x"])]
+def _draw_map(axes: Axes, name: str, outcomes: list[Outcome]) -> None:
+    results = _results(outcomes, {"part": "lemma", "map": name})
+    first = results[0]
+    ends = [min(first["in_x"]), max(first["in_x"])]
     axes.plot(ends, ends, color="0.6", linewidth=1)
-    axes.plot(shown["in_x"], shown["in_z"], "o", color="black", mfc="none", ms=4)
+    axes.plot(first["in_x"], first["in_z"], "o", color="black", mfc="none", ms=4)
     worst = max(one["float64"] for one in results)
     axes.set_title(f"{name}\nlargest difference {worst:.2g}")
 
 
-def _draw_bias(axes: Axes, settings: Settings, done: list[Done], name: str) -> None:
+def _draw_bias(axes: Axes, settings: Settings, outcomes: list[Outcome], name: str) -> None:
     for shift, (space, marker) in enumerate(zip(SPACES, "osx", strict=True)):
-        mean, error = mean_and_error(settings, done, space, name)
+        mean, error = mean_and_error(settings, outcomes, space, name)
         at, style = R_OF_CELLS + 0.03 * (shift - 1), {"color": "black", "mfc": "white", "ms": 4, "lw": 0.7}
         axes.errorbar(at, mean[:-1], 2 * error[:-1], fmt=marker, label=SPACES[space], **style)
     axes.axhline(1, color="0.6", linewidth=1, label="no bias")
@@ -390,9 +400,9 @@ def _draw_bias(axes: Axes, settings: Settings, done: list[Done], name: str) -> N
     axes.set(title=title, xlabel="r in the cell")
 
 
-def _draw_errors(axes: Axes, settings: Settings, done: list[Done], method: str) -> None:
+def _draw_errors(axes: Axes, settings: Settings, outcomes: list[Outcome], method: str) -> None:
     for space, style, fill in (("x", "o-", "white"), ("z", "s--", "black")):
-        errors = _errors(done, method, space)
+        errors = _errors(outcomes, method, space)
         label = f"{space}: power {slopes(settings, errors).mean():.2f}"
         bars = standard_error(errors) if len(errors) > 1 else None
         axes.errorbar(settings.sizes, errors.mean(axis=0), bars, fmt=style, color="black", mfc=fill, ms=5, label=label)

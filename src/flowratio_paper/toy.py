@@ -1,30 +1,30 @@
-r"""Figures 2, 5 and 6: two normal laws in the plane that hardly overlap, and log r by a network in x and in z.
+r"""Figures 2, 5 and 6: two Gaussians in the plane that hardly overlap, log r by networks in x and in latent space (z).
 
-Claim: the network in z, behind a flow that was trained before it (separate training), has the most accurate log r; flow
-and network trained together (joint) are next, the smallest weight of the classifier best; the network in x, and a flow
-trained by the classifier's loss alone (discriminative), are worst. Cost: about 11 minutes on two cores. Command:
+Claim: the network in z, after a flow that was trained first (separate training), has the most accurate log r. Flow and
+network trained together (joint) are next, best with the smallest weight of the classifier. The network in x, and a flow
+trained by the loss of the classifier alone (discriminative), are worst. Cost: about 11 minutes on two cores. Command:
 `flowratio reproduce toy --preset laptop`.
 
 p = N([0, 0], I), q = N([3, 3], I), so that :math:`\log r = 9 - 3 (x_1 + x_2)`: it is linear in x. 45,000 rows of each,
-of which a ninth decides when to stop; errors are those on 5000 + 5000 fresh rows, all of them and those with
+of which a ninth decides when to stop. Errors are those on 5000 + 5000 test rows, all of them and those with
 :math:`|\log r| < 5`.
 
-*What the numbers rest on.* Five rows of six have :math:`|\log r| > 5`, where the loss of a classifier is below .007 and
-its gradient tells nothing: there the error is one of extrapolation. With a penalty λ/2 |w|² the network bends: it is
-steeper between the samples than outside. In x, where the truth is a plane, it falls short in the tails. In z the truth
-bends too: a flow to a normal law closes the gap between the samples, so that log r is steep there, about 40 a unit of z
-if it acts along the line of the means alone, and flat outside, about 5. Without a penalty the network in z goes on too
-steeply. So the penalty decides; all networks are shown with each of the same penalties, and with the one that held-out
-rows choose, which cannot see the tails. Why the penalty bends the network is not shown here: ReLU units that overlap
-between the samples are our guess. Logistic regression in x is exact.
+*What decides.* Five rows of six have :math:`|\log r| > 5`, where the loss of a classifier is below .007 and its
+gradient is almost zero: there the error is one of extrapolation. With a penalty λ/2 |w|² the network bends: it is
+steeper between the samples than outside. In x, where the truth is a plane, it is too flat in the tails. In z the truth
+bends too. A flow to a Gaussian closes the space between the samples, so that log r is steep there, about 40 per unit of
+z if the flow acts along the line of the means alone, and flat outside, about 5. Without a penalty the network in z is
+too steep. So the penalty decides. All networks are shown with each of the same penalties, and with the one that
+held-out rows select, which cannot see the tails. We did not show why the penalty bends the network. Our guess is ReLU
+units that overlap between the samples. Logistic regression in x is exact.
 
-Where we part from the paper: its table has a weight decay of 5e-4, which its code did not give alike to x and z. Its
-baseline has x as it comes; the library standardizes x before any network: both are shown. A block of the flow has two
-hidden layers, as in the paper's code, where its table says `n_hidden` 1. Networks in x and in z are trained by the
-library's recipe (warm-up, a cosine of the learning rate, clipped gradients, weights averaged over the last tenth of the
-steps), joint ones by the paper's recipe of the flow, which has none of these, with one penalty on flow and network,
-which are one vector of weights. The `laptop` preset has fewer and larger steps than the paper, in flow and networks,
-and gives `AutoRatio` 5000 rows of each sample. "Our goal" is a limit that we set, not the paper.
+*Differences from the paper.* Its table has a weight decay of 5e-4, which its code did not use equally in x and z. Its
+baseline has x in its own units. The library standardizes x before any network: both are shown. A block of the flow has
+two hidden layers, as in the paper's code, where its table has `n_hidden` 1. Networks in x and in z are trained by the
+recipe of the library (warm-up, a cosine of the learning rate, clipped gradients, weights averaged over the last tenth
+of the steps). Joint ones are trained by the paper's recipe of the flow, which has none of these, with one penalty on
+flow and network. The `laptop` preset has fewer and larger steps than the paper, in flow and networks, and 5000 rows of
+each sample for `AutoRatio`. "Our goal" is a limit that we set, not the paper.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowratio_paper.running import Claim, Done, Report, Table, Task
+from flowratio_paper.reports import Claim, PaperTable, Report
+from flowratio_paper.running import Outcome, Task
+from flowratio_paper.stages import Workspace
 from flowratio_paper.toy_fits import (
     AUTO,
     DISCRIMINATIVE,
@@ -50,7 +52,7 @@ from flowratio_paper.toy_fits import (
     joint,
     log_ratio,
 )
-from flowratio_paper.verdicts import beyond, every, of_runs, with_error
+from flowratio_paper.verdicts import Answer, beyond, every, of_runs, with_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,8 +105,8 @@ PRESETS = {
 
 def errors(estimated: np.ndarray, truth: np.ndarray) -> dict[str, float]:
     """Return the mean squared error of log r on all rows, the same near the boundary, and the absolute one there."""
-    wrong, near = estimated - truth, np.abs(truth) < NEAR
-    squared, absolute = wrong**2, np.abs(wrong)
+    difference, near = estimated - truth, np.abs(truth) < NEAR
+    squared, absolute = difference**2, np.abs(difference)
     return {
         "all": float(squared.mean()),
         "near": float(squared[near].mean()),
@@ -123,29 +125,29 @@ def tasks(settings: Settings) -> list[Task]:
     return [{"seed": seed, "part": part} for seed in range(settings.seeds) for part in parts]
 
 
-def run(settings: Settings, task: Task, keep: Path) -> dict[str, Any]:
-    """Fit the ratios of a part; return their errors, and for the first seed points to be drawn."""
+def run(settings: Settings, task: Task, workspace: Workspace) -> dict[str, Any]:
+    """Fit the ratios of a part. Return their errors and, for the first seed, points of the figures."""
     seed, test = task["seed"], draw_test(task["seed"])
-    found, points = [], {}
-    for method, penalty, ratio, told in fits(settings, task["part"], seed):
+    rows, points = [], {}
+    for method, penalty, ratio, training in fits(settings, task["part"], seed):
         log_r = ratio.log_ratio(test)
-        found.append({"method": method, "penalty": penalty, **errors(log_r, log_ratio(test)), **told})
+        rows.append({"method": method, "penalty": penalty, **errors(log_r, log_ratio(test)), **training})
         if seed == 0 and penalty in (None, settings.paper_penalty):
             points[method] = _points(ratio, test, log_r)
-    return {"fits": found, "points": points}
+    return {"fits": rows, "points": points}
 
 
 def _points(ratio: Any, test: np.ndarray, log_r: np.ndarray) -> dict[str, Any]:
-    """Return log r and, behind a flow, z of a few test rows in 4 digits."""
-    few = drawn()
+    """Return log r and, with a flow, z of 300 test rows in 4 digits."""
+    few = figure_rows()
     points: dict[str, Any] = {"log_r": _rounded(log_r[few])}
     if hasattr(ratio, "featurizer_"):
         points["z"] = [_rounded(column) for column in ratio.featurizer_.transform(test[few]).T]
     return points
 
 
-def drawn() -> np.ndarray:
-    """Return the positions of the test rows that are drawn, those of p first."""
+def figure_rows() -> np.ndarray:
+    """Return the positions of the test rows in the figures, those of p first."""
     return np.concatenate([np.arange(_POINTS), TEST_ROWS + np.arange(_POINTS)])
 
 
@@ -153,100 +155,104 @@ def _rounded(values: np.ndarray) -> list[float]:
     return [float(f"{value:.4g}") for value in values]
 
 
-def values(done: Sequence[Done], method: str, penalty: float | None, name: str) -> np.ndarray:
-    """Return a number of a method by seed, of shape (s,); none if it was not run with this penalty."""
-    fits = [fit for one in done for fit in one.result["fits"] if fit["method"] == method]
+def values(outcomes: Sequence[Outcome], method: str, penalty: float | None, name: str) -> np.ndarray:
+    """Return a number of a method by seed, of shape (s,), or (0,) if it was not run with this penalty."""
+    fits = [fit for one in outcomes for fit in one.result["fits"] if fit["method"] == method]
     return np.array([fit[name] for fit in fits if fit["penalty"] == penalty])
 
 
-def chosen(done: Sequence[Done], method: str) -> tuple[np.ndarray, list[float]]:
-    """Return errors on all rows by seed, (s,), of the penalty of least held-out loss, and these penalties."""
+def by_held_out_loss(outcomes: Sequence[Outcome], method: str) -> tuple[np.ndarray, list[float]]:
+    """Return errors on all rows by seed, (s,), of the penalty with the lowest held-out loss, and these penalties."""
     best = []
-    for one in done:
+    for one in outcomes:
         fits = [fit for fit in one.result["fits"] if fit["method"] == method and fit["penalty"] is not None]
         if fits:
             best.append(min(fits, key=lambda fit: fit["held_out"]))
     return np.array([fit["all"] for fit in best]), [fit["penalty"] for fit in best]
 
 
-def report(settings: Settings, done: list[Done]) -> Report:
-    """Return errors by method and penalty beside those of the authors' code, and the claims."""
+def report(settings: Settings, outcomes: list[Outcome]) -> Report:
+    """Return errors by method and penalty, with those of the authors' code, and the claims."""
     runs = of_runs(settings.seeds)
     head = ["network", *(f"λ = {penalty:g}" for penalty in settings.penalties)]
     everywhere, near = [], []
     for method in strategies(settings):
-        cells = [_cell(values(done, method, one, "all"), AUTHORS.get((method, one))) for one in settings.penalties]
-        errors_of, penalties = chosen(done, method)
+        cells = [_cell(values(outcomes, method, one, "all"), AUTHORS.get((method, one))) for one in settings.penalties]
+        errors_of, penalties = by_held_out_loss(outcomes, method)
         everywhere.append([method, *cells, f"{_cell(errors_of)} (λ: {', '.join(f'{one:g}' for one in penalties)})"])
-        parts = [[values(done, method, one, name) for name in ("near", "near_absolute")] for one in settings.penalties]
+        parts = [
+            [values(outcomes, method, one, name) for name in ("near", "near_absolute")] for one in settings.penalties
+        ]
         near.append([method, *(" / ".join(map(_cell, two)).strip(" /") for two in parts)])
     plain = [
         [
             method,
-            _cell(values(done, method, None, "all"), AUTHORS_PLAIN.get(method)),
-            *(_cell(values(done, method, None, name)) for name in ("near", "near_absolute")),
+            _cell(values(outcomes, method, None, "all"), AUTHORS_PLAIN.get(method)),
+            *(_cell(values(outcomes, method, None, name)) for name in ("near", "near_absolute")),
         ]
         for method in (LOGISTIC_X, LOGISTIC_Z, AUTO)
     ]
     tables = [
-        Table(f"Mean squared error of log r: {runs} [authors' code]", [*head, "λ by held-out loss"], everywhere),
-        Table(f"The same where |log r| < {NEAR:g}: squared / absolute error", head, near),
-        Table(f"Other models: {runs} [authors' code]", ["model", "all", "near", "near, absolute"], plain),
+        PaperTable(f"Mean squared error of log r: {runs} [authors' code]", [*head, "λ by held-out loss"], everywhere),
+        PaperTable(f"Errors of log r where |log r| < {NEAR:g}: squared / absolute", head, near),
+        PaperTable(f"Other models: {runs} [authors' code]", ["model", "all", "near", "near, absolute"], plain),
     ]
-    return Report(tables, _claims(settings, done))
+    return Report(tables, _claims(settings, outcomes))
 
 
-def _cell(found: np.ndarray, authors: float | None = None) -> str:
-    if not len(found):
+def _cell(errors_of: np.ndarray, authors: float | None = None) -> str:
+    if not len(errors_of):
         return ""
-    return with_error(found, ".3g", ".2g") + ("" if authors is None else f" [{authors:g}]")
+    return with_error(errors_of, ".3g", ".2g") + ("" if authors is None else f" [{authors:g}]")
 
 
-def _claims(settings: Settings, done: list[Done]) -> list[Claim]:
+def _claims(settings: Settings, outcomes: list[Outcome]) -> list[Claim]:
     fixed = settings.paper_penalty
-    by_loss, _ = chosen(done, SEPARATE)
-    best = min(settings.penalties, key=lambda one: values(done, SEPARATE, one, "all").mean())
-    oracle = values(done, SEPARATE, best, "all")
+    by_loss, _ = by_held_out_loss(outcomes, SEPARATE)
+    best = min(settings.penalties, key=lambda one: values(outcomes, SEPARATE, one, "all").mean())
+    oracle = values(outcomes, SEPARATE, best, "all")
     claims = []
     for penalty in settings.penalties:
-        z = values(done, SEPARATE, penalty, "all")
+        z = values(outcomes, SEPARATE, penalty, "all")
         for name in (RAW, X):
             words = f"λ = {penalty:g}: the network is better in z than in {name}"
-            claims.append(_less(words, z, values(done, name, penalty, "all")))
+            claims.append(_less(words, z, values(outcomes, name, penalty, "all")))
     for name in (RAW, X):
         words = f"λ by held-out loss: the network is better in z than in {name}"
-        claims.append(_less(words, by_loss, chosen(done, name)[0]))
-    claims += _claims_of_order(settings, done)
+        claims.append(_less(words, by_loss, by_held_out_loss(outcomes, name)[0]))
+    claims += _claims_of_order(settings, outcomes)
     limit = LIMITS[SEPARATE]
     words = f"our goal: separate training has an error below {limit:g}"
     return [
         *claims,
-        _below(f"{words}, λ = {fixed:g} as in the paper", values(done, SEPARATE, fixed, "all"), limit),
+        _below(f"{words}, λ = {fixed:g} as in the paper", values(outcomes, SEPARATE, fixed, "all"), limit),
         _below(f"{words}, λ by held-out loss", by_loss, limit),
         _below(f"{words}, best λ (oracle: {best:g})", oracle, limit),
         _below(
-            f"our goal: AutoRatio has an error below {LIMITS[AUTO]:g}", values(done, AUTO, None, "all"), LIMITS[AUTO]
+            f"our goal: AutoRatio has an error below {LIMITS[AUTO]:g}",
+            values(outcomes, AUTO, None, "all"),
+            LIMITS[AUTO],
         ),
     ]
 
 
-def _claims_of_order(settings: Settings, done: list[Done]) -> list[Claim]:
+def _claims_of_order(settings: Settings, outcomes: list[Outcome]) -> list[Claim]:
     claims = []
     for penalty in settings.joint_penalties:
-        found = {name: values(done, name, penalty, "all") for name in strategies(settings)}
-        together = {name: found[name] for name in map(joint, sorted(settings.alphas))}
-        best = {SEPARATE: found.pop(SEPARATE)}
-        worst = {name: found[name] for name in (RAW, DISCRIMINATIVE)}
+        errors_of = {name: values(outcomes, name, penalty, "all") for name in strategies(settings)}
+        together = {name: errors_of[name] for name in map(joint, sorted(settings.alphas))}
+        best = {SEPARATE: errors_of.pop(SEPARATE)}
+        worst = {name: errors_of[name] for name in (RAW, DISCRIMINATIVE)}
         smallest = dict([next(iter(together.items()))])
         rest = {name: ours for name, ours in together.items() if name not in smallest}
-        claims.append(_ordered(f"λ = {penalty:g}: separate training is the best strategy", best, found))
+        claims.append(_ordered(f"λ = {penalty:g}: separate training is the best strategy", best, errors_of))
         if rest:
             claims.append(_ordered(f"λ = {penalty:g}: of joint trainings the smallest α is best", smallest, rest))
         words = f"λ = {penalty:g}: the network in raw x and discriminative training are worst"
         claims.append(_ordered(words, best | together, worst))
-    networks = [values(done, name, one, "all") for name in strategies(settings) for one in settings.penalties]
+    networks = [values(outcomes, name, one, "all") for name in strategies(settings) for one in settings.penalties]
     network = min((one for one in networks if len(one)), key=np.mean)
-    linear, latent = (values(done, name, None, "all") for name in (LOGISTIC_X, LOGISTIC_Z))
+    linear, latent = (values(outcomes, name, None, "all") for name in (LOGISTIC_X, LOGISTIC_Z))
     best = _less("logistic regression in x is better than the best network", linear, network)
     return [*claims, best, _less("logistic regression is worse in z than in x", linear, latent)]
 
@@ -256,27 +262,26 @@ def _below(words: str, ours: np.ndarray, limit: float) -> Claim:
 
 
 def _less(words: str, ours: np.ndarray, other: np.ndarray) -> Claim:
-    """Return the claim that errors are less than others of the same seeds."""
-    told = f"{ours.mean():.3g} against {other.mean():.3g}, difference {_cell(other - ours)}"
-    return Claim(words, beyond(other - ours), told)
+    """Return the claim that errors are lower than others of the same seeds."""
+    measured = f"{ours.mean():.3g} against {other.mean():.3g}, difference {_cell(other - ours)}"
+    return Claim(words, beyond(other - ours), measured)
 
 
-def _ordered(words: str, less: Mapping[str, np.ndarray], more: Mapping[str, np.ndarray]) -> Claim:
-    """Return the claim that each of some errors, (s,) by name, is less than each of others of the same seeds."""
-    verdicts = [beyond(other - ours) for ours in less.values() for other in more.values()]
-    holds = every(verdicts)
-    means = sorted((float(errors_of.mean()), name) for name, errors_of in (*less.items(), *more.items()))
-    told = ", ".join(f"{name} {mean:.3g}" for mean, name in means)
-    pairs = f"of {len(verdicts)} pairs yes {verdicts.count(True)}, no {verdicts.count(False)}"
-    return Claim(words, holds, f"{told}; {pairs}, cannot be told {verdicts.count(None)}")
+def _ordered(words: str, low: Mapping[str, np.ndarray], high: Mapping[str, np.ndarray]) -> Claim:
+    """Return the claim that each of these errors, (s,) by name, is lower than each of others of the same seeds."""
+    verdicts = [beyond(other - ours) for ours in low.values() for other in high.values()]
+    means = sorted((float(errors_of.mean()), name) for name, errors_of in (*low.items(), *high.items()))
+    errors_by_name = ", ".join(f"{name} {mean:.3g}" for mean, name in means)
+    counts = ", ".join(f"{verdict} {verdicts.count(verdict)}" for verdict in Answer)
+    return Claim(words, every(verdicts), f"{errors_by_name}. Of {len(verdicts)} pairs: {counts}")
 
 
-def draw(settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
+def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
     """Return estimates against the truth (Fig. 2, 5), encodings (Fig. 6) and the data (Fig. 5)."""
     points: dict[str, Any] = {}
-    for one in done:
+    for one in outcomes:
         points |= one.result["points"]
-    test = draw_test(0)[drawn()]
+    test = draw_test(0)[figure_rows()]
     names = [*strategies(settings), LOGISTIC_X, LOGISTIC_Z, AUTO]
     penalty = f"λ = {settings.paper_penalty:g}"
     return {
@@ -333,8 +338,8 @@ def _draw_data(test: np.ndarray) -> Figure:
     left, middle, right = figure.subplots(1, 3)
     _scatter(left, test)
     left.legend(frameon=False)
-    shown = middle.scatter(*test.T, c=log_ratio(test), cmap="gray", s=10, edgecolors="black", linewidths=0.3)
-    figure.colorbar(shown, ax=middle, label="log r")
+    points = middle.scatter(*test.T, c=log_ratio(test), cmap="gray", s=10, edgecolors="black", linewidths=0.3)
+    figure.colorbar(points, ax=middle, label="log r")
     right.hist(log_ratio(draw_test(0)), bins=40, color="0.6", edgecolor="black", linewidth=0.3)
     right.set_xlabel("log r")
     right.set_ylabel("test rows")

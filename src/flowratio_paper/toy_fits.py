@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowratio.ratios.classifier.classifier import ClassifierRatio
-from flowratio.samples.stacking import stack
+from flowratio import AutoRatio, ClassifierRatio, FeaturizedRatio, JointFeaturizedRatio, NetworkRatio, stack
+from flowratio_paper.raw_network import RawNetwork
+from flowratio_paper.settings import paper_featurizer
 
 if TYPE_CHECKING:
-    from flowratio.latent.featurizer import FlowFeaturizer
-    from flowratio.ratios.base import RatioEstimator
+    from flowratio import FlowFeaturizer
 
 RAW, X, SEPARATE, DISCRIMINATIVE, AUTO = "raw x", "standardized x", "separate", "discriminative", "AutoRatio"
 LOGISTIC_X, LOGISTIC_Z = "logistic in x", "logistic in z"
@@ -22,7 +22,7 @@ SHIFT, TEST_ROWS, HELD_OUT = 3.0, 5000, 1 / 9
 
 @dataclass(frozen=True)
 class Settings:
-    """Rows of each sample; penalties in x and z, that of the paper, those of joint training; steps of the training."""
+    """Rows of each sample, penalties in x and z, of the paper and of joint training, and steps of the training."""
 
     seeds: int
     rows: int = 45_000
@@ -40,13 +40,6 @@ class Settings:
     candidates: tuple[str, ...] = ("lda", "logistic", "qda", "quadratic", "additive", "boosting", "mlp", "mlp in z")
 
 
-class RawRatio(ClassifierRatio):
-    """A ratio by a classifier of rows as they come: nothing is standardized before it."""
-
-    def _centre_and_scale(self, X: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.zeros(X.shape[1]), np.ones(X.shape[1])
-
-
 def log_ratio(rows: np.ndarray) -> np.ndarray:
     """Return the true log r, (n, 2) to (n,)."""
     return SHIFT**2 - SHIFT * rows.sum(axis=1)
@@ -58,7 +51,7 @@ def draw_samples(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarr
 
 
 def draw_test(seed: int) -> np.ndarray:
-    """Return fresh rows, those of p first."""
+    """Return test rows, those of p first."""
     return stack(*draw_samples(TEST_ROWS, np.random.default_rng([seed, 2, 1])))[0]
 
 
@@ -68,44 +61,51 @@ def joint(alpha: float) -> str:
 
 
 def fits(settings: Settings, part: str, seed: int) -> Iterator[Fit]:
-    """Yield the ratios of a part: method, penalty, the fitted ratio, and what its training tells.
+    """Yield the ratios of a part: method, penalty, the fitted ratio, and numbers of its training.
 
     Parameters
     ----------
     settings
-        Of the fits.
+        Settings of the fits.
     part
-        `RAW`, `X`, `SEPARATE`, `AUTO`, `DISCRIMINATIVE`, or what `joint` gives.
+        `RAW`, `X`, `SEPARATE`, `AUTO`, `DISCRIMINATIVE`, or a name from `joint`.
     seed
-        Of rows and fits.
+        Seed of rows and fits.
     """
     X_p, X_q = draw_samples(settings.rows, np.random.default_rng([seed, 2, 0]))
     if part == AUTO:
-        return _auto(settings, X_p, X_q, seed)
-    if part in (RAW, X, SEPARATE):
+        return _automatic(settings, X_p, X_q, seed)
+    if part == RAW:
+        return _in_raw_x(settings, X_p, X_q, seed)
+    if part in (X, SEPARATE):
         return _in_space(settings, X_p, X_q, part, seed)
-    alpha = 1.0 if part == DISCRIMINATIVE else float(part.split()[1])
-    return _trained_together(settings, X_p, X_q, alpha, seed)
+    alphas = {DISCRIMINATIVE: 1.0} | {joint(alpha): alpha for alpha in settings.alphas}
+    return _trained_together(settings, X_p, X_q, alphas[part], seed)
 
 
-Fit = tuple[str, float | None, "RatioEstimator", dict[str, Any]]
+Fit = tuple[str, float | None, Any, dict[str, Any]]
+
+
+def _in_raw_x(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Iterator[Fit]:
+    """Yield networks of rows in their own units, for each penalty."""
+    for penalty in settings.penalties:
+        ratio = RawNetwork(
+            settings.epochs, settings.batch_size, settings.learning_rate, penalty, HELD_OUT, random_state=seed
+        ).fit_samples(X_p, X_q)
+        yield RAW, penalty, ratio, _of_training(ratio.history_)
 
 
 def _in_space(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, part: str, seed: int) -> Iterator[Fit]:
-    """Yield networks in x, or in the latent space of one flow, for each penalty, and logistic regression there."""
-    from flowratio.ratios.featurized.featurized import FeaturizedRatio
-
+    """Yield logistic regression, and networks for each penalty, in standardized x or in the latent space of a flow."""
     flow = new_flow(settings, seed).fit(stack(X_p, X_q)[0]) if part == SEPARATE else None
-    kind = RawRatio if part == RAW else ClassifierRatio
 
-    def placed(ratio: ClassifierRatio) -> RatioEstimator:
-        made = ratio if flow is None else FeaturizedRatio(ratio, featurizer=flow, random_state=seed)
-        return made.fit_samples(X_p, X_q)
+    def fitted(estimator: ClassifierRatio | NetworkRatio) -> Any:
+        ratio = estimator if flow is None else FeaturizedRatio(estimator, featurizer=flow, random_state=seed)
+        return ratio.fit_samples(X_p, X_q)
 
-    if part != RAW:
-        yield LOGISTIC_X if flow is None else LOGISTIC_Z, None, placed(ClassifierRatio("logistic")), {}
+    yield LOGISTIC_X if flow is None else LOGISTIC_Z, None, fitted(ClassifierRatio("logistic")), {}
     for penalty in settings.penalties:
-        network = kind(
+        network = NetworkRatio(
             "mlp",
             hidden=(100, 100, 100),
             max_epochs=settings.epochs,
@@ -116,14 +116,12 @@ def _in_space(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, part: str, s
             validation_fraction=HELD_OUT,
             random_state=seed,
         )
-        ratio: Any = placed(network)
+        ratio = fitted(network)
         yield part, penalty, ratio, _of_training((ratio if flow is None else ratio.ratio_).history_)
 
 
 def _trained_together(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, alpha: float, seed: int) -> Iterator[Fit]:
     """Yield flow and network in one training, for each of its penalties."""
-    from flowratio.ratios.featurized.joint import JointFeaturizedRatio
-
     method = DISCRIMINATIVE if alpha == 1 else joint(alpha)
     for penalty in settings.joint_penalties:
         flow = new_flow(settings, seed).set_params(weight_decay=penalty)
@@ -132,21 +130,22 @@ def _trained_together(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, alph
         yield method, penalty, ratio, _of_training(ratio.history_)
 
 
-def _auto(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Iterator[Fit]:
-    """Yield the automatic choice; it has no limit of time, by which a slow machine would choose otherwise."""
-    from flowratio.ratios.auto.auto import AutoRatio
-
+def _automatic(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Iterator[Fit]:
+    """Yield the automatic choice, without a time limit, so that it does not depend on the machine."""
     ratio = AutoRatio(settings.candidates, time_budget=None, random_state=seed)
     ratio.fit_samples(X_p[: settings.auto_rows], X_q[: settings.auto_rows])
-    weights = [round(float(weight), 3) for weight in ratio.weights_]
-    yield AUTO, None, ratio, {"stack": dict(zip(ratio.names_, weights, strict=True)), "verdict": ratio.results_.verdict}
+    weights = [round(float(weight), 3) for weight in ratio.shares_]
+    yield (
+        AUTO,
+        None,
+        ratio,
+        {"stack": dict(zip(ratio.names_, weights, strict=True)), "verdict": str(ratio.results_.verdict)},
+    )
 
 
 def new_flow(settings: Settings, seed: int) -> FlowFeaturizer:
     """Return the paper's flow, with the steps of the preset."""
-    from flowratio.latent.featurizer import FlowFeaturizer
-
-    return FlowFeaturizer.from_paper("toy", random_state=seed).set_params(
+    return paper_featurizer("toy", seed).set_params(
         max_epochs=settings.flow_epochs,
         batch_size=settings.flow_batch_size,
         learning_rate=settings.flow_learning_rate,
@@ -155,6 +154,6 @@ def new_flow(settings: Settings, seed: int) -> FlowFeaturizer:
 
 
 def _of_training(history: Any) -> dict[str, Any]:
-    """Return the epoch whose weights were kept, and the held-out loss there."""
+    """Return the best epoch and its held-out loss."""
     loss = history.held_out_loss[history.epoch.index(history.best_epoch)]
     return {"held_out": float(loss), "best_epoch": history.best_epoch}

@@ -25,7 +25,7 @@ from flowratio.cli.app import app, main
 from flowratio.ratios.auto import auto
 from flowratio_paper import NAMES
 from flowratio_paper.data import FILES
-from flowratio_paper.running import Done, experiment
+from flowratio_paper.running import Outcome, experiment
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -134,7 +134,7 @@ def test_tables_and_verdicts_are_those_of_the_runs(path: Path) -> None:
     found = experiment(kept["experiment"])
     settings = found.PRESETS[kept["preset"]]
     assert json.loads(json.dumps(asdict(settings))) == kept["settings"]
-    runs = {json.dumps(one["task"]): Done(**one) for one in kept["runs"]}
+    runs = {json.dumps(one["task"]): Outcome(**one) for one in kept["runs"]}
     said = json.loads(json.dumps(asdict(found.report(settings, [runs[json.dumps(t)] for t in found.tasks(settings)]))))
     again = f"run `flowratio reproduce {kept['experiment']} --preset {kept['preset']} --report`"
     assert (said["tables"], said["claims"]) == (kept["tables"], kept["claims"]), again

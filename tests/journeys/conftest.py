@@ -2,37 +2,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Run the command line in this process: its exit code, standard output and standard error."""
-    from flowratio.cli import app as cli
-
-    def run(*args: object) -> tuple[int, str, str]:
-        capfdbinary.readouterr()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", ["flowratio", *map(str, args)])
-            with pytest.raises(SystemExit) as left:
-                cli.main()
-        code = left.value.code
-        assert isinstance(code, int)
-        sys.stdout.flush()
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return run
-
 
 def missing(words: str) -> None:
     """Skip a test for want of a browser; on the machine that checks every commit, fail it."""

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flowratio.training.run import Recipe
+from flowratio import Recipe
 from flowratio_paper import against_draws
 from flowratio_paper.against_draws import fit_against_draws
 
@@ -14,7 +14,7 @@ def _codes(mean: float, k: int, n: int) -> np.ndarray:
     return np.random.default_rng(round(10 * mean) % 7).normal(mean, 1, (k, n, 2)).astype(np.float32)
 
 
-def test_log_ratio_is_that_of_the_target_to_a_normal_law() -> None:
+def test_log_ratio_is_that_of_the_target_to_a_gaussian() -> None:
     # p = N(-1, I), q = N(1, I), draws N(0, I): log q/g = z1 + z2 - 1, whatever p is, and however few q are
     ratio = fit_against_draws(_codes(-1, 4, 2000), _codes(1, 20, 400), 10, 0)
     Z = np.random.default_rng(1).normal(0.5, 0.7, (2000, 2))
@@ -26,18 +26,18 @@ def test_log_ratio_is_that_of_the_target_to_a_normal_law() -> None:
 
 
 def test_no_image_has_codes_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[str, Any] = {}
+    calls: dict[str, Any] = {}
 
-    def look(model: Any, loss: Any, rows: Any, held_out: np.ndarray, recipe: Recipe, **given: Any) -> None:
-        seen.update(rows=np.vstack(list(rows.blocks(1000))), held_out=held_out, epochs=recipe.max_epochs)
+    def record(model: Any, loss: Any, rows: Any, held_out: np.ndarray, recipe: Recipe, **settings: Any) -> None:
+        calls.update(rows=rows, held_out=held_out, epochs=recipe.max_epochs)
 
-    monkeypatch.setattr(against_draws, "train", look)
+    monkeypatch.setattr(against_draws, "train", record)
     of_p, of_q = (
         np.tile(np.arange(start, start + n), (k, 1))[..., None] for start, n, k in ((0, 40, 3), (100, 10, 12))
     )
     fit_against_draws(of_p, of_q, 5, 0)
     for column in (0, 1):
-        assert not set(seen["rows"][:, column]) & set(seen["held_out"][:, column])
-    assert len(np.unique(seen["rows"][:, 0])) == 36
-    assert len(np.unique(seen["held_out"])) == 5
-    assert seen["epochs"] == 5
+        assert not set(calls["rows"][:, column]) & set(calls["held_out"][:, column])
+    assert len(np.unique(calls["rows"][:, 0])) == 36
+    assert len(np.unique(calls["held_out"])) == 5
+    assert calls["epochs"] == 5

@@ -4,7 +4,8 @@ import numpy as np
 
 from flowratio_paper.adaptation_trials import TrialSettings
 from flowratio_paper.breast_cancer import report, split
-from flowratio_paper.running import Done
+from flowratio_paper.running import Outcome
+from flowratio_paper.verdicts import Answer
 
 
 def test_the_source_keeps_few_benign_rows_and_the_target_all() -> None:
@@ -22,10 +23,10 @@ def test_the_source_keeps_few_benign_rows_and_the_target_all() -> None:
     assert abs(np.sum(trial.y_source == 0) - 4500) < 100
 
 
-def _verdicts(n: int, none: float, x: float, z: list[float]) -> dict[str, bool | None]:
+def _verdicts(n: int, none: float, x: float, z: list[float]) -> dict[str, Answer]:
     """Return verdicts of n trials of one candidate with these errors, in z by C; KLIEP leaves those without weights."""
     settings = TrialSettings(n, methods=("KMM", "KLIEP"), spaces=("x", "z"))
-    done = []
+    outcomes = []
     for seed in range(n):
         for scaling in ("separate", "shared"):
             chance = 0.001 * (-1) ** seed
@@ -35,26 +36,40 @@ def _verdicts(n: int, none: float, x: float, z: list[float]) -> dict[str, bool |
                 one = {"errors": [errors], "source_errors": [[0.1] * 4], "scores": [0.0]}
                 same = {"errors": [[none] * 4], "source_errors": [[0.1] * 4]}
                 result[space] = {"KMM": one, "KLIEP": same}
-            done.append(Done({"seed": seed, "scaling": scaling}, result, 0.0))
-    return {claim.words: claim.holds for claim in report(settings, done).claims}
+            outcomes.append(Outcome({"seed": seed, "scaling": scaling}, result, 0.0))
+    return {claim.words: claim.verdict for claim in report(settings, outcomes).claims}
 
 
 def test_the_papers_table() -> None:
     table = "Table 6 (KMM, oracle, separate scaling)"
-    found = _verdicts(4, 0.59, 0.57, [0.63, 0.42, 0.42, 0.3])
-    assert found[f"{table}: z beats x for nearly all C"] is True
-    assert found[f"{table}: z beats no weights for nearly all C"] is True
-    assert found[f"{table}: the least error over C is that of z"] is True
-    assert found["Table 6 (KLIEP, separate scaling): weights from x or z bring no significant improvement"] is True
-    assert found["our goal: KMM in z is below the paper's best, 0.418, for some C; separate scaling, IWCV"] is True
-    assert found["scaling=separate: KMM in z is at least as good as x, oracle"] is False  # not for the first C
-    assert found["not in the paper: with shared scaling, no weights leave less than 0.06 for C of 1 or more"] is False
-    found = _verdicts(4, 0.05, 0.57, [0.63, 0.62, 0.42, 0.42])
-    assert found[f"{table}: z beats x for nearly all C"] is False
-    assert found[f"{table}: the least error over C is that of z"] is False
-    assert found["our goal: KMM in z is below the paper's best, 0.418, for some C; separate scaling, IWCV"] is False
-    assert found["not in the paper: with shared scaling, no weights leave less than 0.06 for C of 1 or more"] is True
+    actual = _verdicts(4, 0.59, 0.57, [0.63, 0.42, 0.42, 0.3])
+    assert actual[f"{table}: z beats x for nearly all C"] is Answer.YES
+    assert actual[f"{table}: z beats no weights for nearly all C"] is Answer.YES
+    assert actual[f"{table}: the lowest error over C is that of z"] is Answer.YES
+    assert (
+        actual["Table 6 (KLIEP, separate scaling): weights from x or z bring no significant improvement"] is Answer.YES
+    )
+    assert (
+        actual["our goal: KMM in z is below the paper's best, 0.418, for one C or more, separate scaling, IWCV"]
+        is Answer.YES
+    )
+    assert actual["scaling=separate: KMM in z is at least as good as x, oracle"] is Answer.NO  # not for the first C
+    assert (
+        actual["not in the paper: with shared scaling, the error without weights is below 0.06 for C of 1 or more"]
+        is Answer.NO
+    )
+    actual = _verdicts(4, 0.05, 0.57, [0.63, 0.62, 0.42, 0.42])
+    assert actual[f"{table}: z beats x for nearly all C"] is Answer.NO
+    assert actual[f"{table}: the lowest error over C is that of z"] is Answer.NO
+    assert (
+        actual["our goal: KMM in z is below the paper's best, 0.418, for one C or more, separate scaling, IWCV"]
+        is Answer.NO
+    )
+    assert (
+        actual["not in the paper: with shared scaling, the error without weights is below 0.06 for C of 1 or more"]
+        is Answer.YES
+    )
 
 
 def test_one_trial_tells_nothing() -> None:
-    assert set(_verdicts(1, 0.59, 0.57, [0.63, 0.42, 0.42, 0.3]).values()) == {None}
+    assert set(_verdicts(1, 0.59, 0.57, [0.63, 0.42, 0.42, 0.3]).values()) == {Answer.INCONCLUSIVE}

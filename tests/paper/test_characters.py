@@ -30,26 +30,26 @@ def test_damaged_and_other_files_are_named(tmp_path: Path) -> None:
     np.savez(path, images=IMAGES, label=LABELS)
     content = path.read_bytes()
     np.savez(path, images=IMAGES)
-    with pytest.raises(ValueError, match=r"some.npz is no file of drawings, or is damaged .*label"):
+    with pytest.raises(ValueError, match=r"some.npz is not a file of drawings, or is damaged .*label"):
         read(path)
     alone = io.BytesIO()
     np.save(alone, IMAGES)
     for damaged in (content[:-100], b"", b"no archive", alone.getvalue()):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"some.npz is no file of drawings, or is damaged"):
+        with pytest.raises(ValueError, match=r"some.npz is not a file of drawings, or is damaged"):
             read(path)
     np.savez(path, images=np.array([None, IMAGES], object), label=LABELS)  # a pickle, which is not loaded
-    with pytest.raises(ValueError, match=r"is no file of drawings, or is damaged .*allow_pickle"):
+    with pytest.raises(ValueError, match=r"is not a file of drawings, or is damaged .*allow_pickle"):
         read(path)
 
 
 def test_drawings_of_another_size_and_without_labels_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "some.npz"
     np.savez(path, images=np.zeros((66, 105, 105), np.uint8), label=LABELS)
-    with pytest.raises(ValueError, match=r"some.npz has shape \(66, 105, 105\): images must be of 28 × 28 pixels"):
+    with pytest.raises(ValueError, match=r"some.npz has the shape \(66, 105, 105\)\. Use images of 28 × 28 pixels"):
         read(path)
     np.savez(path, images=IMAGES, label=LABELS[:-1])
-    with pytest.raises(ValueError, match=r"images of shape \(66, 28, 28\) and labels of shape \(65,\)"):
+    with pytest.raises(ValueError, match=r"images of shape \(66, 28, 28\) but labels of shape \(65,\)"):
         read(path)
 
 
@@ -73,9 +73,9 @@ def test_the_split_is_10_5_and_5() -> None:
 def test_a_class_of_too_few_drawings_is_named() -> None:
     labels = LABELS.copy()
     labels[np.flatnonzero(labels == 1)[:3]] = 0
-    with pytest.raises(ValueError, match="Class 1 of 3 has 19 drawings: the split takes 20 of each"):
+    with pytest.raises(ValueError, match=r"Class 1 of 3 has 19 drawings\. The split needs 20 of each"):
         grouped(IMAGES, labels, 3)
-    with pytest.raises(ValueError, match=r"Class 3 of 4 has 0 drawings.*Give more drawings, or fewer classes"):
+    with pytest.raises(ValueError, match=r"Class 3 of 4 has 0 drawings.*Use fewer classes"):
         grouped(IMAGES, LABELS, 4)
 
 
@@ -133,7 +133,7 @@ def test_the_file_is_made_from_published_drawings(published: Path, tmp_path: Pat
 @pytest.mark.parametrize("part", ["images_background", "images_evaluation/Angelic"])
 def test_a_missing_folder_is_named(part: str, published: Path, tmp_path: Path) -> None:
     (published / part).rename(tmp_path / "elsewhere")
-    with pytest.raises(ValueError, match=r"is no folder of folders: unzip images_background.zip and .*brendenlake"):
+    with pytest.raises(ValueError, match=r"is not a folder of folders\. Unzip images_background.zip and .*brendenlake"):
         build(published, tmp_path / "drawings.npz")
     assert not (tmp_path / "drawings.npz").exists()
 
@@ -141,20 +141,20 @@ def test_a_missing_folder_is_named(part: str, published: Path, tmp_path: Path) -
 def test_a_character_without_20_drawings_is_named(published: Path, tmp_path: Path) -> None:
     missing = published / CHARACTERS[1] / "0098_07.png"
     missing.rename(published / CHARACTERS[1] / "0098_21.png")
-    with pytest.raises(ValueError, match=r"Korean/character02 has 20 drawings, of the drawers 01, .* 06, 08, .* 21: "):
+    with pytest.raises(ValueError, match=r"Korean/character02 has 20 drawings, of the drawers 01, .* 06, 08, .* 21\. "):
         build(published, tmp_path / "drawings.npz")
     (published / CHARACTERS[1] / "0098_21.png").unlink()
-    with pytest.raises(ValueError, match=r"Korean/character02 has 19 drawings.*there must be 20.*Unzip them again"):
+    with pytest.raises(ValueError, match=r"Korean/character02 has 19 drawings.*There must be 20.*Unzip them again"):
         build(published, tmp_path / "drawings.npz")
 
 
 def test_other_images_are_named(published: Path, tmp_path: Path) -> None:
     path = published / CHARACTERS[2] / "0097_03.png"
     draw(path, np.zeros((28, 30), bool))
-    with pytest.raises(ValueError, match=r"0097_03.png has 30 × 28 pixels: the published drawings have 105 × 105"):
+    with pytest.raises(ValueError, match=r"0097_03.png has 30 × 28 pixels\. The published drawings have 105 × 105"):
         build(published, tmp_path / "drawings.npz")
     path.write_bytes(path.read_bytes()[:20])
-    with pytest.raises(ValueError, match=r"0097_03.png is no image, or is damaged"):
+    with pytest.raises(ValueError, match=r"0097_03.png is not an image, or is damaged"):
         build(published, tmp_path / "drawings.npz")
 
 
@@ -168,11 +168,11 @@ def test_the_command_ends_with_what_it_made_or_why_not(
     published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "drawings.npz"
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as ending:
         main([str(published), str(out)])
-    assert left.value.code == 0
+    assert ending.value.code == 0
     assert f"80 drawings of 4 characters: {out}" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as ending:
         main([str(tmp_path / "nowhere"), str(out)])
-    assert left.value.code == 2
-    assert "nowhere/images_background is no folder of folders" in capsys.readouterr().err
+    assert ending.value.code == 2
+    assert "nowhere/images_background is not a folder of folders" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from flowratio_paper import data
 from flowratio_paper.data import FILES, DataFile, find
 
 CONTENT = b"1,2\n3,4\n"
-KNOWN = {"some/table.csv": DataFile(sha256(CONTENT).hexdigest(), "https://data.example/table.csv")}
+FILES_OF_TEST = {"some/table.csv": DataFile(sha256(CONTENT).hexdigest(), "https://data.example/table.csv")}
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ def _answer(content: bytes) -> object:
 
 def test_a_download_is_kept_in_the_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "urlopen", _answer(CONTENT))
-    path = find("some/table.csv", KNOWN)
+    path = find("some/table.csv", FILES_OF_TEST)
     assert path == cache / "some/table.csv"
     assert path.read_bytes() == CONTENT
     monkeypatch.setattr(data, "urlopen", _no_network)
-    assert find("some/table.csv", KNOWN) == path
+    assert find("some/table.csv", FILES_OF_TEST) == path
 
 
 def test_a_damaged_download_is_refused_and_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_a_damaged_download_is_refused_and_not_kept(cache: Path, monkeypatch: py
     with pytest.raises(
         ValueError, match=f"{sha256(CONTENT[:-1]).hexdigest()}.*{sha256(CONTENT).hexdigest()}"
     ) as caught:
-        find("some/table.csv", KNOWN)
+        find("some/table.csv", FILES_OF_TEST)
     assert "\n" not in str(caught.value)
     assert not list(cache.rglob("*.csv"))
 
@@ -58,12 +58,12 @@ def test_a_file_on_this_machine_is_checked_too(cache: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(CONTENT + b"5,6\n")
     with pytest.raises(ValueError, match=f"table.csv has the SHA-256 .* must be {sha256(CONTENT).hexdigest()}"):
-        find("some/table.csv", KNOWN)
+        find("some/table.csv", FILES_OF_TEST)
 
 
 def test_without_a_network_one_line_says_what_to_do(cache: Path) -> None:
     with pytest.raises(OSError, match=r"no route to host.*FLOWRATIO_DATA") as caught:
-        find("some/table.csv", KNOWN)
+        find("some/table.csv", FILES_OF_TEST)
     assert "\n" not in str(caught.value)
     assert "https://data.example/table.csv" in str(caught.value)
 
@@ -71,8 +71,8 @@ def test_without_a_network_one_line_says_what_to_do(cache: Path) -> None:
 def test_a_cache_that_cannot_be_made_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "urlopen", _answer(CONTENT))
     cache.write_bytes(b"")
-    with pytest.raises(OSError, match=r"cache/some cannot be made.*FLOWRATIO_DATA"):
-        find("some/table.csv", KNOWN)
+    with pytest.raises(OSError, match=r"cache/some cannot be created.*FLOWRATIO_DATA"):
+        find("some/table.csv", FILES_OF_TEST)
 
 
 def test_the_variable_names_the_first_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,17 +81,17 @@ def test_the_variable_names_the_first_folder(tmp_path: Path, monkeypatch: pytest
     assert data.folders()[-1] == data.cache()
     (tmp_path / "some").mkdir()
     (tmp_path / "some/table.csv").write_bytes(CONTENT)
-    assert find("some/table.csv", KNOWN) == tmp_path / "some/table.csv"
+    assert find("some/table.csv", FILES_OF_TEST) == tmp_path / "some/table.csv"
 
 
 def test_the_variable_must_name_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(data.VARIABLE, str(tmp_path / "nowhere"))
-    with pytest.raises(OSError, match=r"FLOWRATIO_DATA is .*nowhere.* no folder"):
+    with pytest.raises(OSError, match=r"FLOWRATIO_DATA is .*nowhere.* not a folder"):
         data.folders()
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(ValueError, match="no data file that is known"):
+    with pytest.raises(ValueError, match="is not a data file of the experiments"):
         find("uci/iris.data")
 
 
@@ -105,20 +105,20 @@ def test_every_file_has_a_checksum_and_a_home() -> None:
 
 def test_of_arrays_the_values_are_checked_and_not_the_file(cache: Path) -> None:
     path, images, label = cache / "some.npz", np.arange(8, dtype=np.uint8), np.arange(4, dtype=np.uint16)
-    known = {"some.npz": DataFile(sha256(images.tobytes() + label.tobytes()).hexdigest(), "", ("images", "label"))}
+    files = {"some.npz": DataFile(sha256(images.tobytes() + label.tobytes()).hexdigest(), "", ("images", "label"))}
     cache.mkdir()
     for save in (np.savez, np.savez_compressed):
         save(path, images=images, label=label)
-        assert find("some.npz", known) == path
+        assert find("some.npz", files) == path
     content = path.read_bytes()
     path.write_bytes(content[:-30])
     damaged = sha256(content[:-30]).hexdigest()
-    with pytest.raises(ValueError, match=f"SHA-256 {damaged}.*{known['some.npz'].sha256} of its arrays images and"):
-        find("some.npz", known)
+    with pytest.raises(ValueError, match=f"SHA-256 {damaged}.*{files['some.npz'].sha256} of its arrays images and"):
+        find("some.npz", files)
     np.savez(path, images=images[::-1], label=label)
     other = sha256(images[::-1].tobytes() + label.tobytes()).hexdigest()
-    with pytest.raises(ValueError, match=f"SHA-256 {other}.*{known['some.npz'].sha256} of its arrays"):
-        find("some.npz", known)
+    with pytest.raises(ValueError, match=f"SHA-256 {other}.*{files['some.npz'].sha256} of its arrays"):
+        find("some.npz", files)
 
 
 def test_the_recipe_of_a_file_without_a_home_is_told(cache: Path) -> None:
@@ -129,11 +129,11 @@ def test_the_recipe_of_a_file_without_a_home_is_told(cache: Path) -> None:
 
 
 def test_a_file_without_a_home_must_be_put_in_place(cache: Path) -> None:
-    known = {"some/table.csv": DataFile(sha256(CONTENT).hexdigest(), "")}
+    files = {"some/table.csv": DataFile(sha256(CONTENT).hexdigest(), "")}
     with pytest.raises(OSError, match=f"no public home.*{sha256(CONTENT).hexdigest()}.*FLOWRATIO_DATA") as caught:
-        find("some/table.csv", known)
+        find("some/table.csv", files)
     assert "\n" not in str(caught.value)
     assert str(cache / "some/table.csv") in str(caught.value)
     (cache / "some").mkdir(parents=True)
     (cache / "some/table.csv").write_bytes(CONTENT)
-    assert find("some/table.csv", known) == cache / "some/table.csv"
+    assert find("some/table.csv", files) == cache / "some/table.csv"

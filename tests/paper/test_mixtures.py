@@ -6,7 +6,8 @@ from scipy.stats import multivariate_normal
 
 from flowratio_paper.adaptation_trials import TrialSettings
 from flowratio_paper.mixtures import BY_CLASS, EXACT, SHARE, draw_rows, exact_error, log_ratio, report
-from flowratio_paper.running import Done
+from flowratio_paper.running import Outcome
+from flowratio_paper.verdicts import Answer
 
 EXACT_WORDS = "not in the paper: by the held-out score nothing beats the exact ratio by more than two standard errors"
 
@@ -36,32 +37,32 @@ def test_exact_weights_leave_the_error_of_the_source_on_the_target() -> None:
     assert exact_error() == pytest.approx(0.148, abs=0.001)
 
 
-def _verdicts(n: int, errors: dict[str, float], exact: float) -> dict[str, bool | None]:
+def _verdicts(n: int, errors: dict[str, float], exact: float) -> dict[str, Answer]:
     """Return verdicts of n runs with these errors in x, z and without weights, by one candidate of each method."""
     settings = TrialSettings(n, methods=("KMM", "KLIEP"), spaces=("x", "z"))
-    done = []
+    outcomes = []
     for seed in range(n):
         chance = 0.001 * (-1) ** seed
         one = {s: {"errors": [[errors[s] + chance]], "source_errors": [[0.1]], "log_r_errors": [1.0]} for s in "xz"}
-        result = {space: {"KMM": {**found, "scores": [0.0]}, "KLIEP": found} for space, found in one.items()}
+        result = {space: {"KMM": {**actual, "scores": [0.0]}, "KLIEP": actual} for space, actual in one.items()}
         result |= {"none": [errors["none"]], EXACT: [exact], BY_CLASS: [0.0]}
-        done.append(Done({"seed": seed}, result, 0.0))
-    return {claim.words: claim.holds for claim in report(settings, done).claims}
+        outcomes.append(Outcome({"seed": seed}, result, 0.0))
+    return {claim.words: claim.verdict for claim in report(settings, outcomes).claims}
 
 
 def test_verdicts() -> None:
-    found = _verdicts(4, {"x": 0.16, "z": 0.04, "none": 0.24}, 0.15)
-    assert found["Table 5 (KMM, oracle): z beats x"] is True
-    assert found["Table 5 (KLIEP, held-out score): x beats no weights"] is True
-    assert found["our goal: KMM in z has an error below 0.06, held-out score"] is True
-    assert found["KMM, IWCV: z is at least as good as x"] is True
-    assert found[EXACT_WORDS] is False
-    found = _verdicts(4, {"x": 0.16, "z": 0.17, "none": 0.16}, 0.15)
-    assert found["Table 5 (KMM, oracle): z beats x"] is False
-    assert found["Table 5 (KMM, oracle): x beats no weights"] is None
-    assert found["our goal: KLIEP in z has an error below 0.125, held-out score"] is False
-    assert found[EXACT_WORDS] is True
+    actual = _verdicts(4, {"x": 0.16, "z": 0.04, "none": 0.24}, 0.15)
+    assert actual["Table 5 (KMM, oracle): z beats x"] is Answer.YES
+    assert actual["Table 5 (KLIEP, held-out score): x beats no weights"] is Answer.YES
+    assert actual["our goal: KMM in z has an error below 0.06, held-out score"] is Answer.YES
+    assert actual["KMM, IWCV: z is at least as good as x"] is Answer.YES
+    assert actual[EXACT_WORDS] is Answer.NO
+    actual = _verdicts(4, {"x": 0.16, "z": 0.17, "none": 0.16}, 0.15)
+    assert actual["Table 5 (KMM, oracle): z beats x"] is Answer.NO
+    assert actual["Table 5 (KMM, oracle): x beats no weights"] is Answer.INCONCLUSIVE
+    assert actual["our goal: KLIEP in z has an error below 0.125, held-out score"] is Answer.NO
+    assert actual[EXACT_WORDS] is Answer.YES
 
 
 def test_one_run_tells_nothing() -> None:
-    assert set(_verdicts(1, {"x": 0.16, "z": 0.04, "none": 0.24}, 0.15).values()) == {None}
+    assert set(_verdicts(1, {"x": 0.16, "z": 0.04, "none": 0.24}, 0.15).values()) == {Answer.INCONCLUSIVE}

@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
-from flowratio.flows import MAF
-from flowratio_paper.image_laws import BACKGROUND, DIGITS, TASKS
+from flowratio import MAF
+from flowratio_paper.image_distributions import BACKGROUND, DIGITS, TASKS
 from flowratio_paper.mnist import METHODS, PAPER, PERCS, PRESETS, RATIOS, Cell, cell, draw, report, tasks
-from flowratio_paper.running import Done
+from flowratio_paper.running import Outcome
 from flowratio_paper.targeted_generation import Settings, new_flow, new_ratio
+from flowratio_paper.verdicts import Answer
 
 
-def _done(settings: Settings, share: Any) -> list[Done]:
+def _outcome(settings: Settings, share: Any) -> list[Outcome]:
     """Return runs in which a method has the share that a function of task, perc and method gives."""
     runs = []
     for task in tasks(settings):
@@ -34,7 +36,7 @@ def _done(settings: Settings, share: Any) -> list[Done]:
         }
         flow = {"logit": -1290.0, "bits": 1.8, "epochs": 3, "best_epoch": 3, "seconds": 1.0}
         result = {"rows": [100, 50], "accuracy": 0.99, "flow": flow, "ratio": dict.fromkeys(RATIOS, ratio)}
-        runs.append(Done(task, {**result, "methods": methods}, 1.0))
+        runs.append(Outcome(task, {**result, "methods": methods}, 1.0))
     return runs
 
 
@@ -54,16 +56,15 @@ def test_perc_outside_0_and_1_is_refused() -> None:
 
 def test_the_paper_preset_is_the_paper() -> None:
     flow = new_flow(PRESETS["paper"], 24_000, 0, Path("flow"))
-    recipe = flow.recipe(24_000, 784)
+    recipe = flow.recipe_for(24_000, 784)
     assert (recipe.max_epochs, recipe.batch_size, recipe.learning_rate, recipe.weight_decay) == (200, 100, 1e-4, 1e-6)
     assert (recipe.optimizer, recipe.schedule, recipe.average) == ("adam", "constant", False)
-    assert flow.hidden == (1024, 1024)
     assert flow.scaling == "image"
-    maf = flow._new_flow(784, 24_000, 0)
+    maf = flow.flow(784)
     assert isinstance(maf, MAF)
     assert (maf.n_blocks, maf.batch_norm) == (5, True)
     settings = PRESETS["paper"]  # what is recorded is what is run
-    assert (settings.n_blocks, settings.hidden, settings.batch_size) == (5, flow.hidden, recipe.batch_size)
+    assert (settings.n_blocks, settings.hidden, settings.batch_size) == (5, maf.hidden, recipe.batch_size)
     assert (settings.learning_rate, settings.weight_decay) == (recipe.learning_rate, recipe.weight_decay)
     assert (settings.seeds, settings.rows, settings.percs) == (3, None, (0.1, 0.25, 0.5, 1.0))
     assert (settings.samples, settings.candidates_z, settings.candidates_x) == (1000, 100, 100)
@@ -73,7 +74,7 @@ def test_the_paper_preset_is_the_paper() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_ratio_is_the_paper_s(preset: str) -> None:
     ratio = new_ratio(PRESETS[preset].ratio_epochs, 0)
-    assert (ratio.classifier, ratio.hidden, ratio.batch_size) == ("mlp", (100, 100, 100), 64)
+    assert (ratio.network, ratio.hidden, ratio.batch_size) == ("mlp", (100, 100, 100), 64)
     assert (ratio.learning_rate, ratio.l2_penalty, ratio.image_shape) == (1e-3, 0.0, (1, 28, 28))
     assert ratio.max_epochs == (50 if preset == "quick" else 10)
 
@@ -81,16 +82,16 @@ def test_the_ratio_is_the_paper_s(preset: str) -> None:
 @pytest.mark.parametrize("name", ["ratio_epochs", "draws_epochs"])
 def test_passes_are_so_many_for_each_draw_of_the_noise(name: str) -> None:
     epochs: Any = {name: 35}
-    with pytest.raises(ValueError, match=rf"`{name}` is 35: it must be a multiple of `noises`, which is 10"):
+    with pytest.raises(ValueError, match=rf"`{name}` is 35. Use a multiple of `noises`, which is 10"):
         Settings(1, **epochs)
 
 
 def test_the_flow_of_the_laptop_preset() -> None:
     flow = new_flow(PRESETS["laptop"], 25_400, 0, Path("flow"))
-    recipe = flow.recipe(22_860, 784)
+    recipe = flow.recipe_for(22_860, 784)
     assert (recipe.max_epochs, recipe.batch_size, recipe.learning_rate, recipe.weight_decay) == (9, 100, 3e-3, 0.1)
     assert (recipe.optimizer, recipe.schedule, recipe.average) == ("adamw", "cosine", True)
-    maf = flow._new_flow(784, 25_400, 0)
+    maf = flow.flow(784)
     assert isinstance(maf, MAF)
     assert (maf.n_blocks, maf.hidden, maf.batch_norm) == (5, (1024,), True)
 
@@ -113,40 +114,46 @@ def test_the_standard_error_is_that_of_runs_or_of_draws() -> None:
 
 def test_nothing_may_be_left_beside_strange_images() -> None:
     images = {"share": 1.0, "strange": 1.0, "strange_target": 1.0, "effective": 1.0, "candidates": 10}
-    assert Cell([images], 10, False).apart == ("1.000", "–")
+    assert Cell([images], 10, False).target_shares == ("1.000", "–")
     plain = {**images, "share": 0.5, "strange": 0.0, "strange_target": 0.0}
-    assert Cell([plain], 10, False).apart == ("–", "0.500")
-    assert Cell([images, plain], 10, False).apart == ("1.000", "0.500")
+    assert Cell([plain], 10, False).target_shares == ("–", "0.500")
+    assert Cell([images, plain], 10, False).target_shares == ("1.000", "0.500")
 
 
 def test_the_paper_s_own_numbers_get_its_own_verdicts() -> None:
     settings = Settings(3)
-    done = _done(settings, _paper)
-    assert cell(settings, done, DIGITS, "z", 1.0).shares.tolist() == [0.86] * 3
-    found = report(settings, done)
-    verdicts = {claim.words: claim.holds for claim in found.claims}
+    outcomes = _outcome(settings, _paper)
+    assert cell(settings, outcomes, DIGITS, "z", 1.0).shares.tolist() == [0.86] * 3
+    actual = report(settings, outcomes)
+    verdicts = {claim.words: claim.verdict for claim in actual.claims}
     for task in TASKS:
-        assert verdicts[f"{task}: SIR with IW(z) is above regular sampling at every perc"] is True
+        assert verdicts[f"{task}: SIR with IW(z) is above regular sampling at every perc"] is Answer.YES
     # .085 and .084: x is no better than nothing on backgrounds of few images
-    assert verdicts[f"{BACKGROUND}: SIR with IW(x) is above regular sampling at every perc"] is None
+    assert verdicts[f"{BACKGROUND}: SIR with IW(x) is above regular sampling at every perc"] is Answer.INCONCLUSIVE
     # all but digits at .1 and .25, where .006 and -.010 are within the error of 3000 draws
-    assert verdicts["SIR with IW(z) is above SIR with IW(x) in three cells of four or more"] is True
-    assert verdicts["SIR with IW(z) against draws is above SIR with IW(z) in three cells of four or more"] is None
+    assert verdicts["SIR with IW(z) is above SIR with IW(x) in three cells of four or more"] is Answer.YES
+    assert (
+        verdicts["SIR with IW(z) against draws is above SIR with IW(z) in three cells of four or more"]
+        is Answer.INCONCLUSIVE
+    )
     for method in ("SIR with IW(z)", "SIR with IW(z) against draws"):
-        assert verdicts[f"{DIGITS}: {method} is above the paper's SIR with IW(z), 0.860, at perc = 1"] is None
-    assert all(len(line) == len(table.head) for table in found.tables for line in table.lines)
-    digits, background, strange, flows, ratios = found.tables
+        assert (
+            verdicts[f"{DIGITS}: {method} is above the paper's SIR with IW(z), 0.860, at perc = 1"]
+            is Answer.INCONCLUSIVE
+        )
+    assert all(len(line) == len(table.head) for table in actual.tables for line in table.lines)
+    digits, background, strange, flows, ratios = actual.tables
     assert digits.lines[0][-1] == "0.860 ± 0.006 [0.860]"  # sqrt(.86 * .14 / 3000)
     assert background.lines[-1][1:] == ["0.091", "0.200", "0.333", "0.500"]
     # .06 of .86, and a tenth of all images
     assert strange.lines[12] == [DIGITS, "1", "SIR with IW(z)", "0.100", "0.600", "0.889"]
-    assert ratios.lines[2][2:] == ["p/q of x", "0.300", "0.900", "0.500", "0.990", "0.10"]
+    assert ratios.lines[2][2:] == ["p/q in x", "0.300", "0.900", "0.500", "0.990", "0.10"]
     assert flows.lines[0][-4:] == ["1.2", "1.2", "1.2", "1.2"]
     assert flows.lines[-1][3:5] == ["-1300.5", "1.89"]
 
 
 def test_the_title_says_what_the_errors_are() -> None:
-    titles = [report(Settings(n), _done(Settings(n), _paper)).tables[0].title for n in (1, 2)]
+    titles = [report(Settings(n), _outcome(Settings(n), _paper)).tables[0].title for n in (1, 2)]
     assert titles[0].endswith("images, one run ± standard error of the draws [paper]")
     assert titles[1].endswith("mean ± standard error of 2 runs, or of the draws if that is larger [paper]")
 
@@ -156,34 +163,36 @@ METHOD_SHARES = {"draws": 0.1, "z": 0.2, "x": 0.3, "regular": 0.4}
 
 def test_the_other_way_round_nothing_holds() -> None:
     settings = Settings(2)
-    found = report(settings, _done(settings, lambda task, perc, method: METHOD_SHARES[method]))
-    holds = {claim.words: claim.holds for claim in found.claims}
+    actual = report(settings, _outcome(settings, lambda task, perc, method: METHOD_SHARES[method]))
+    verdicts = {claim.words: claim.verdict for claim in actual.claims}
     for perc in PERCS:
         flow = f"{BACKGROUND}, perc = {perc:g}: the flow is above the log-density published for a MAF of MNIST"
-        assert holds.pop(flow) is True
-    assert set(holds.values()) == {False}
+        assert verdicts.pop(flow) is Answer.YES
+    assert set(verdicts.values()) == {Answer.NO}
 
 
 def test_methods_are_compared_run_by_run() -> None:
     runs = {"z": np.array([0.5, 0.9]), "x": np.array([0.4, 0.8]), "regular": np.array([0.8, 0.4])}
     settings = Settings(2, percs=(1.0,), samples=1000)
-    done = _done(settings, lambda task, perc, method: 0.0)
-    for one in done:
+    outcomes = _outcome(settings, lambda task, perc, method: 0.0)
+    for one in outcomes:
         for method, values in runs.items():
             one.result["methods"][method]["share"] = float(values[one.task["seed"]])
-    verdicts = {claim.words: claim.holds for claim in report(settings, done).claims}
-    # z less x is .1 in both runs, though each varies by .4; z less regular is -.3 and .5
-    assert verdicts["SIR with IW(z) is above SIR with IW(x) in three cells of four or more"] is True
-    assert verdicts[f"{DIGITS}: SIR with IW(z) is above regular sampling at every perc"] is None
+    verdicts = {claim.words: claim.verdict for claim in report(settings, outcomes).claims}
+    # z minus x is .1 in both runs, though each varies by .4; z minus regular is -.3 and .5
+    assert verdicts["SIR with IW(z) is above SIR with IW(x) in three cells of four or more"] is Answer.YES
+    assert verdicts[f"{DIGITS}: SIR with IW(z) is above regular sampling at every perc"] is Answer.INCONCLUSIVE
 
 
 def test_sheets_are_drawn_where_they_are_kept(tmp_path: Path) -> None:
     settings = Settings(1)
-    done = _done(settings, _paper)
-    assert list(draw(settings, done, tmp_path)) == [""]
+    outcomes = _outcome(settings, _paper)
+    assert list(draw(settings, outcomes, tmp_path)) == [""]
     images = np.zeros((100, 784), np.uint8)
-    np.savez(tmp_path / f"{DIGITS}-0.25.npz", z=images, draws=images, x=images, regular=images)
-    figures = draw(settings, done, tmp_path)
+    path = tmp_path / f"{DIGITS}-0.25-0" / "images.safetensors"
+    path.parent.mkdir()
+    save_file(dict.fromkeys(METHODS, images), path)
+    figures = draw(settings, outcomes, tmp_path)
     assert list(figures) == ["", f"{DIGITS}-0.25"]
     assert [axes.get_title() for axes in figures[f"{DIGITS}-0.25"].axes] == [
         "SIR with IW(z)",
@@ -191,6 +200,6 @@ def test_sheets_are_drawn_where_they_are_kept(tmp_path: Path) -> None:
         "SIR with IW(x)",
         "regular sampling",
     ]
-    (tmp_path / f"{DIGITS}-0.25.npz").write_bytes(b"PK")
-    with pytest.raises(ValueError, match=r"diff-digits-0.25.npz is damaged .*: delete it to make it again"):
-        draw(settings, done, tmp_path)
+    path.write_bytes(b"PK")
+    with pytest.raises(ValueError, match=r"images.safetensors is damaged .*\. Delete it to compute it again"):
+        draw(settings, outcomes, tmp_path)

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from flowratio.ratios.classifier.classifier import ClassifierRatio
-from flowratio.training.run import watching
-from flowratio_paper.information_runs import BRIDGES, Weights, draw_joint, log_ratio, product, truth
+from flowratio import NetworkRatio
+from flowratio_paper.information_runs import TELESCOPING, Weights, draw_joint, log_ratio, product, truth
 from flowratio_paper.mutual_information import (
     PRESETS,
     _claims_of_truth,
-    chosen,
     draw,
     peak_and_end,
     report,
+    selected,
     strategies,
     tasks,
 )
-from flowratio_paper.running import Done
+from flowratio_paper.running import Outcome
+from flowratio_paper.verdicts import Answer
 
 
 def test_truth_is_not_what_the_paper_prints() -> None:
@@ -69,28 +69,31 @@ def test_the_paper_is_run_by_its_settings() -> None:
 
 def test_curve_of_weights_ends_with_those_that_were_kept() -> None:
     X_p, X_q = np.random.default_rng(0).normal([[[0.5]], [[0.0]]], size=(2, 300, 1))
-    ratio, weights = ClassifierRatio("mlp", max_epochs=60, patience=60, random_state=0), Weights()
-    with watching(weights):
-        ratio.fit_samples(X_p, X_q)
+    weights = Weights()
+    ratio = NetworkRatio(
+        "mlp",
+        max_epochs=60,
+        patience=60,
+        random_state=0,
+        callback=lambda model, epoch: weights.record(model, epoch),
+    ).fit_samples(X_p, X_q)
     before, history = ratio.log_ratio(X_p), ratio.history_
     assert history is not None
     assert list(weights.states) == history.epoch
-    ClassifierRatio("mlp", max_epochs=100, random_state=0).fit_samples(X_p[:20], X_q[:20])  # nobody watches any more
-    assert list(weights.states) == history.epoch
-    found = weights.curve(ratio.classifier_, history.best_epoch, lambda: float(ratio.log_ratio(X_p).mean()))
+    actual = weights.curve(ratio.network_, history.best_epoch, lambda: float(ratio.log_ratio(X_p).mean()))
     assert (ratio.log_ratio(X_p) == before).all()
-    assert found["epochs"] == sorted(found["epochs"])
-    assert {history.epoch[0], history.best_epoch, history.epoch[-1]} <= set(found["epochs"])
-    assert found["curve"][found["epochs"].index(history.best_epoch)] == pytest.approx(before.mean(), abs=1e-5)
-    assert len(set(found["curve"])) > 1
+    assert actual["epochs"] == sorted(actual["epochs"])
+    assert {history.epoch[0], history.best_epoch, history.epoch[-1]} <= set(actual["epochs"])
+    assert actual["curve"][actual["epochs"].index(history.best_epoch)] == pytest.approx(before.mean(), abs=1e-5)
+    assert len(set(actual["curve"])) > 1
 
 
 def test_weights_are_copies() -> None:
     layer, weights = torch.nn.Linear(1, 1), Weights()
-    weights(layer, 1)
+    weights.record(layer, 1)
     with torch.no_grad():
         layer.weight += 1
-    weights(layer, 2)
+    weights.record(layer, 2)
     assert weights.states[2]["weight"].item() == pytest.approx(weights.states[1]["weight"].item() + 1)
 
 
@@ -109,7 +112,7 @@ def _run(nats: float, curve: list[float], loss: float = 0.1, penalty: float = 0.
 
 def test_the_held_out_loss_chooses_the_penalty() -> None:
     runs = [_run(3.0, [3.0], 0.2), _run(2.0, [2.0], 0.1, 5e-3)]
-    assert chosen({"runs": runs})["penalty"] == 5e-3
+    assert selected({"runs": runs})["penalty"] == 5e-3
     assert peak_and_end(_run(2.0, [1.0, 2.5, 2.0])) == (2.5, 2.0)
 
 
@@ -131,46 +134,53 @@ def _ways(chance: float) -> dict[str, list[dict[str, object]]]:
     }
 
 
-def _known(shift: float = 0.0, errors: tuple[float, ...] = (0.1, -0.1, 0.1, -0.1)) -> list[Done]:
+def _outcomes(shift: float = 0.0, errors: tuple[float, ...] = (0.1, -0.1, 0.1, -0.1)) -> list[Outcome]:
     """Return results of known numbers; `shift` is that of the curve, `errors` what its runs are off beside."""
-    done = []
+    outcomes = []
     for task in tasks(SETTINGS):
         chance = 0.01 * (task.get("seed", 0) - 1)
         if task["part"] == "curve":
             nats = [truth(task["columns"], task["correlation"]) + shift + error for error in errors]
             if task["correlation"] == 0:
                 nats = [0.0] * len(errors)  # never wrong
-            told = {"standard_errors": [0.1] * len(errors), "verdicts": ["trustworthy"] * len(errors)}
-            done.append(Done(task, {"nats": nats, **told}, 0.0))
+            numbers = {"standard_errors": [0.1] * len(errors), "verdicts": ["trustworthy"] * len(errors)}
+            outcomes.append(Outcome(task, {"nats": nats, **numbers}, 0.0))
         elif task["part"] == "own":
             nats = EXACT * (1 + chance / 100)
-            done.append(Done(task, {"nats": nats, "standard_error": 0.002, "verdict": "trustworthy"}, 0.0))
+            outcomes.append(Outcome(task, {"nats": nats, "standard_error": 0.002, "verdict": "trustworthy"}, 0.0))
         else:
             # -.08 ± .06 of the truth: within a tenth or not
             bridges = {"nats": (0.92 + 10 * chance) * EXACT, "standard_error": 0.1, "log_r_error": 1.0}
-            done.append(Done(task, {"runs": _ways(chance)[task["strategy"]], BRIDGES: bridges}, 0.0))
-    return done
+            outcomes.append(Outcome(task, {"runs": _ways(chance)[task["strategy"]], TELESCOPING: bridges}, 0.0))
+    return outcomes
 
 
 def test_claims() -> None:
-    claims = {claim.words: claim.holds for claim in report(SETTINGS, _known()).claims}
+    claims = {claim.words: claim.verdict for claim in report(SETTINGS, _outcomes()).claims}
     # chosen by loss, by penalty, and bridges
-    assert [claims[words] for words in claims if "separate training, " in words] == [True, True, False, None]
-    assert claims["Fig. 4: separate training is nearer to the truth than all other ways"] is True
-    assert claims["Fig. 8: of joint trainings the largest α is nearest to the truth"] is None  # the same but for chance
+    assert [claims[words] for words in claims if "separate training, " in words] == [
+        Answer.YES,
+        Answer.YES,
+        Answer.NO,
+        Answer.INCONCLUSIVE,
+    ]
+    assert claims["Fig. 4: separate training is nearer to the truth than all other ways"] is Answer.YES
+    assert (
+        claims["Fig. 8: of joint trainings the largest α is nearest to the truth"] is Answer.INCONCLUSIVE
+    )  # the same but for chance
     at_penalty = [claims[words] for words in claims if words.startswith("with a penalty")]
-    assert at_penalty == [True, None]  # both have one half in the second
+    assert at_penalty == [Answer.YES, Answer.INCONCLUSIVE]  # both have one half in the second
     of_fall = {words.split(":")[0]: claims[words] for words in claims if "early stopping" in words}
     assert of_fall == {
-        "baseline": False,
-        "separate": True,
-        "joint .1": False,
-        "joint .9": True,
-        "discriminative": True,
-        f"separate, penalty {SETTINGS.penalties[0]:g}": True,
-        f"separate, penalty {SETTINGS.penalties[1]:g}": False,
+        "baseline": Answer.NO,
+        "separate": Answer.YES,
+        "joint .1": Answer.NO,
+        "joint .9": Answer.YES,
+        "discriminative": Answer.YES,
+        f"separate, penalty {SETTINGS.penalties[0]:g}": Answer.YES,
+        f"separate, penalty {SETTINGS.penalties[1]:g}": Answer.NO,
     }
-    assert [claims[words] for words in claims if words.startswith("our goal: qda")] == [True]
+    assert [claims[words] for words in claims if words.startswith("our goal: qda")] == [Answer.YES]
     assert not [words for words in claims if "as the paper prints" in words]  # which is of 20 columns
 
 
@@ -183,23 +193,23 @@ def test_claims() -> None:
     ],
 )
 def test_standard_errors_and_bias(shift: float, errors: tuple[float, ...], honest: bool, unbiased: bool) -> None:
-    claims = {claim.words: claim.holds for claim in report(SETTINGS, _known(shift, errors)).claims}
-    assert claims["our goal: over ρ and d the standard errors are honest"] is honest
-    assert claims["our goal: over ρ and d the estimates are without bias"] is unbiased
+    claims = {claim.words: claim.verdict for claim in report(SETTINGS, _outcomes(shift, errors)).claims}
+    assert claims["our goal: over ρ and d the standard errors are honest"] is Answer.of(honest)
+    assert claims["our goal: over ρ and d the estimates have no bias"] is Answer.of(unbiased)
 
 
 def test_every_penalty_is_drawn() -> None:
-    labels = draw(SETTINGS, _known(), Path())[""].axes[0].get_legend_handles_labels()[1]
+    labels = draw(SETTINGS, _outcomes(), Path())[""].axes[0].get_legend_handles_labels()[1]
     assert labels == [*strategies(SETTINGS), "separate, penalty 0.005", "truth"]
 
 
 def test_the_legend_has_lines_and_markers() -> None:
-    handles: list[Any] = draw(SETTINGS, _known(), Path())[""].axes[0].get_legend_handles_labels()[0]
-    shown = [(line.get_linestyle(), line.get_marker()) for line in handles[: len(strategies(SETTINGS))]]
-    assert all(line != "None" and marker != "None" for line, marker in shown)
-    assert len(set(shown)) == len(shown)
+    handles: list[Any] = draw(SETTINGS, _outcomes(), Path())[""].axes[0].get_legend_handles_labels()[0]
+    styles = [(line.get_linestyle(), line.get_marker()) for line in handles[: len(strategies(SETTINGS))]]
+    assert all(line != "None" and marker != "None" for line, marker in styles)
+    assert len(set(styles)) == len(styles)
 
 
 def test_the_truth_of_the_paper_is_judged_for_its_columns() -> None:
     (claim,) = _claims_of_truth(PRESETS["laptop"])
-    assert (claim.holds, claim.measured) == (False, "16.607 in closed form")
+    assert (claim.verdict, claim.measured) == (Answer.NO, "16.607 in closed form")

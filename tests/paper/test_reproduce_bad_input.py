@@ -9,6 +9,7 @@ from urllib.error import URLError
 
 import pytest
 
+from flowratio import Journal
 from flowratio_paper import NAMES, data, motivating, running
 
 Run = Callable[..., tuple[int, str, str]]
@@ -24,23 +25,23 @@ def refused(run: Run, name: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"), [("theroy", "theory"), ("mixture", "mixtures"), ("breast_cancer", "breast-cancer")]
+    ("name", "meant"), [("theroy", "theory"), ("mixture", "mixtures"), ("breast_cancer", "breast-cancer")]
 )
-def test_an_unknown_experiment(given: str, meant: str, run: Run, tmp_path: Path) -> None:
-    assert f"Did you mean {meant}?" in refused(run, given, tmp_path / "new")
+def test_an_unknown_experiment(name: str, meant: str, run: Run, tmp_path: Path) -> None:
+    assert f"Did you mean {meant}?" in refused(run, name, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
 def test_results_of_another_commit(run: Run, tmp_path: Path) -> None:
     assert run("reproduce", "motivating", "-o", tmp_path, "--jobs", "1", "--quiet")[0] == 0
     path = tmp_path / "motivating-quick.json"
-    kept = json.loads(path.read_text())
-    path.write_text(json.dumps({**kept, "commit": "0123456789ab"}))
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "commit": "0123456789ab"}))
     words = refused(run, "motivating", tmp_path)
     assert "of commit 0123456789ab" in words
     assert "--restart" in words
     assert run("reproduce", "motivating", "-o", tmp_path, "--jobs", "1", "--quiet", "--restart")[0] == 0
-    assert json.loads(path.read_text())["commit"] == kept["commit"]
+    assert json.loads(path.read_text())["commit"] == content["commit"]
 
 
 def test_a_restart_that_is_interrupted_goes_on_without_the_word(
@@ -79,9 +80,9 @@ def test_a_restart_of_all_is_one_of_those_that_were_not_reached(
     monkeypatch.undo()
     assert all(path.read_text() == "old results" for path in old)
     for path in old:
-        results = running.Results(path, {})
+        results = running.ResultsFile(path, {})
         results.resume()  # it would refuse them
-        assert results.done == {}
+        assert results.outcomes == {}
 
 
 def test_processes_that_begin_after_a_change_of_the_package(
@@ -91,7 +92,7 @@ def test_processes_that_begin_after_a_change_of_the_package(
     monkeypatch.setattr(running, "commit", lambda: "aaaa")  # in this process, and not in those that it starts
     code, _, err = run("reproduce", "motivating", "-o", tmp_path, "--jobs", "2", "--quiet")
     assert (code, err.count("\n")) == (2, 1)
-    assert f"a process of --jobs has commit {actual}, and the run began with aaaa" in err
+    assert f"A process of --jobs has commit {actual}, but the run began with aaaa" in err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -166,7 +167,7 @@ def test_a_damaged_file_of_images(name: str, file: str, run: Run, cache: Path, t
     (cache / file).write_bytes(b"cut off")
     words = refused(run, name, tmp_path)
     assert f"{cache / file} has the SHA-256 {sha256(b'cut off').hexdigest()}" in words
-    assert "put the right one in its place" in words
+    assert "Remove or replace it" in words
 
 
 @pytest.mark.parametrize(
@@ -181,9 +182,9 @@ def test_checkpoints_of_another_task(name: str, file: str, folder: str, run: Run
         data.find(file)
     except OSError as error:
         pytest.skip(str(error))
-    kept = tmp_path / f"{name}-quick" / folder
-    kept.mkdir(parents=True)
-    (kept / "run.json").write_text('{"seed": 1}')
+    folder_of_task = tmp_path / f"{name}-quick" / folder
+    with Journal(folder_of_task, {"seed": 1}):
+        pass
     words = refused(run, name, tmp_path)
-    assert f"{kept} has checkpoints of another run: it differs in" in words
-    assert "Delete the folder to start again" in words
+    assert f"{folder_of_task} belongs to another run. It differs in" in words
+    assert "delete this one to start again" in words

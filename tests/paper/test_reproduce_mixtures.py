@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from flowratio_paper.adaptation_trials import HONEST, chosen, unweighted
+from flowratio_paper.adaptation_trials import HONEST, selected, unweighted
 from flowratio_paper.mixtures import BY_CLASS, EXACT
 from flowratio_paper.running import reproduce
 
@@ -19,11 +19,11 @@ def test_quick(tmp_path: Path) -> None:
         assert result[BY_CLASS][0] < 0.02 < result[EXACT][0] < result["none"][0]
     for method in ("KMM", "KLIEP"):
         for space in ("x", "z"):
-            assert 0 <= chosen(results, space, method, HONEST).mean() < none
-    table, wrong = report.tables
+            assert 0 <= selected(results, space, method, HONEST).mean() < none
+    table, errors = report.tables
     assert [line[0] for line in table.lines[:3]] == ["none", EXACT, BY_CLASS]
     assert "[.236]" in table.lines[0][2]
-    assert list(wrong.head) == ["method", "x", "z"]
+    assert list(errors.head) == ["method", "x", "z"]
     words = [claim.words for claim in report.claims]
     assert len(set(words)) == len(words)
     assert sum(one.startswith("Table 5") for one in words) == 4

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flowratio_paper import images
-from flowratio_paper.image_laws import BACKGROUND, TASKS
+from flowratio_paper.image_distributions import BACKGROUND, TASKS
 from flowratio_paper.running import reproduce
 
 try:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from flowratio_paper.motivating import METHODS, PRESETS, TITLE
 from flowratio_paper.running import reproduce
+from flowratio_paper.verdicts import Answer
 
 
 def test_quick(tmp_path: Path) -> None:
@@ -15,9 +16,9 @@ def test_quick(tmp_path: Path) -> None:
     assert list(table.head[1:4]) == list(METHODS)
     # at m = 6 samples of 300 overlap once in 10⁶ draws; at m = 1 slopes are off by a tenth; at m = 3 there are ten
     # times the rows of the paper's bound but not of the exact one, and most slopes are off by half or infinite
-    verdicts = [claim.holds for claim in report.claims]
-    assert [*verdicts[:2], *verdicts[3:]] == [True] * 5
-    assert verdicts[2] is not True
+    verdicts = [claim.verdict for claim in report.claims]
+    assert [*verdicts[:2], *verdicts[3:]] == [Answer.YES] * 5
+    assert verdicts[2] is not Answer.YES
 
 
 def test_quick_says_that_it_is_no_comparison(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:

@@ -49,14 +49,14 @@ def test_quick(tmp_path: Path) -> None:
 
 def _goes_on_to_the_same(folder: Path, path: Path, result: dict[str, Any]) -> None:
     """Run it again as if it had been killed: what is left is used, and what is missing is made again."""
-    kept = folder / "omniglot-quick" / "seed-0"
-    times = {file.name: file.stat().st_mtime_ns for file in kept.glob("*.*") if file.suffix != ".seconds"}
-    for file in (path, kept / "ratio-x.npz", kept / "classifier-3.json"):
+    stages = folder / "omniglot-quick" / "seed-0"
+    times = {file.name: file.stat().st_mtime_ns for file in stages.glob("*.*")}
+    for file in (path, stages / "ratio-x.safetensors", stages / "classifier-3.json"):
         file.unlink()
     reproduce("omniglot", "quick", folder, verbose=False)
     assert _results(path) == [result]
-    again = {file.name: file.stat().st_mtime_ns for file in kept.glob("*.*")}
-    assert {name for name in times if again[name] != times[name]} == {"ratio-x.npz", "classifier-3.json"}
+    again = {file.name: file.stat().st_mtime_ns for file in stages.glob("*.*")}
+    assert {name for name in times if again[name] != times[name]} == {"ratio-x.safetensors", "classifier-3.json"}
 
 
 def _results(path: Path) -> list[dict[str, Any]]:

@@ -15,8 +15,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from flowratio_paper import running, stages
-from flowratio_paper.running import Claim, Done, Report, Table, commit, reproduce
-from flowratio_paper.stages import Stages
+from flowratio_paper.reports import Claim, PaperTable, Report
+from flowratio_paper.running import Outcome, commit, reproduce
+from flowratio_paper.stages import Workspace
+from flowratio_paper.verdicts import Answer
 
 
 @dataclass(frozen=True)
@@ -39,26 +41,26 @@ class Squares(ModuleType):
     def tasks(self, settings: Settings) -> list[dict[str, Any]]:
         return [{"seed": seed} for seed in range(settings.seeds)]
 
-    def run(self, settings: Settings, task: dict[str, Any], keep: Path) -> dict[str, Any]:
+    def run(self, settings: Settings, task: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
         if task["seed"] == self.breaks_at:
             raise KeyboardInterrupt
         self.ran.append(task["seed"])
         return {"square": task["seed"] ** 2}
 
-    def report(self, settings: Settings, done: list[Done]) -> Report:
-        lines = [[str(one.task["seed"]), str(one.result["square"])] for one in done]
-        return Report([Table("Squares", ["seed", "square"], lines)], [Claim("they grow", True, "0, 1")])
+    def report(self, settings: Settings, outcomes: list[Outcome]) -> Report:
+        lines = [[str(one.task["seed"]), str(one.result["square"])] for one in outcomes]
+        return Report([PaperTable("Squares", ["seed", "square"], lines)], [Claim("they grow", Answer.YES, "0, 1")])
 
-    def draw(self, settings: Settings, done: list[Done], keep: Path) -> dict[str, Figure]:
+    def draw(self, settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
         return {"": Figure(figsize=(1, 1)), "again": Figure(figsize=(1, 1))}
 
 
 @pytest.fixture
 def squares(monkeypatch: pytest.MonkeyPatch) -> Squares:
-    found = Squares()
-    monkeypatch.setitem(sys.modules, found.__name__, found)
+    module = Squares()
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(running, "commit", lambda: "aaaa")
-    return found
+    return module
 
 
 def run(folder: Path, seeds: int | None = None, restart: bool = False) -> tuple[Report, list[Path]]:
@@ -68,12 +70,12 @@ def run(folder: Path, seeds: int | None = None, restart: bool = False) -> tuple[
 def test_one_file_has_settings_versions_commit_and_every_number(squares: Squares, tmp_path: Path) -> None:
     report, paths = run(tmp_path / "new")
     assert [path.name for path in paths] == ["squares-quick.json", "squares-quick.png", "squares-quick-again.png"]
-    kept = json.loads(paths[0].read_text())
-    assert kept["settings"] == {"size": 3, "seeds": 2}
-    assert kept["commit"] == "aaaa"
-    assert {"python", "numpy", "torch"} <= kept["versions"].keys()
-    assert [one["result"] for one in kept["runs"]] == [{"square": 0}, {"square": 1}]
-    assert kept["tables"][0]["lines"] == [["0", "0"], ["1", "1"]]
+    content = json.loads(paths[0].read_text())
+    assert content["settings"] == {"size": 3, "seeds": 2}
+    assert content["commit"] == "aaaa"
+    assert {"python", "numpy", "torch"} <= content["versions"].keys()
+    assert [one["result"] for one in content["runs"]] == [{"square": 0}, {"square": 1}]
+    assert content["tables"][0]["lines"] == [["0", "0"], ["1", "1"]]
     assert str(report).splitlines()[-1] == "yes: they grow (0, 1)"
 
 
@@ -98,7 +100,7 @@ def test_what_was_run_is_not_run_again(squares: Squares, tmp_path: Path) -> None
 def test_old_results_stay_until_there_is_a_new_one(squares: Squares, tmp_path: Path) -> None:
     path = run(tmp_path)[1][0]
     before = path.read_text()
-    for name in ("seed-0/run.json", "sheet.npz"):
+    for name in ("seed-0/journal.json", "sheet.npz"):
         (tmp_path / "squares-quick" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "squares-quick" / name).touch()
     squares.breaks_at = 0
@@ -136,7 +138,9 @@ def test_stages_that_cannot_be_removed_are_named_and_not_used(
     before = run(tmp_path)[1][0].read_text()
     (tmp_path / "squares-quick" / "seed-0").mkdir(parents=True)
     monkeypatch.setattr(stages.shutil, "rmtree", rmtree)
-    with pytest.raises(OSError, match=r"quick.forgotten, with stages .*, cannot be removed \(Permission denied\)"):
+    with pytest.raises(
+        OSError, match=r"quick.forgotten has stages .* cannot be removed \(Permission denied\)\. Remove it by hand"
+    ):
         run(tmp_path, restart=True)
     assert (tmp_path / "squares-quick.json").read_text() == before
     assert not (tmp_path / "squares-quick").exists()
@@ -151,13 +155,13 @@ def test_the_cost_is_that_of_all_stages(squares: Squares, tmp_path: Path, monkey
         now[0] += seconds
         return {"square": 0}
 
-    def runs(settings: Settings, task: dict[str, Any], keep: Path) -> dict[str, Any]:
+    def runs(settings: Settings, task: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
         now[0] += 1  # what every process does
-        stages = Stages(keep / f"seed-{task['seed']}", task)
-        stages.numbers("first", lambda: stage(10))
-        if task["seed"] == squares.breaks_at:
-            raise KeyboardInterrupt
-        return stages.numbers("second", lambda: stage(100))
+        with workspace.journal(f"seed-{task['seed']}", task) as journal:
+            journal.entry("first", lambda: stage(10))
+            if task["seed"] == squares.breaks_at:
+                raise KeyboardInterrupt
+            return journal.entry("second", lambda: stage(100))
 
     squares.run, squares.breaks_at = runs, 1
     with pytest.raises(KeyboardInterrupt):
@@ -172,7 +176,7 @@ def test_results_of_another_commit_are_not_gone_on_with(
 ) -> None:
     before = run(tmp_path)[1][0].read_text()
     monkeypatch.setattr(running, "commit", lambda: "bbbb")
-    with pytest.raises(ValueError, match=r"results of commit aaaa, and this is bbbb\. Give --restart"):
+    with pytest.raises(ValueError, match=r"results of commit aaaa, but this is bbbb\. Use --restart"):
         run(tmp_path)
     assert (tmp_path / "squares-quick.json").read_text() == before
     run(tmp_path, restart=True)
@@ -182,16 +186,16 @@ def test_results_of_another_commit_are_not_gone_on_with(
 def test_the_command_is_that_which_ran_something(
     squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for words, seeds, told in (("one", 2, "one"), ("two", 2, "one"), ("three", 3, "three")):
+    for words, seeds, numbers in (("one", 2, "one"), ("two", 2, "one"), ("three", 3, "three")):
         monkeypatch.setattr(sys, "argv", ["flowratio", words])
         run(tmp_path, seeds=seeds)
-        assert json.loads((tmp_path / "squares-quick.json").read_text())["command"] == f"flowratio {told}"
-    with pytest.raises(ValueError, match=r"squares-quick\.json is not there: leave --report out"):
+        assert json.loads((tmp_path / "squares-quick.json").read_text())["command"] == f"flowratio {numbers}"
+    with pytest.raises(ValueError, match=r"squares-quick\.json does not exist\. Omit --report"):
         reproduce("squares", "quick", tmp_path / "other", report_only=True, verbose=False)
 
 
 def test_a_process_with_other_code_is_refused(squares: Squares, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"--jobs has commit aaaa, and the run began with bbbb.*or give --restart"):
+    with pytest.raises(ValueError, match=r"--jobs has commit aaaa, but the run began with bbbb.*or use --restart"):
         running._run("squares", squares.PRESETS["quick"], {"seed": 0}, tmp_path, "bbbb")
     assert squares.ran == []
 
@@ -200,15 +204,15 @@ def test_a_report_is_of_runs_of_any_commit(squares: Squares, tmp_path: Path, mon
     run(tmp_path)
     monkeypatch.setattr(running, "commit", lambda: "bbbb")
     reproduce("squares", "quick", tmp_path, report_only=True, verbose=False)
-    kept = json.loads((tmp_path / "squares-quick.json").read_text())
-    assert (kept["commit"], kept["reported_by"]) == ("aaaa", "bbbb")
+    content = json.loads((tmp_path / "squares-quick.json").read_text())
+    assert (content["commit"], content["reported_by"]) == ("aaaa", "bbbb")
     assert squares.ran == [0, 1]
-    with pytest.raises(ValueError, match=r"lacks 1 of 3 runs: leave --report out"):
+    with pytest.raises(ValueError, match=r"lacks 1 of 3 tasks\. Omit --report"):
         reproduce("squares", "quick", tmp_path, seeds=3, report_only=True, verbose=False)
     run(tmp_path / "more", seeds=3)
     reproduce("squares", "quick", tmp_path / "more", report_only=True, verbose=False)
-    kept = json.loads((tmp_path / "more" / "squares-quick.json").read_text())
-    assert kept["settings"]["seeds"] == len(kept["runs"]) == 3  # all that there are, if none are named
+    content = json.loads((tmp_path / "more" / "squares-quick.json").read_text())
+    assert content["settings"]["seeds"] == len(content["runs"]) == 3  # all that there are, if none are named
 
 
 def test_results_of_other_versions_are_not_gone_on_with(
@@ -216,14 +220,14 @@ def test_results_of_other_versions_are_not_gone_on_with(
 ) -> None:
     run(tmp_path)
     monkeypatch.setattr(running, "versions", lambda: {"numpy": "0.1"})
-    with pytest.raises(ValueError, match=r"results of versions python .*, and this is numpy 0\.1\. Give --restart"):
+    with pytest.raises(ValueError, match=r"results of versions python .*, but this is numpy 0\.1\. Use --restart"):
         run(tmp_path)
 
 
 def test_tasks_of_all_seeds_are_run_again_if_there_are_more(squares: Squares, tmp_path: Path) -> None:
     squares.tasks = lambda settings: [{"all": 7}]
-    squares.run = lambda settings, task, keep: squares.ran.append(settings.seeds) or {"square": 0}
-    squares.report = lambda settings, done: Report()
+    squares.run = lambda settings, task, workspace: squares.ran.append(settings.seeds) or {"square": 0}
+    squares.report = lambda settings, outcomes: Report()
     run(tmp_path)
     run(tmp_path)
     run(tmp_path, seeds=3)
@@ -231,8 +235,7 @@ def test_tasks_of_all_seeds_are_run_again_if_there_are_more(squares: Squares, tm
 
 
 def test_the_commit_is_that_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "src" / "flowratio"
-    file = package / "experiments" / "running.py"
+    file = tmp_path / "src" / "flowratio_paper" / "running.py"
     file.parent.mkdir(parents=True)
     file.write_text("1")
 
@@ -256,26 +259,26 @@ def test_the_commit_is_that_of_the_package(tmp_path: Path, monkeypatch: pytest.M
     git("add", "-A")
     git("commit", "-qm", "page")
     assert now() == first  # what is no part of the package has no part in a number
-    changed = []
+    changes = []
     for text in ("2", "3"):
         file.write_text(text)
-        changed.append(now())
-    assert all(one.startswith(f"{first}-changed-") for one in changed)
-    assert changed[0] != changed[1]
+        changes.append(now())
+    assert all(one.startswith(f"{first}-changed-") for one in changes)
+    assert changes[0] != changes[1]
     file.write_text("4")
-    assert commit() == changed[1]  # what was changed since is not what runs
+    assert commit() == changes[1]  # what was changed since is not what runs
     commit.cache_clear()
 
 
 def test_results_of_other_settings_are_not_gone_on_with(squares: Squares, tmp_path: Path) -> None:
     run(tmp_path)
     squares.PRESETS = {"quick": Settings(4, 2)}
-    with pytest.raises(ValueError, match=r"results of other settings\. Give --restart"):
+    with pytest.raises(ValueError, match=r"results of other settings\. Use --restart"):
         run(tmp_path)
 
 
 def _without(name: str) -> Callable[[dict[str, Any]], Any]:
-    return lambda kept: {key: value for key, value in kept.items() if key != name}
+    return lambda content: {key: value for key, value in content.items() if key != name}
 
 
 @pytest.mark.parametrize(
@@ -283,60 +286,56 @@ def _without(name: str) -> Callable[[dict[str, Any]], Any]:
     [
         _without("runs"),
         _without("commit"),
-        lambda kept: [kept],
-        lambda kept: {**kept, "settings": []},
-        lambda kept: {**kept, "settings": {"size": 3, "seeds": 1}, "runs": [{"task": 0, "result": {}, "seconds": 1}]},
+        lambda content: [content],
+        lambda content: {**content, "settings": []},
+        lambda content: {
+            **content,
+            "settings": {"size": 3, "seeds": 1},
+            "runs": [{"task": 0, "result": {}, "seconds": 1}],
+        },
     ],
     ids=["no runs", "no commit", "a list", "no settings", "no task"],
 )
 def test_a_file_that_is_no_result_is_named(squares: Squares, tmp_path: Path, change: Callable[..., Any]) -> None:
     path = run(tmp_path)[1][0]
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    with pytest.raises(ValueError, match=r"squares-quick\.json is no result .* or is damaged.*give --restart"):
+    with pytest.raises(ValueError, match=r"squares-quick\.json is not a result .* or is damaged.*use --restart"):
         run(tmp_path)
 
 
 def test_a_file_that_is_no_json_is_named(squares: Squares, tmp_path: Path) -> None:
     (tmp_path / "squares-quick.json").write_bytes(b'\xff{"cut')
-    with pytest.raises(ValueError, match=r"squares-quick\.json is no result .* or is damaged.*give --restart"):
+    with pytest.raises(ValueError, match=r"squares-quick\.json is not a result .* or is damaged.*use --restart"):
         run(tmp_path)
 
 
 @pytest.mark.parametrize("result", [{}, None, {"square": []}], ids=["no number", "nothing", "no list"])
 def test_runs_that_cannot_be_read_are_named(squares: Squares, tmp_path: Path, result: Any) -> None:
-    squares.draw = lambda settings, done, keep: {str(one.result["square"] + 0): Figure() for one in done}
+    squares.draw = lambda settings, outcomes, keep: {str(one.result["square"] + 0): Figure() for one in outcomes}
     path = run(tmp_path)[1][0]
-    kept = json.loads(path.read_text())
-    kept["runs"][1]["result"] = result
-    path.write_text(json.dumps(kept))
+    content = json.loads(path.read_text())
+    content["runs"][1]["result"] = result
+    path.write_text(json.dumps(content))
     for report_only in (False, True):
-        with pytest.raises(ValueError, match=r"squares-quick\.json has runs that cannot be read .*Give --restart"):
+        with pytest.raises(ValueError, match=r"squares-quick\.json has results that cannot be read .*Use --restart"):
             reproduce("squares", "quick", tmp_path, report_only=report_only, verbose=False)
-        assert json.loads(path.read_text())["runs"] == kept["runs"]
+        assert json.loads(path.read_text())["runs"] == content["runs"]
     run(tmp_path, restart=True)
 
 
 def test_a_bug_of_a_report_is_no_fault_of_the_file(squares: Squares, tmp_path: Path) -> None:
-    squares.run = lambda settings, task, keep: {}
+    squares.run = lambda settings, task, workspace: {}
     with pytest.raises(KeyError, match="square"):
         run(tmp_path)
 
 
 def test_a_folder_in_the_place_of_the_file_is_named(squares: Squares, tmp_path: Path) -> None:
     (tmp_path / "squares-quick.json").mkdir()
-    with pytest.raises(OSError, match=r"squares-quick\.json cannot be read .*: give another --out"):
+    with pytest.raises(OSError, match=r"squares-quick\.json cannot be read .*\. Use another --out"):
         run(tmp_path)
 
 
 def test_a_table_for_a_page() -> None:
-    table = Table("Errors", ["space", "error"], [["x", "0.1"], ["in z", "0.02"]])
+    table = PaperTable("Errors", ["space", "error"], [["x", "0.1"], ["in z", "0.02"]])
     assert str(table) == "Errors\nspace  error\nx      0.1\nin z   0.02"
     assert table.markdown() == "| space | error |\n| --- | --- |\n| x | 0.1 |\n| in z | 0.02 |"
-
-
-def test_stages_of_long_runs_are_counted(tmp_path: Path) -> None:
-    assert running._stages_of(tmp_path / "nothing") == ""
-    for name in ("seed-0/run.json", "seed-0/flow/checkpoint", "seed-0/made.npz", "seed-1/ratio-x.npz"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    assert running._stages_of(tmp_path) == "stages done: 2"

@@ -6,54 +6,60 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flowratio_paper.stages import Stages, earlier_seconds, read_arrays
+from flowratio_paper.stages import Workspace, count_stages, read_arrays, replacing
 
 
 def test_a_stage_is_run_once(tmp_path: Path) -> None:
-    first, again = Stages(tmp_path / "new", {"seed": 0}), Stages(tmp_path / "new", {"seed": 0})
-    assert first.numbers("loss", lambda: {"value": 0.1, "name": "γ"}) == {"value": 0.1, "name": "γ"}
-    assert again.numbers("loss", lambda: pytest.fail("it is there")) == {"value": 0.1, "name": "γ"}
-    made = {"a": np.arange(3), "b": np.array(0.5)}
-    first.arrays("rows", lambda: made)
-    kept = again.arrays("rows", lambda: pytest.fail("they are there"))
-    assert kept.keys() == made.keys()
-    assert all(np.array_equal(kept[name], made[name]) for name in made)
+    arrays = {"a": np.arange(3), "b": np.array([0.5])}
+    with Workspace(tmp_path / "new").journal("seed-0", {"seed": 0}) as first:
+        assert first.entry("loss", lambda: {"value": 0.1, "name": "γ"}) == {"value": 0.1, "name": "γ"}
+        first.arrays("rows", lambda: arrays)
+    with Workspace(tmp_path / "new").journal("seed-0", {"seed": 0}) as again:
+        assert again.entry("loss", lambda: pytest.fail("it is there")) == {"value": 0.1, "name": "γ"}
+        stored = again.arrays("rows", lambda: pytest.fail("they are there"))
+    assert stored.keys() == arrays.keys()
+    assert all(np.array_equal(stored[name], arrays[name]) for name in arrays)
 
 
 def test_a_stage_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    stages = Stages(tmp_path, {"seed": 0})
-    with pytest.raises(ZeroDivisionError):
-        stages.numbers("broken", lambda: {"value": 1 // 0})
-    with pytest.raises(ZeroDivisionError):
-        stages.arrays("broken", lambda: {"value": np.array(1 // 0)})
-    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+    with Workspace(tmp_path).journal("seed-0", {"seed": 0}) as journal:
+        with pytest.raises(ZeroDivisionError):
+            journal.entry("broken", lambda: {"value": 1 // 0})
+        with pytest.raises(ZeroDivisionError):
+            journal.arrays("broken", lambda: {"value": np.array(1 // 0)})
+    assert [path.name for path in (tmp_path / "seed-0").iterdir()] == ["journal.json"]
+    assert count_stages(tmp_path) == 0
 
 
-def test_what_another_run_left_is_refused(tmp_path: Path) -> None:
-    Stages(tmp_path, {"seed": 0, "classes": 10, "hidden": (1, 2)})
-    Stages(tmp_path, {"seed": 0, "classes": 10, "hidden": (1, 2)})
-    with pytest.raises(ValueError, match=r"checkpoints of another run: it differs in classes, seed. Delete the folder"):
-        Stages(tmp_path, {"seed": 1, "classes": 20, "hidden": (1, 2)})
+def test_stages_of_another_task_are_refused(tmp_path: Path) -> None:
+    about = {"seed": 0, "classes": 10, "hidden": (1, 2)}
+    for _ in range(2):
+        with Workspace(tmp_path).journal("seed-0", about):
+            pass
+    with (
+        pytest.raises(ValueError, match=r"seed-0 belongs to another run\. It differs in classes, seed\."),
+        Workspace(tmp_path).journal("seed-0", {**about, "seed": 1, "classes": 20}),
+    ):
+        pass
 
 
-@pytest.mark.parametrize("name", ["loss.json", "rows.npz", "loss.json.seconds", "rows.npz.seconds"])
+@pytest.mark.parametrize("name", ["loss.json", "rows.safetensors"])
 def test_a_damaged_file_is_named(name: str, tmp_path: Path) -> None:
-    stages = Stages(tmp_path, {})
-
     def both() -> None:
-        with earlier_seconds():
-            stages.numbers("loss", dict)
-            stages.arrays("rows", dict)
+        with Workspace(tmp_path).journal("seed-0", {}) as journal:
+            journal.entry("loss", dict)
+            journal.arrays("rows", dict)
 
     both()
-    (tmp_path / name).write_text("{")
-    with pytest.raises(ValueError, match=rf"{name} is damaged .*: delete it to make it again"):
+    path = tmp_path / "seed-0" / name
+    path.write_text("{")
+    with pytest.raises(ValueError, match=rf"{name} is damaged .*\. Delete it to compute it again"):
         both()
-    (tmp_path / name).unlink()
+    path.unlink()
     both()
 
 
-def test_what_a_stage_took_is_kept_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seconds_of_earlier_stages_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "process_time", lambda: now[0])
 
@@ -63,12 +69,12 @@ def test_what_a_stage_took_is_kept_with_it(tmp_path: Path, monkeypatch: pytest.M
 
     def run(n_stages: int) -> float:
         """Run stages of 10 s, 20 s, ..., and return the seconds of those that were there."""
-        stages = Stages(tmp_path, {})
-        with earlier_seconds() as earlier:
+        workspace = Workspace(tmp_path)
+        with workspace.journal("seed-0", {}) as journal:
             for k in range(1, n_stages + 1):
-                stages.numbers(f"stage-{k}", lambda k=k: of(10 * k))
-                stages.numbers(f"stage-{k}", lambda: pytest.fail("it is there"))  # and not of an earlier process
-        return sum(earlier.values())
+                journal.entry(f"stage-{k}", lambda k=k: of(10 * k))
+                journal.entry(f"stage-{k}", lambda: pytest.fail("it is there"))  # and not of an earlier process
+        return workspace.earlier_seconds
 
     assert run(2) == 0
     assert now == [30]
@@ -78,33 +84,64 @@ def test_what_a_stage_took_is_kept_with_it(tmp_path: Path, monkeypatch: pytest.M
     assert now == [60]
 
 
-def test_without_what_tells_it_from_others_a_run_is_not_gone_on_with(tmp_path: Path) -> None:
-    Stages(tmp_path / "seed-0", {})
-    (tmp_path / "seed-0" / "run.json").write_text("{")
-    with pytest.raises(ValueError, match=r"run.json is damaged .*: delete the folder .*seed-0 to make it again"):
-        Stages(tmp_path / "seed-0", {})
+def test_without_its_description_a_run_does_not_resume(tmp_path: Path) -> None:
+    with Workspace(tmp_path).journal("seed-0", {}):
+        pass
+    (tmp_path / "seed-0" / "journal.json").write_text("{")
+    with (
+        pytest.raises(ValueError, match=r"seed-0.* damaged .*start again"),
+        Workspace(tmp_path).journal("seed-0", {}),
+    ):
+        pass
 
 
-def test_arrays_that_cannot_be_unpacked_are_damaged(tmp_path: Path) -> None:
-    stages = Stages(tmp_path, {})
-    made = {"a": np.arange(90)}
-    stages.arrays("rows", lambda: made)
-    path, n_damaged = tmp_path / "rows.npz", 0
-    whole = path.read_bytes()
-    for k in range(len(whole)):  # a byte of headers, of what is packed, of checksums, of the index at the end
-        path.write_bytes(whole[:k] + bytes([whole[k] ^ 0xFF]) + whole[k + 1 :])
-        try:
-            (found,) = stages.arrays("rows", dict).values()
-        except ValueError as error:
-            assert "rows.npz is damaged" in str(error)  # noqa: PT017 - some bytes, as of dates, do not matter
-            n_damaged += 1
-        else:
-            assert np.array_equal(found, made["a"])
-    assert n_damaged > len(whole) / 2
+def test_arrays_of_a_damaged_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "seed-0" / "rows.safetensors"
+    with Workspace(tmp_path).journal("seed-0", {}) as journal:
+        journal.arrays("rows", lambda: {"a": np.arange(90)})
+    assert np.array_equal(read_arrays(path)["a"], np.arange(90))
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(ValueError, match=r"rows.safetensors is damaged .*\. Delete it to compute it again"):
+        read_arrays(path)
 
 
-def test_an_array_that_stands_alone_is_no_file_of_a_stage(tmp_path: Path) -> None:
-    with (tmp_path / "rows.npz").open("wb") as file:
-        np.save(file, np.arange(3))
-    with pytest.raises(ValueError, match=r"rows.npz is damaged .*: delete it to make it again"):
-        read_arrays(tmp_path / "rows.npz")
+def test_stages_of_long_tasks_are_counted(tmp_path: Path) -> None:
+    assert count_stages(tmp_path / "nothing") == 0
+    names = (
+        "seed-0/journal.json",
+        "seed-0/flow/state.json",
+        "seed-0/rows.safetensors",
+        "seed-1/ratio-x.json",
+        "a.json",
+    )
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert count_stages(tmp_path) == 2
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    path.write_text("old")
+
+    def write(text: str) -> None:
+        with replacing(path) as temporary:
+            temporary.write_text(text)
+            assert path.read_text() == "old"
+            if not text:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write("")
+    assert [one.name for one in tmp_path.iterdir()] == ["results.json"]
+    write("new")
+    assert path.read_text() == "new"
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "results.json").mkdir()
+    with (
+        pytest.raises(OSError, match=r"Cannot write .*results\.json \(.*\)\. Use another --out"),
+        replacing(tmp_path / "results.json") as temporary,
+    ):
+        temporary.write_text("new")

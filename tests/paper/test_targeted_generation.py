@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from flowratio.applications.generation import TargetedSample
-from flowratio.flows.base import Flow
-from flowratio.latent.featurizer import FlowFeaturizer
-from flowratio.training import loop as training
-from flowratio.training.run import History
+from flowratio import MAF, Flow, FlowFeaturizer, History, TargetedSample
 from flowratio_paper import targeted_generation
-from flowratio_paper.image_laws import DIGITS, log_densities
+from flowratio_paper.image_distributions import DIGITS, log_densities
 from flowratio_paper.mnist import PRESETS
+from flowratio_paper.stages import Workspace
 from flowratio_paper.targeted_generation import Settings, draw_images, run_cell
 
 
@@ -31,7 +28,7 @@ class _Mirror(Flow):
 
 
 class _Exact:
-    """The ratio of two laws that are each constant, against the flow's normal law h, on either side of 0.
+    """The ratio of two distributions, each constant relative to the Gaussian h of the flow, on either side of 0.
 
     With perc = .25 the share of p is π = .8. Let q/h be 1.6 where z > 0, and .4 elsewhere; then p/h = (1 - .2 q/h) / .8
     is .85 and 1.15, and a share .8 of q has z > 0, a share .425 of p, and one half of what the flow draws.
@@ -59,47 +56,47 @@ class _Sides:
 
 
 @pytest.fixture(scope="module")
-def drawn() -> tuple[dict[str, TargetedSample], dict[str, float]]:
+def draws() -> dict[str, TargetedSample]:
     featurizer = FlowFeaturizer(_Mirror(2), scaling="none").fit(np.zeros((2, 2)))
     settings = Settings(1, samples=4000, candidates_z=20, candidates_x=20)
     ratios: Any = {"z": _Exact(1), "x": _Exact(-1), "draws": _ToDraws()}
-    return draw_images(settings, featurizer, ratios, 0.8, 0)
+    return draw_images(settings, featurizer, ratios, 0.8, 0)[0]
 
 
 # five standard errors of 4000 draws of 80 000 candidates: 5 sqrt(.16 (1/4000 + 1/80 000)) = .033
 @pytest.mark.parametrize(("method", "share"), [("z", 0.8), ("draws", 0.8), ("x", 0.8), ("regular", 0.5)])
-def test_draws_have_the_share_of_the_target_that_q_has(drawn: Any, method: str, share: float) -> None:
+def test_draws_have_the_share_of_the_target_that_q_has(draws: Any, method: str, share: float) -> None:
     classifier: Any = _Sides()
-    known = np.array([[-9.0], [9.0]])  # where all draws are
-    found = targeted_generation._of_drawn(drawn[0][method], classifier, (known, known))
-    assert found["share"] == pytest.approx(share, abs=0.04)
+    usual = np.array([[-9.0], [9.0]])  # the range of all draws
+    actual = targeted_generation._of_draw(draws[method], classifier, (usual, usual))
+    assert actual["share"] == pytest.approx(share, abs=0.04)
     # weights of 1.6 and .4 on one half each: their mean, squared, over the mean of their squares
     worth = 1.0 if method == "regular" else 1 / (0.5 * 1.6**2 + 0.5 * 0.4**2)
-    assert found["effective"] == pytest.approx(worth, abs=0.02)
-    assert (found["unique"] == 1) == (method == "regular")
-    assert found["candidates"] == 4000 * (1 if method == "regular" else 20)
-    assert found["k_hat"] == "-inf"  # weights of two values have no tail
-    again = targeted_generation._of_drawn(drawn[0][method]._replace(k_hat=0.3), classifier, (known,))
+    assert actual["effective"] == pytest.approx(worth, abs=0.02)
+    assert (actual["unique"] == 1) == (method == "regular")
+    assert actual["candidates"] == 4000 * (1 if method == "regular" else 20)
+    assert actual["k_hat"] == "-inf"  # weights of two values have no tail
+    again = targeted_generation._of_draw(draws[method]._replace(k_hat=0.3), classifier, (usual,))
     assert again["k_hat"] == 0.3
     assert again["strange"] == again["strange_target"] == 0
 
 
-def test_strange_images_are_counted_apart(drawn: Any) -> None:
+def test_strange_images_are_counted_apart(draws: Any) -> None:
     classifier: Any = _Sides()
     bright = np.full((9, 2), 0.5)  # as no draw is: all are strange
-    found = targeted_generation._of_drawn(drawn[0]["z"], classifier, (bright,))
-    assert found["strange"] == 1
-    assert found["strange_target"] == found["share"]
+    actual = targeted_generation._of_draw(draws["z"], classifier, (bright,))
+    assert actual["strange"] == 1
+    assert actual["strange_target"] == actual["share"]
 
 
 def test_loss_and_accuracy_of_a_ratio() -> None:
     ratio: Any = _Exact(1)
     of_p, of_q = np.array([[1.0], [-1.0], [-1.0], [-1.0]]), np.array([[1.0], [-1.0]])
-    found = targeted_generation._of_ratio(ratio, of_p, of_q)
+    actual = targeted_generation._of_ratio(ratio, of_p, of_q)
     right_q, right_p = (-math.log(odds / (1 + odds)) for odds in (1.6 / 0.85, 1.15 / 0.4))
     wrong_p, wrong_q = (-math.log(1 / (1 + odds)) for odds in (1.6 / 0.85, 1.15 / 0.4))
-    assert found["loss"] == pytest.approx(((wrong_p + 3 * right_p) / 4 + (right_q + wrong_q) / 2) / 2)
-    assert found["accuracy"] == pytest.approx((3 / 4 + 1 / 2) / 2)
+    assert actual["loss"] == pytest.approx(((wrong_p + 3 * right_p) / 4 + (right_q + wrong_q) / 2) / 2)
+    assert actual["accuracy"] == pytest.approx((3 / 4 + 1 / 2) / 2)
 
 
 def test_a_flow_is_scored_on_the_mixture_that_it_learned() -> None:
@@ -107,13 +104,13 @@ def test_a_flow_is_scored_on_the_mixture_that_it_learned() -> None:
     pair = [images[:40], np.maximum(images[40:], 100)]
     featurizer = FlowFeaturizer(_Mirror(784), scaling="image").fit(images)
     featurizer.history_ = History(epoch=[1, 2, 3], best_epoch=2, seconds=[0.5, 1.0, 1.5])
-    found = targeted_generation._of_flow(featurizer, pair, 0.25, np.random.default_rng(1))
+    actual = targeted_generation._of_flow(featurizer, pair, 0.25, np.random.default_rng(1))
     rng = np.random.default_rng(1)
     p, q = (log_densities(featurizer, X, rng) for X in pair)
     assert abs(p["logit"].mean() - q["logit"].mean()) > 10
     for name in ("logit", "bits"):
-        assert found[name] == pytest.approx(0.8 * p[name].mean() + 0.2 * q[name].mean())
-    assert (found["epochs"], found["best_epoch"], found["seconds"]) == (3, 2, 1.5)
+        assert actual[name] == pytest.approx(0.8 * p[name].mean() + 0.2 * q[name].mean())
+    assert (actual["epochs"], actual["best_epoch"], actual["seconds"]) == (3, 2, 1.5)
 
 
 @pytest.fixture
@@ -134,14 +131,14 @@ def test_a_flow_of_another_commit_is_not_gone_on_with(tmp_path: Path, monkeypatc
             raise Begun
 
     task = {"task": DIGITS, "perc": 1.0, "seed": 0}
-    monkeypatch.setattr(targeted_generation, "new_flow", lambda *given: Flows())
+    monkeypatch.setattr(targeted_generation, "new_flow", lambda *_: Flows())
     for commit in ("old", "old"):
         monkeypatch.setattr(targeted_generation, "commit", lambda commit=commit: commit)
         with pytest.raises(Begun):
-            run_cell(PRESETS["quick"], task, tmp_path)
+            run_cell(PRESETS["quick"], task, Workspace(tmp_path))
     monkeypatch.setattr(targeted_generation, "commit", lambda: "new")
-    with pytest.raises(ValueError, match=r"diff-digits-1-0 has checkpoints of another run: it differs in commit\."):
-        run_cell(PRESETS["quick"], task, tmp_path)
+    with pytest.raises(ValueError, match=r"diff-digits-1-0 belongs to another run\. It differs in commit\."):
+        run_cell(PRESETS["quick"], task, Workspace(tmp_path))
 
 
 @pytest.mark.filterwarnings("ignore")  # noise has no ratio, and next to no training, as in `running._run`
@@ -149,30 +146,31 @@ def test_a_flow_of_another_commit_is_not_gone_on_with(tmp_path: Path, monkeypatc
 def test_a_cell_that_was_killed_goes_on_with_its_flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task, settings = {"task": DIGITS, "perc": 1.0, "seed": 0}, replace(PRESETS["quick"], steps=40, hidden=(16,))
     classifier: Any = _Sides()
-    monkeypatch.setattr(targeted_generation, "_of_attribute", lambda *given: (classifier, 0.9))
+    monkeypatch.setattr(targeted_generation, "_of_attribute", lambda *_: (classifier, 0.9))
     monkeypatch.setattr(targeted_generation, "commit", lambda: "one")
-    whole = run_cell(settings, task, tmp_path / "whole")
-    assert run_cell(settings, task, tmp_path / "whole") == whole  # from the disk
+    whole = run_cell(settings, task, Workspace(tmp_path / "whole"))
+    assert run_cell(settings, task, Workspace(tmp_path / "whole")) == whole  # from the disk
     assert not list((tmp_path / "whole").glob("*/flow"))
 
     class Killed(Exception):
         pass
 
-    def kill(*given: Any) -> None:
+    def kill(*_: Any) -> None:
         raise Killed
 
     with monkeypatch.context() as until:
         until.setattr(targeted_generation, "new_ratio", kill)
         with pytest.raises(Killed):
-            run_cell(settings, task, tmp_path / "killed")
-    steps = []
+            run_cell(settings, task, Workspace(tmp_path / "killed"))
+    checkpoint = tmp_path / "killed" / f"{DIGITS}-1-0" / "flow"
+    before = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+    assert before
     with monkeypatch.context() as until:
-        until.setattr(training._Run, "_step", lambda run, batch, total: steps.append(batch.shape[1]))
+        until.setattr(MAF, "log_prob", lambda flow, x: pytest.fail("the flow is not trained again"))
         until.setattr(targeted_generation, "new_ratio", kill)
         with pytest.raises(Killed):
-            run_cell(settings, task, tmp_path / "killed")
-    assert not steps  # the flow is not trained again
-    again = run_cell(settings, task, tmp_path / "killed")
+            run_cell(settings, task, Workspace(tmp_path / "killed"))
+    again = run_cell(settings, task, Workspace(tmp_path / "killed"))
     for result in (whole, again):
         result["flow"].pop("seconds")
         for method in result["methods"].values():
@@ -182,10 +180,10 @@ def test_a_cell_that_was_killed_goes_on_with_its_flow(tmp_path: Path, monkeypatc
 
 @pytest.mark.usefixtures("few")
 def test_the_classifier_of_the_attribute_is_trained_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = []
-    monkeypatch.setattr(targeted_generation, "attribute_classifier", lambda *given: trained.append(given[2:]))
+    calls = []
+    monkeypatch.setattr(targeted_generation, "attribute_classifier", lambda *arguments: calls.append(arguments[2:]))
     targeted_generation._of_attribute.cache_clear()
     for rows in (100, 100, 200):
         targeted_generation._of_attribute(DIGITS, rows, 1)
     targeted_generation._of_attribute.cache_clear()  # it is no classifier
-    assert trained == [(100, 1), (200, 1)]
+    assert calls == [(100, 1), (200, 1)]

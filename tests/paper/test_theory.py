@@ -18,7 +18,7 @@ from flowratio_paper.known_maps import (
     log_q,
     random_flow,
 )
-from flowratio_paper.running import Done
+from flowratio_paper.running import Outcome
 from flowratio_paper.theory import (
     N_CELLS,
     P_OF_CELLS,
@@ -34,6 +34,7 @@ from flowratio_paper.theory import (
     report,
     slopes,
 )
+from flowratio_paper.verdicts import Answer
 
 QUICK = PRESETS["quick"]
 
@@ -91,20 +92,20 @@ def test_means_of_estimators_are_sums_over_all_counts() -> None:
     n, cell = 7, 5
     counts = np.arange(n + 1)
     p, q = binom.pmf(counts, n, P_OF_CELLS[cell]), binom.pmf(counts, n, 1 / N_CELLS)
-    found = estimates(counts[:, None], counts[None, :], n)
+    actual = estimates(counts[:, None], counts[None, :], n)
     for name in ("known", "both"):
-        mean = float(p @ np.broadcast_to(found[name], (n + 1, n + 1)) @ q)
+        mean = float(p @ np.broadcast_to(actual[name], (n + 1, n + 1)) @ q)
         assert mean == pytest.approx(expected(name, n) * R_OF_CELLS[cell], rel=1e-12)
-    assert float(p @ found["plain"] @ q) != pytest.approx(R_OF_CELLS[cell], rel=0.01)
+    assert float(p @ actual["plain"] @ q) != pytest.approx(R_OF_CELLS[cell], rel=0.01)
 
 
 def test_moments_of_seeds_are_pooled() -> None:
     draws = np.random.default_rng(0).normal(size=(2, QUICK.resamples, N_CELLS + 1))
-    done = [
-        Done({"part": "bias", "seed": k}, {"x": {"known": {"mean": one.mean(0), "variance": one.var(0)}}}, 0.0)
+    outcomes = [
+        Outcome({"part": "bias", "seed": k}, {"x": {"known": {"mean": one.mean(0), "variance": one.var(0)}}}, 0.0)
         for k, one in enumerate(draws)
     ]
-    mean, error = mean_and_error(QUICK, done, "x", "known")
+    mean, error = mean_and_error(QUICK, outcomes, "x", "known")
     pooled = draws.reshape(-1, N_CELLS + 1)
     np.testing.assert_allclose(mean, pooled.mean(axis=0), atol=1e-12)
     np.testing.assert_allclose(error, pooled.std(axis=0) / np.sqrt(len(pooled)), rtol=1e-12)
@@ -115,43 +116,47 @@ def test_slopes_are_powers_of_n() -> None:
     np.testing.assert_allclose(slopes(QUICK, errors), [-1.0, -0.5])
 
 
-def results(z_power: float, off: float) -> list[Done]:
+def results(z_power: float, off: float) -> list[Outcome]:
     """Return runs of errors that are powers of n, and of means that are `off` their place."""
     moments = {name: {"mean": [expected(name, 50) + off] * 17, "variance": [0.1] * 17} for name in ("known", "both")}
     moments["plain"] = {"mean": [1.3] * 17, "variance": [0.1] * 17}
-    done = [Done({"part": "bias", "seed": seed}, dict.fromkeys(SPACES, moments), 0.0) for seed in range(2)]
+    outcomes = [Outcome({"part": "bias", "seed": seed}, dict.fromkeys(SPACES, moments), 0.0) for seed in range(2)]
     for name in ("affine", "exponential", "hyperbolic sine", FOLD):
         numbers = {"float64": 1e-14, "float32": 1e-6, "jacobian": 1.0}
-        done.append(Done({"part": "lemma", "map": name, "seed": 0}, numbers, 0.0))
+        outcomes.append(Outcome({"part": "lemma", "map": name, "seed": 0}, numbers, 0.0))
     for kind in ("maf", "spline"):
         for state in ("random", "trained"):
             numbers = {"float64": 10 * off, "float32": 1e-6, "jacobian": 1.0}
-            done.append(Done({"part": "lemma", "map": f"{kind}, {state}", "seed": 0}, numbers, 0.0))
+            outcomes.append(Outcome({"part": "lemma", "map": f"{kind}, {state}", "seed": 0}, numbers, 0.0))
     for method in QUICK.methods:
         for seed in range(2):
             powers = {"x": -1 - 0.01 * seed, "z": z_power + 0.01 * seed}
             errors = {space: [n**power for n in QUICK.sizes] for space, power in powers.items()}
-            done.append(Done({"part": "consistency", "method": method, "seed": seed}, errors, 0.0))
-    return done
+            outcomes.append(Outcome({"part": "consistency", "method": method, "seed": seed}, errors, 0.0))
+    return outcomes
 
 
 def test_verdicts_follow_the_numbers() -> None:
-    good = [claim.holds for claim in report(QUICK, results(-1.0, 0.0)).claims]
+    yes, no, inconclusive = Answer
+    good = [claim.verdict for claim in report(QUICK, results(-1.0, 0.0)).claims]
     # the fold did no harm here, and counts of two samples have their bias
-    assert good == [True, True, False, True, True, False, True, None, *[True] * 4]  # powers are the same but for chance
-    bad = [claim.holds for claim in report(QUICK, results(0.1, 0.1)).claims]
-    assert bad == [False, True, False, False, False, False, True, False, True, False, True, False]
+    # powers are the same but for chance
+    assert good == [yes, yes, no, yes, yes, no, yes, inconclusive, *[yes] * 4]
+    bad = [claim.verdict for claim in report(QUICK, results(0.1, 0.1)).claims]
+    assert bad == [no, yes, no, no, no, no, yes, no, yes, no, yes, no]
 
 
 def test_a_fold_of_the_square_brings_a_bias() -> None:
     counts = np.arange(N_CELLS)[None, :]
     assert folded(counts)[0, :4].tolist() == [6.0, 7.0, 8.0, 9.0]  # the mean of rows 0 and 3
     assert folded(counts).sum() == counts.sum()
-    done = results(-1.0, 0.0)
+    outcomes = results(-1.0, 0.0)
     mean = [*(folded(R_OF_CELLS[None])[0] / R_OF_CELLS), 1.5]
-    for one in done:
+    for one in outcomes:
         if one.task["part"] == "bias":
             one.result["fold"] = {"known": {"mean": mean, "variance": [0.1] * 17}}
-    said = report(QUICK, done)
-    assert said.tables[1].lines[-1][1] == "z, a fold (not invertible)"
-    assert {claim.words: claim.holds for claim in said.claims}["a map that is not invertible does bring a bias"] is True
+    reported = report(QUICK, outcomes)
+    assert reported.tables[1].lines[-1][1] == "z, a fold (not invertible)"
+    assert {claim.words: claim.verdict for claim in reported.claims}[
+        "a map that is not invertible causes a bias"
+    ] is Answer.YES

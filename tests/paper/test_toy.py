@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from flowratio.training.run import History
-from flowratio_paper.running import Done
-from flowratio_paper.toy import PRESETS, chosen, errors, report, strategies, tasks, values
+from flowratio import History
+from flowratio_paper.running import Outcome
+from flowratio_paper.toy import PRESETS, by_held_out_loss, errors, report, strategies, tasks, values
 from flowratio_paper.toy_fits import (
     AUTO,
     DISCRIMINATIVE,
@@ -18,7 +18,6 @@ from flowratio_paper.toy_fits import (
     LOGISTIC_Z,
     RAW,
     SEPARATE,
-    RawRatio,
     Settings,
     X,
     _of_training,
@@ -27,6 +26,7 @@ from flowratio_paper.toy_fits import (
     log_ratio,
     new_flow,
 )
+from flowratio_paper.verdicts import Answer
 
 SETTINGS = Settings(2, penalties=(0.0, 5e-4), alphas=(0.1, 0.9))
 # errors on all rows, without a penalty and with one
@@ -41,23 +41,23 @@ KNOWN = {
 
 
 def _fit(method: str, penalty: float | None, error: float, held_out: float) -> dict[str, Any]:
-    told = {"all": error, "near": error / 4, "near_absolute": error / 5, "held_out": held_out}
-    return {"method": method, "penalty": penalty, **told}
+    numbers = {"all": error, "near": error / 4, "near_absolute": error / 5, "held_out": held_out}
+    return {"method": method, "penalty": penalty, **numbers}
 
 
-def _known(changed: dict[str, tuple[float, float]] | None = None) -> list[Done]:
+def _outcomes(changes: dict[str, tuple[float, float]] | None = None) -> list[Outcome]:
     """Return results in which held-out rows choose no penalty in x, and the penalty elsewhere."""
-    done = []
+    outcomes = []
     for task in tasks(SETTINGS):
         part, sign = task["part"], (-1) ** task["seed"]
         plain = {X: (LOGISTIC_X, 0.003), SEPARATE: (LOGISTIC_Z, 100.0), AUTO: (AUTO, 0.004)}
         fits = [_fit(plain[part][0], None, plain[part][1], 0.0)] if part in plain else []
         if part != AUTO:
-            for k, error in enumerate((KNOWN | (changed or {}))[part]):
+            for k, error in enumerate((KNOWN | (changes or {}))[part]):
                 held_out = 0.05 + 0.01 * (k if part in (RAW, X) else -k)
                 fits.append(_fit(part, SETTINGS.penalties[k], error + 0.01 * sign, held_out))
-        done.append(Done(task, {"fits": fits, "points": {}}, 1.0))
-    return done
+        outcomes.append(Outcome(task, {"fits": fits, "points": {}}, 1.0))
+    return outcomes
 
 
 def test_log_ratio_is_that_of_the_densities() -> None:
@@ -80,93 +80,88 @@ def test_p_comes_first_and_test_rows_are_fresh() -> None:
 
 def test_errors_by_region() -> None:
     truth = np.array([-12.0, -4.0, 0.0, 4.0, 5.0])
-    wrong = np.array([3.0, 1.0, -1.0, 2.0, 0.0])
-    assert errors(truth + wrong, truth) == {"all": 3.0, "near": 2.0, "near_absolute": 4 / 3}
+    difference = np.array([3.0, 1.0, -1.0, 2.0, 0.0])
+    assert errors(truth + difference, truth) == {"all": 3.0, "near": 2.0, "near_absolute": 4 / 3}
 
 
 def test_the_paper_preset_has_the_tables_of_the_paper() -> None:
     settings = PRESETS["paper"]
     assert (settings.epochs, settings.learning_rate, settings.paper_penalty) == (100, 2e-4, 5e-4)
     assert settings.paper_penalty in settings.penalties
-    recipe = new_flow(settings, 0).recipe(80_000, 2)
+    recipe = new_flow(settings, 0).recipe_for(80_000, 2)
     assert (recipe.max_epochs, recipe.batch_size, recipe.learning_rate) == (100, 100, 1e-4)
     assert (recipe.optimizer, recipe.weight_decay) == ("adam", 1e-6)
 
 
 @pytest.mark.parametrize("settings", PRESETS.values(), ids=PRESETS)
 def test_every_network_has_a_task_for_each_seed(settings: Settings) -> None:
-    found = [json.dumps(task) for task in tasks(settings)]
-    assert len(set(found)) == len(found) == settings.seeds * (len(settings.alphas) + 5)
+    actual = [json.dumps(task) for task in tasks(settings)]
+    assert len(set(actual)) == len(actual) == settings.seeds * (len(settings.alphas) + 5)
     assert 0.0 in settings.penalties
     assert settings.paper_penalty in settings.penalties
 
 
 def test_held_out_rows_choose_the_penalty() -> None:
-    done = _known()
-    assert chosen(done, X)[1] == [0.0, 0.0]
-    assert chosen(done, SEPARATE)[1] == [5e-4, 5e-4]
-    np.testing.assert_allclose(chosen(done, SEPARATE)[0], [0.41, 0.39])
-    np.testing.assert_allclose(values(done, X, 5e-4, "all"), [8.01, 7.99])
+    outcomes = _outcomes()
+    assert by_held_out_loss(outcomes, X)[1] == [0.0, 0.0]
+    assert by_held_out_loss(outcomes, SEPARATE)[1] == [5e-4, 5e-4]
+    np.testing.assert_allclose(by_held_out_loss(outcomes, SEPARATE)[0], [0.41, 0.39])
+    np.testing.assert_allclose(values(outcomes, X, 5e-4, "all"), [8.01, 7.99])
 
 
 def test_tables_and_verdicts() -> None:
-    said = report(SETTINGS, _known())
-    first, near, plain = said.tables
+    reported = report(SETTINGS, _outcomes())
+    first, near, plain = reported.tables
     assert [line[0] for line in first.lines] == strategies(SETTINGS)
     assert first.lines[1][1:] == ["2 ± 0.01 [1.75]", "8 ± 0.01 [7.7]", "2 ± 0.01 (λ: 0, 0)"]
     assert near.lines[1][1] == "0.5 ± 0.0025 / 0.4 ± 0.002"
     assert plain.lines[0][1] == "0.003 ± 0 [0.003]"
-    verdict = {claim.words: claim.holds for claim in said.claims}
-    assert verdict["our goal: separate training has an error below 0.5, λ = 0.0005 as in the paper"] is True
-    assert verdict["our goal: AutoRatio has an error below 0.05"] is True
-    assert verdict["λ = 0: the network is better in z than in standardized x"] is False
-    assert verdict["λ = 0.0005: the network is better in z than in standardized x"] is True
-    assert verdict["λ = 0.0005: the network is better in z than in raw x"] is True
-    assert verdict["λ = 0: separate training is the best strategy"] is False
-    assert verdict["λ = 0.0005: separate training is the best strategy"] is True
-    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is True
-    assert verdict["λ = 0: the network in raw x and discriminative training are worst"] is False  # joint ones are worse
-    assert verdict["λ = 0.0005: the network in raw x and discriminative training are worst"] is True
-    assert verdict["logistic regression in x is better than the best network"] is True
-    assert verdict["logistic regression is worse in z than in x"] is True
+    verdict = {claim.words: claim.verdict for claim in reported.claims}
+    assert verdict["our goal: separate training has an error below 0.5, λ = 0.0005 as in the paper"] is Answer.YES
+    assert verdict["our goal: AutoRatio has an error below 0.05"] is Answer.YES
+    assert verdict["λ = 0: the network is better in z than in standardized x"] is Answer.NO
+    assert verdict["λ = 0.0005: the network is better in z than in standardized x"] is Answer.YES
+    assert verdict["λ = 0.0005: the network is better in z than in raw x"] is Answer.YES
+    assert verdict["λ = 0: separate training is the best strategy"] is Answer.NO
+    assert verdict["λ = 0.0005: separate training is the best strategy"] is Answer.YES
+    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is Answer.YES
+    assert (
+        verdict["λ = 0: the network in raw x and discriminative training are worst"] is Answer.NO
+    )  # joint ones are worse
+    assert verdict["λ = 0.0005: the network in raw x and discriminative training are worst"] is Answer.YES
+    assert verdict["logistic regression in x is better than the best network"] is Answer.YES
+    assert verdict["logistic regression is worse in z than in x"] is Answer.YES
 
 
 def test_verdicts_turn_with_the_numbers() -> None:
-    said = report(SETTINGS, _known({SEPARATE: (3.0, 0.7), "joint 0.9": (1.0, 0.1)}))
-    verdict = {claim.words: claim.holds for claim in said.claims}
-    assert verdict["our goal: separate training has an error below 0.5, λ by held-out loss"] is False
-    assert verdict["λ = 0.0005: separate training is the best strategy"] is False
-    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is False
+    reported = report(SETTINGS, _outcomes({SEPARATE: (3.0, 0.7), "joint 0.9": (1.0, 0.1)}))
+    verdict = {claim.words: claim.verdict for claim in reported.claims}
+    assert verdict["our goal: separate training has an error below 0.5, λ by held-out loss"] is Answer.NO
+    assert verdict["λ = 0.0005: separate training is the best strategy"] is Answer.NO
+    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is Answer.NO
 
 
 def test_order_is_judged_by_run() -> None:
     # joint 0.1 and 0.9 have the same error but for chance: which is best cannot be told, and the best mean says nothing
-    done = _known({"joint 0.9": (4.0, 0.595)})
-    for one in done:
+    outcomes = _outcomes({"joint 0.9": (4.0, 0.595)})
+    for one in outcomes:
         if one.task["part"] == "joint 0.9":
             for fit in one.result["fits"]:
                 fit["all"] += 0.05 * (-1) ** one.task["seed"]
-    verdict = {claim.words: claim.holds for claim in report(SETTINGS, done).claims}
-    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is None
-    assert verdict["λ = 0.0005: separate training is the best strategy"] is True
+    verdict = {claim.words: claim.verdict for claim in report(SETTINGS, outcomes).claims}
+    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is Answer.INCONCLUSIVE
+    assert verdict["λ = 0.0005: separate training is the best strategy"] is Answer.YES
 
 
 def test_one_run_tells_nothing() -> None:
-    done = [one for one in _known() if one.task["seed"] == 0]
-    said = report(replace(SETTINGS, seeds=1), done)
-    assert {claim.holds for claim in said.claims} == {None}
-    assert "log r: one run [" in said.tables[0].title
-    best = next(claim for claim in said.claims if "smallest α" in claim.words)
-    assert best.measured.endswith("of 1 pairs yes 0, no 0, cannot be told 1")
+    outcomes = [one for one in _outcomes() if one.task["seed"] == 0]
+    reported = report(replace(SETTINGS, seeds=1), outcomes)
+    assert {claim.verdict for claim in reported.claims} == {Answer.INCONCLUSIVE}
+    assert "log r: one run [" in reported.tables[0].title
+    best = next(claim for claim in reported.claims if "smallest α" in claim.words)
+    assert best.measured.endswith("Of 1 pairs: yes 0, no 0, inconclusive 1")
 
 
 def test_the_held_out_loss_is_that_of_the_kept_epoch() -> None:
     history = History(epoch=[1, 2, 3], held_out_loss=[0.1, 0.3, 0.2], best_epoch=3)  # the first is before settling
     assert _of_training(history) == {"held_out": 0.2, "best_epoch": 3}
-
-
-def test_raw_rows_are_not_standardized() -> None:
-    X = np.random.default_rng(0).normal(4.0, 2.0, (100, 2))
-    ratio = RawRatio().fit_samples(X[:50], X[50:])
-    assert ratio.mean_.tolist() == [0, 0]
-    assert ratio.scale_.tolist() == [1, 1]

@@ -32,7 +32,7 @@ _ROUND_STEPS = 20  # minimum number of steps between two evaluations of the held
 def train(
     model: nn.Module,
     loss: Loss,
-    rows: Rows,
+    rows: Rows | np.ndarray,
     held_out: np.ndarray,
     recipe: Recipe,
     *,
@@ -50,7 +50,7 @@ def train(
     model, loss
         The module whose parameters are fitted, and the mean loss of a batch of shape (b, d).
     rows, held_out
-        Rows to fit, and rows of shape (m, d) that decide when to stop and which weights are best.
+        Rows to fit, or an array of them, and rows of shape (m, d) that decide when to stop and which weights are best.
     recipe, seed
         Settings of the loop, and the seed of the order of the rows and of all noise.
     prepare
@@ -64,6 +64,7 @@ def train(
         Called after each evaluation on held-out rows with the model and the number of epochs. The model is in
         evaluation mode with the weights that were scored. The callback must not change it.
     """
+    rows = ArrayRows(rows) if isinstance(rows, np.ndarray) else rows
     run = Run(model, loss, recipe, callback)
     held_out = prepare(held_out, np.random.default_rng(seed)) if prepare else held_out
     store = None

@@ -31,7 +31,6 @@ from flowratio.ratios.neural.networks import (
     recipe_settings,
 )
 from flowratio.samples.two_samples import TwoSamples
-from flowratio.scaling.whitener import shrunk_correlation
 from flowratio.training.loop import train
 from flowratio.training.run import Callback, History
 
