@@ -10,6 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
+
 def missing(words: str) -> None:
     """Skip a test for want of a browser; on the machine that checks every commit, fail it."""
     if os.environ.get("CI") == "true":
