@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 import pytest
-from flowratio.ratios.table_ratio import TableRatio
 
 from flowratio import AutoRatio, FlowFeaturizer
 from flowratio.report.evidence import Made, gather
@@ -56,7 +55,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     rng = np.random.default_rng(0)
     P, Q = table(600, 1.0, rng), table(600, 0.0, rng)
     auto = AutoRatio(["lda", "logistic"], n_folds=2, random_state=0)
-    ratio = TableRatio(auto, random_state=0).fit_samples(P[:300], Q[:300])
+    ratio = auto.fit_samples(P[:300], Q[:300])
     X = np.concatenate([ratio.encoder_.transform(frame[:300]) for frame in (P, Q)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # three epochs are few

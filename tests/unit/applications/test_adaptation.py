@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from flowratio.ratios.table_ratio import TableRatio
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.calibration import CalibratedClassifierCV
@@ -44,6 +43,7 @@ from flowratio.applications.adaptation import ImportanceWeighted
 from flowratio.applications.target_scorer import TargetScorer
 from flowratio.applications.weighted_fit import ResampledWarning
 from flowratio.ratios.base import OverlapWarning
+from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.weights import effective_sample_size, pareto_smooth
 
 N, N_TARGET = 120, 90
@@ -516,7 +516,7 @@ def test_a_fitted_pipeline_and_anything_with_log_ratios_are_ratios() -> None:
         assert TargetScorer("accuracy", ratio)(fitted, X, y) == pytest.approx((w @ right) / w.sum())
     table = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "u", "v")})
     of_target = pd.DataFrame({"a": X_target[:, 0], "b": np.where(X_target[:, 1] > 0, "u", "v")})
-    ratio = TableRatio("logistic").fit_samples(of_target, table)
+    ratio = ClassifierRatio("logistic").fit_samples(of_target, table)
     inner = make_pipeline(make_column_transformer((OneHotEncoder(), ["b"]), remainder="passthrough"), L)
     model = ImportanceWeighted(inner, ratio).fit(table, y)
     np.testing.assert_allclose(model.sample_weight_, ratio.weights(table), rtol=1e-12)

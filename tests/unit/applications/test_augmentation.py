@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from flowratio.ratios.table_ratio import TableRatio
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -138,7 +137,7 @@ class TestSettings:
         real, synthetic = (
             pd.DataFrame({"a": rows[:, 0], "b": np.where(rows[:, 1] > 0, "u", "v")}) for rows in (X_REAL, X_SYNTHETIC)
         )
-        table = TableRatio("logistic").fit_samples(real, synthetic)
+        table = ClassifierRatio("logistic").fit_samples(real, synthetic)
         np.testing.assert_allclose(augmentation_weights(real, synthetic, table), table.weights(synthetic))
 
     def test_few_rows_that_take_all_weight_are_told(self) -> None:

@@ -14,7 +14,6 @@ from sklearn.pipeline import make_pipeline
 from flowratio import (
     FlowFeaturizer,
     ImportanceWeighted,
-    TableRatio,
     TargetedSampler,
     augmentation_weights,
     diagnose,
@@ -97,7 +96,7 @@ def test_information_of_categories() -> None:
 
 
 def test_a_diagnosis_asks_the_ratio_for_its_columns() -> None:
-    ratio = TableRatio("logistic").fit_samples(P[:300], Q[:300])
+    ratio = ClassifierRatio("logistic").fit_samples(P[:300], Q[:300])
     found = diagnose(ratio, P[300:], Q[300:], random_state=0)
     assert found.balance.names == ratio.encoder_.names_
     assert found.importance.names[0] == "job"
@@ -105,7 +104,7 @@ def test_a_diagnosis_asks_the_ratio_for_its_columns() -> None:
 
 
 def test_rows_of_tables_are_drawn_with_their_types() -> None:
-    ratio = TableRatio("logistic").fit_samples(P, Q)
+    ratio = ClassifierRatio("logistic").fit_samples(P, Q)
     X = ratio.encoder_.transform(pl.concat([P, Q]))
     flow = FlowFeaturizer(max_epochs=15, random_state=0, patience=100).fit(X)
     sampler = TargetedSampler(ratio, flow, random_state=0)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from flowratio.ratios.table_ratio import TableRatio
 from sklearn.base import clone
 
 from flowratio.diagnostics.diagnosis import diagnose
@@ -20,8 +19,8 @@ from flowratio.tables.columns import Column
 from flowratio.tables.encoder import TableEncoder, UnseenWarning
 
 
-def logistic(random_state: int | None = None) -> TableRatio:
-    return TableRatio("logistic", random_state=random_state)
+def logistic(random_state: int | None = None) -> ClassifierRatio:
+    return ClassifierRatio("logistic", random_state=random_state)
 
 
 def as_text(frame: pl.DataFrame) -> pl.DataFrame:
@@ -96,17 +95,15 @@ def test_inverse_is_minus_log_r() -> None:
     assert "r = p/q" in repr(clone(inverse.inverse()))
 
 
-def test_settings_and_clones() -> None:
-    ratio = TableRatio(ClassifierRatio("logistic"), max_categories=5, random_state=3)
-    fresh: Any = clone(ratio)
-    assert fresh.get_params()["ratio__classifier"] == "logistic"
-    assert fresh.get_params(deep=False)["max_categories"] == 5
-    P, Q = samples(1)
-    with pytest.raises(ValueError, match=r"`ratio` is 'logistics': give a ratio, or one of"):
-        TableRatio("logistics").fit_samples(P, Q)
-    with pytest.raises(ValueError, match="Every column of `X` is constant"):
-        logistic().fit_samples(pl.DataFrame({"a": [1, 1]}), pl.DataFrame({"a": [1.0, 1.0]}))
-    assert TableRatio().get_params(deep=False)["ratio"] is None
+def test_constant_tables_are_refused() -> None:
+    constant = pl.DataFrame({"a": [1, 1], "b": ["x", "x"]})
+    with pytest.raises(ValueError, match="Every column is constant or an identifier"):
+        logistic().fit_samples(constant, constant)
+
+
+def test_numbers_need_no_encoder() -> None:
+    rows = pl.DataFrame({"a": [1.0, 2.0, 4.0, 3.0], "b": [1, 2, 2, 1]})
+    assert logistic().fit_samples(rows, rows * 1.0 + 1).encoder_ is None
 
 
 def test_unseen_categories_are_a_warning_that_counts() -> None:
@@ -119,7 +116,7 @@ def test_unseen_categories_are_a_warning_that_counts() -> None:
 
 def test_saved_is_loaded(tmp_path: Path) -> None:
     P, Q = samples(1)
-    for ratio in (logistic(random_state=0), TableRatio(InverseRatio(ClassifierRatio("logistic")))):
+    for ratio in (logistic(random_state=0), InverseRatio(ClassifierRatio("logistic"))):
         ratio.fit_samples(P, Q)
         save(ratio, tmp_path / "model")
         loaded = load(tmp_path / "model")

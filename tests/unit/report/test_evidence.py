@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from flowratio.ratios.table_ratio import TableRatio
 
 from flowratio.ratios.auto.auto import AutoRatio
+from flowratio.ratios.base import RatioEstimator
+from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.report import evidence as module
 from flowratio.report.evidence import FILE, Made, _described, gather, read_evidence, write_evidence
 from flowratio.tables.columns import Column
@@ -56,13 +57,13 @@ def samples() -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def ratio(samples: tuple[pl.DataFrame, pl.DataFrame]) -> TableRatio:
+def ratio(samples: tuple[pl.DataFrame, pl.DataFrame]) -> RatioEstimator:
     P, Q = samples
-    return TableRatio("logistic", random_state=0).fit_samples(P[:300], Q[:300])
+    return ClassifierRatio("logistic", random_state=0).fit_samples(P[:300], Q[:300])
 
 
 @pytest.fixture(scope="module")
-def found(ratio: TableRatio, samples: tuple[pl.DataFrame, pl.DataFrame]) -> dict[str, Any]:
+def found(ratio: RatioEstimator, samples: tuple[pl.DataFrame, pl.DataFrame]) -> dict[str, Any]:
     P, Q = samples
     return gather(ratio, P[300:], Q[300:], made=MADE)
 
@@ -124,7 +125,7 @@ def test_rare_levels_of_many_are_one() -> None:
 
 
 def test_drivers_are_the_deviations_of_their_terms(
-    found: dict[str, Any], ratio: TableRatio, samples: tuple[pl.DataFrame, pl.DataFrame]
+    found: dict[str, Any], ratio: RatioEstimator, samples: tuple[pl.DataFrame, pl.DataFrame]
 ) -> None:
     """A linear log r is a sum over source columns, and a column's effect is the deviation of its term."""
     X_p, X_q = (ratio.encoder_.transform(frame[300:]) for frame in samples)
@@ -157,7 +158,7 @@ def test_kept_rows_give_the_balance_of_the_diagnosis(found: dict[str, Any]) -> N
 
 
 def test_only_some_rows_and_columns_are_kept(
-    ratio: TableRatio, samples: tuple[pl.DataFrame, pl.DataFrame], monkeypatch: pytest.MonkeyPatch
+    ratio: RatioEstimator, samples: tuple[pl.DataFrame, pl.DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, most in (("_LOG_RATIOS", 50), ("_ROWS", 20), ("_COLUMNS", 2)):
         monkeypatch.setattr(module, name, most)
@@ -180,7 +181,7 @@ class Stretched:
         return Z[:, : self.n_columns]
 
 
-def test_latent_picture_and_training(ratio: TableRatio, samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
+def test_latent_picture_and_training(ratio: RatioEstimator, samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
     P, Q = (frame[300:] for frame in samples)
     for n_columns in (1, 2, 4):
         found = gather(ratio, P, Q, featurizer=Stretched(n_columns), made=MADE)
@@ -201,11 +202,11 @@ def test_nothing_to_tell_is_none(found: dict[str, Any]) -> None:
 def test_candidates(samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
     P, Q = samples
     auto = AutoRatio(["lda", "logistic"], n_folds=2, random_state=0)
-    ratio = TableRatio(auto, random_state=0).fit_samples(P[:300], Q[:300])
+    ratio = auto.fit_samples(P[:300], Q[:300])
     told = gather(ratio, P[300:], Q[300:], made=MADE)["candidates"]
     assert {one["name"] for one in told["table"]} == {"lda", "logistic"}
-    assert told["verdict"] == ratio.ratio_.results_.verdict
-    assert told["table"][0]["score"] == pytest.approx(ratio.ratio_.results_.candidates[0].score, rel=1e-3)
+    assert told["verdict"] == ratio.results_.verdict
+    assert told["table"][0]["score"] == pytest.approx(ratio.results_.candidates[0].score, rel=1e-3)
 
 
 LARGEST = float(np.finfo(np.float64).max)
@@ -261,7 +262,7 @@ def test_column_that_is_all_gaps_in_one_sample(
     found: dict[str, Any], samples: tuple[pl.DataFrame, pl.DataFrame]
 ) -> None:
     P, Q = (frame.select("noise", "age") for frame in samples)
-    ratio = TableRatio("logistic", random_state=0).fit_samples(P[:300], Q[:300])
+    ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P[:300], Q[:300])
     told = column(gather(ratio, P[300:].with_columns(age=pl.lit(None, pl.Float64)), Q[300:], made=MADE), "age")
     assert told["numbers"]["p"] is None
     assert told["gaps"]["p"] == 1

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from flowratio.ratios.table_ratio import TableRatio
 
+from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.report.evidence import Made, gather
 from flowratio.report.page import _value, html, percent, sig, write_report
 
@@ -45,7 +45,7 @@ def evidence() -> dict[str, Any]:
         )
         for mean in (1.0, 0.0)
     )
-    ratio = TableRatio("logistic", random_state=0).fit_samples(P[:200], Q[:200])
+    ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P[:200], Q[:200])
     found = gather(ratio, P[200:], Q[200:], made=MADE)
     found["latent"] = {"names": [IMAGE, SCRIPT], "p": [[0.5] * 200] * 2, "q": [[0.1] * 200] * 2}
     found["training"] = {"epoch": [1, 2], "train_loss": [2, 1], "held_out_loss": [2, None], "best_epoch": 1}
@@ -184,7 +184,7 @@ def test_dates_that_no_calendar_has() -> None:
         pl.DataFrame({"since": pl.Series(rng.choice(far, 400, p=shares)).cast(pl.Datetime("ms"))})
         for shares in ([0.4, 0.3, 0.3], [0.3, 0.4, 0.3])
     )
-    ratio = TableRatio("logistic", random_state=0).fit_samples(P[:200], Q[:200])
+    ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P[:200], Q[:200])
     text = html(gather(ratio, P[200:], Q[200:], made=MADE))
     assert "9999-12-31" in text
     assert "0000-01-01" in text

@@ -17,7 +17,6 @@ import pandas as pd
 import polars as pl
 import pytest
 from filelock import FileLock
-from flowratio.ratios.table_ratio import TableRatio
 from polars.testing import assert_frame_equal
 
 from flowratio._support.atomic import beside, replacing
@@ -167,7 +166,7 @@ class TestModels:
     @pytest.mark.parametrize("workers", [1, 2])
     def test_a_bad_cell_is_told_by_its_line(self, tmp_path: Path, workers: int) -> None:
         P, Q = pl.DataFrame({"x": np.arange(27.0)}), pl.DataFrame({"x": np.arange(27.0) + 3})
-        ratio = TableRatio("logistic", random_state=0).fit_samples(P, Q)
+        ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P, Q)
         rows = pl.DataFrame({"x": [*map(str, range(40)), "old", *map(str, range(10))]})
         for name, place in (("rows.csv", "line 42"), ("rows.parquet", "row 41")):
             write_table([rows], tmp_path / name)
@@ -177,7 +176,7 @@ class TestModels:
     def test_a_table_ratio_counts_what_is_new(self, tmp_path: Path) -> None:
         P = pl.DataFrame({"job": ["clerk", "nurse", "clerk"] * 9, "x": np.arange(27.0)})
         Q = pl.DataFrame({"job": ["nurse", "clerk", "nurse"] * 9, "x": np.arange(27.0) + 3})
-        ratio = TableRatio("logistic", random_state=0).fit_samples(P, Q)
+        ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P, Q)
         Q[:20].with_columns(job=pl.when(pl.col("x") < 10).then(pl.lit("judge")).otherwise("job")).write_csv(
             tmp_path / "rows.csv"
         )
@@ -215,7 +214,7 @@ class TestResuming:
 
     def test_counts_of_new_levels_are_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         P = pl.DataFrame({"job": ["clerk", "nurse"] * 9, "x": np.arange(18.0)})
-        ratio = TableRatio("logistic", random_state=0).fit_samples(P, P.with_columns(x=pl.col("x") + 2))
+        ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P, P.with_columns(x=pl.col("x") + 2))
         P.with_columns(job=pl.lit("judge")).write_csv(tmp_path / "rows.csv")
         arguments: tuple[Any, ...] = (ratio, tmp_path / "rows.csv", tmp_path / "out.csv")
 
