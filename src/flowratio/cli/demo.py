@@ -13,8 +13,8 @@ from flowratio._support.atomic import replacing
 from flowratio._support.types import Matrix, Vector
 from flowratio.diagnostics.plots import plot_estimates, plot_latent
 from flowratio.ratios.auto.auto import AutoRatio
-from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
+from flowratio.ratios.neural.network_ratio import NetworkRatio
 from flowratio.report.model import Model, check_model_folder, fit_tables
 from flowratio.report.page import write_report
 
@@ -60,7 +60,7 @@ def run_demo(out: Path, rows: int, seed: int, command: str, verbose: bool) -> tu
     rng = np.random.default_rng(seed)
     X_p, X_q = _samples(rows, rng)
     X = np.concatenate(_samples(rows, rng))  # new rows for the errors
-    in_x = ClassifierRatio("mlp", random_state=seed, verbose=verbose)
+    in_x = NetworkRatio("mlp", random_state=seed, verbose=verbose)
     in_z = FeaturizedRatio("mlp", random_state=seed, verbose=verbose)
     estimates = []
     for name, ratio in (("a network in x", in_x), ("the same network in z", in_z)):

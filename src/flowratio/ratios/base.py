@@ -185,7 +185,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             matrix, labels = self._encoded(X, y, encoder)
             names = self.encoder_.names_ if self.encoder_ else None
         else:
-            matrix, labels = validate_data(self, X, y, dtype=_FLOATS, ensure_min_samples=2)
+            rows: Any = (X, y)
+            matrix, labels = map(np.asarray, validate_data(self, *rows, dtype=_FLOATS, ensure_min_samples=2))
             self.encoder_, names = None, getattr(self, "feature_names_in_", None)
         self.classes_ = two_classes(labels)
         return TwoSamples.of(
@@ -259,7 +260,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             matrix, unseen = self.encoder_.encode(X)
             columns = [column.name for column in self.encoder_.columns_]
             return Design(matrix, list(self.encoder_.names_), self.encoder_.groups_, columns, unseen)
-        matrix = np.asarray(validate_data(self, X, dtype=_FLOATS, reset=False))
+        rows: Any = X
+        matrix = np.asarray(validate_data(self, rows, dtype=_FLOATS, reset=False))
         names = getattr(self, "feature_names_in_", None)
         columns = column_names(X, matrix.shape[1]) if names is None else [str(name) for name in names]
         return Design(matrix, columns, np.arange(len(columns)), columns, {})

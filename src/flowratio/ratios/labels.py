@@ -12,7 +12,8 @@ from flowratio._support.wording import listed
 
 def refuse_second_sample(y: VectorLike) -> None:
     """Refuse `fit(X_p, X_q)`: a matrix, or a column of other values than labels, instead of labels."""
-    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+    shape = getattr(y, "shape", None)
+    shape = np.asarray(y).shape if shape is None else shape
     if len(shape) < 2 or (shape[1] == 1 and np.isin(np.asarray(y), (0, 1)).all()):
         return
     raise ValueError(

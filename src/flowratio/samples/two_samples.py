@@ -285,12 +285,11 @@ def fitted_encoder(frame: pl.DataFrame, y: Vector, encoder: TableEncoder | None 
     """
     from flowratio.tables.encoder import TableEncoder
 
-    encoder = TableEncoder() if encoder is None else encoder
-    if not hasattr(encoder, "columns_"):
-        unfitted: Any = clone(encoder)
-        encoder = unfitted.fit(frame, y)
-    if not encoder.names_:
+    fitted: Any = TableEncoder() if encoder is None else encoder
+    if not hasattr(fitted, "columns_"):
+        fitted = clone(fitted).fit(frame, y)
+    if not fitted.names_:
         raise ValueError(
             "Every column is constant or an identifier, so there is no ratio. Give at least one column that varies."
         )
-    return encoder
+    return fitted

@@ -43,7 +43,6 @@ from flowratio.applications.adaptation import ImportanceWeighted
 from flowratio.applications.target_scorer import TargetScorer
 from flowratio.applications.weighted_fit import ResampledWarning
 from flowratio.ratios.base import OverlapWarning
-from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.weights import effective_sample_size, pareto_smooth
 
 N, N_TARGET = 120, 90

@@ -12,6 +12,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from flowratio import (
+    ClassifierRatio,
     FlowFeaturizer,
     ImportanceWeighted,
     TargetedSampler,
