@@ -2,7 +2,7 @@
 
 Rows of q = N(0, I) in four columns, weighted toward p, a normal law farther and farther away. Left: of the rows of q
 ever fewer carry the weight: with the true ratio the effective sample size is n exp(−2 KL) on average. Counted on rows
-of q alone it does not notice that hardly a row lies where p is; `effective_draws_` looks at rows of p, too. Right: the
+of q alone it does not notice that hardly a row lies where p is; `effective_sample_size_` looks at rows of p, too. Right: the
 mean of the first column under p, from weights as they are, and from weights that were tamed. Taming buys less variance
 with a bias toward q. Farther than a sample reaches none of them is right, and k̂ grows toward 0.7 and beyond.
 """
@@ -44,7 +44,7 @@ def main(n: int = 2000) -> Figure:
             X_p = rng.normal(shift, 1, (n, 4))
             ratio = ClassifierRatio("logistic").fit_samples(X_p, X_q)
             log_r = ratio.log_ratio(X_q)
-            of_both.append(ratio.effective_draws_)
+            of_both.append(ratio.effective_sample_size_)
             draws.append(effective_sample_size(log_r))
             k_hat.append(pareto_smooth(log_r).k_hat)
             for name, tame in tamed.items():

@@ -208,7 +208,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
     def _ess(self, log_p: Vector | None, log_q: Vector, counts: Vector, n: float) -> float:
         """Return the effective sample size of n source rows, by rows of the target."""
         if log_p is None:
-            return getattr(last_step(self.ratio_), "effective_draws_", n) if self.gamma >= 1 else n
+            return getattr(last_step(self.ratio_), "effective_sample_size_", n) if self.gamma >= 1 else n
         positive = counts > 0
         return effective_sample_size_of_ratio(
             log_p, np.ones(len(log_p)), log_q[positive], counts[positive], n, self.gamma

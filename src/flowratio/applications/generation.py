@@ -27,7 +27,7 @@ from flowratio._support.errors import ArgumentError
 from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, is_count, seed_from
-from flowratio.applications.crossfit import log_ratio_prepared
+from flowratio.ratios.registry import log_ratio_prepared
 from flowratio.flows import Flow
 from flowratio.flows.base import new_generator
 from flowratio.latent.featurizer import FlowFeaturizer
@@ -250,10 +250,11 @@ class TargetedSampler(BaseEstimator):
         if not self._is_own():
             _check_columns(ratio, featurizer, self.space)
         if self.space == "x":
-            return lambda Z: ratio.log_ratio(decode(Z))
+            return lambda Z: log_ratio_prepared(ratio, decode(Z))
         if isinstance(ratio, JointFeaturizedRatio):
             return lambda Z: evaluate(ratio.network_, Z)[:, 0]
-        return ratio.ratio_.log_ratio if isinstance(ratio, FeaturizedRatio) else ratio.log_ratio
+        latent = ratio.ratio_ if isinstance(ratio, FeaturizedRatio) else ratio
+        return lambda Z: log_ratio_prepared(latent, Z)
 
     def _proportion(self) -> float:
         if self.proportion is not None:

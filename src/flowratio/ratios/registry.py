@@ -133,7 +133,7 @@ def new_ratio(ratio: Any, seed: int, verbose: bool = False, argument: str = "rat
         What errors call it.
     """
     if ratio is None or isinstance(ratio, str):
-        return seeded_like(named_ratio(ratio or "auto", argument), seed, verbose)
+        return seeded_like(named_ratio("auto" if ratio is None else ratio, argument), seed, verbose)
     if isinstance(ratio, type) or not all(callable(getattr(ratio, name, None)) for name in ("fit", "log_ratio")):
         raise TypeError(
             f"`{argument}` is {ratio!r}. Use an object with `fit(X, y)` and `log_ratio(X)`, such as `KLIEP()` or "

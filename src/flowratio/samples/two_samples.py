@@ -167,7 +167,9 @@ class TwoSamples:
 
     def first_of_groups(self) -> TwoSamples:
         """Return one row of each group: for methods that count rows or hold them out one by one."""
-        return self if self.groups is None else self.part(np.sort(np.unique(self.groups, return_index=True)[1]))
+        if self.groups is None:
+            return self
+        return replace(self.part(np.sort(np.unique(self.groups, return_index=True)[1])), groups=None)
 
     def moments(self) -> tuple[Vector, Vector]:
         """Return mean and standard deviation of each column, of shape (d,), with both samples counting one half.
@@ -287,7 +289,8 @@ def fitted_encoder(frame: pl.DataFrame, y: Vector, encoder: TableEncoder | None 
 
     fitted: Any = TableEncoder() if encoder is None else encoder
     if not hasattr(fitted, "columns_"):
-        fitted = clone(fitted).fit(frame, y)
+        unfitted: Any = clone(fitted)
+        fitted = unfitted.fit(frame, y)
     if not fitted.names_:
         raise ValueError(
             "Every column is constant or an identifier, so there is no ratio. Give at least one column that varies."

@@ -481,7 +481,7 @@ def test_a_target_beyond_the_source_leaves_no_rows() -> None:
     assert [warning.filename for warning in caught] == [__file__]
     assert effective_sample_size(np.log(model.sample_weight_)) > 100  # which does not notice
     assert model.effective_sample_size_ == 1.0
-    assert model.ratio_.effective_draws_ == 1.0
+    assert model.ratio_.effective_sample_size_ == 1.0
     with pytest.warns(OverlapWarning):
         again = ImportanceWeighted(Ridge(), model.ratio_).fit(X, X[:, 0])
     assert again.effective_sample_size_ == 1.0

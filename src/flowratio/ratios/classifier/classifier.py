@@ -97,7 +97,7 @@ class ClassifierRatio(RatioEstimator):
         self._check_settings()
         seed = seed_from(self.random_state)
         if self.classifier != "logistic":  # other classifiers count rows, or hold them out one by one
-            samples = replace(samples.first_of_groups(), groups=None)
+            samples = samples.first_of_groups()
         exact = self.classifier == "logistic" and self.calibration is None and samples.X.shape[1] <= NEWTON_COLUMNS
         if not exact:  # the optimum of a few columns does not depend on the order of the rows
             samples = samples.reordered(repeat=True)
