@@ -24,6 +24,7 @@ from flowratio import (
     ClassifierRatio,
     FlowDifferenceRatio,
     FlowFeaturizer,
+    NetworkRatio,
     RatioEstimator,
     TelescopingRatio,
     kl_score,
@@ -102,7 +103,7 @@ METHODS: dict[str, Any] = {
     "logistic": ClassifierRatio("logistic"),
     "quadratic": ClassifierRatio("quadratic"),
     "boosting": ClassifierRatio("boosting", random_state=0),
-    "mlp": ClassifierRatio("mlp", hidden=(32, 32), max_epochs=60, learning_rate=0.01, random_state=0),
+    "mlp": NetworkRatio("mlp", hidden=(32, 32), max_epochs=60, learning_rate=0.01, random_state=0),
     "difference": FlowDifferenceRatio(FlowFeaturizer(n_blocks=3, hidden=(16, 16), max_epochs=40), random_state=0),
     "telescoping": TelescopingRatio(hidden=(32,), max_epochs=60, learning_rate=0.01, random_state=0),
 }
@@ -309,7 +310,7 @@ def test_defect_kmm_forgets_rows_and_cannot_score_new_ones() -> None:
 
 
 def test_defect_ulsif_has_negative_ratios() -> None:
-    """Unconstrained least squares gives 14-49 % of ratios at 0 or below: the share is told, and log r is finite."""
+    """Unconstrained least squares gives 14-49 % of ratios at 0 or below: the share is reported, and log r is finite."""
     rng = default_rng(0)
     model = new("ULSIF").fit_samples(rng.normal(2.5, 0.5, (300, 2)), rng.normal(size=(300, 2)))
     assert np.isfinite(model.log_ratio(rng.normal(0, 3, (2000, 2)))).all()
@@ -336,7 +337,7 @@ def test_defect_identical_samples(name: str) -> None:
     [
         ClassifierRatio("boosting", random_state=0),
         ClassifierRatio("boosting", calibration="isotonic", random_state=0),
-        ClassifierRatio("mlp", random_state=0),
+        NetworkRatio("mlp", random_state=0),
         KLIEP(random_state=0),
         ULSIF(random_state=0),
     ],
@@ -379,7 +380,7 @@ def test_networks_with_defaults_bear_a_hundred_to_one(name: str) -> None:
     rng = np.random.default_rng(0)
     shift = np.array([1.0, -0.5])
     X_p, X_q, X_new = rng.normal(size=(5000, 2)) + shift, rng.normal(size=(50, 2)), rng.normal(size=(2000, 2))
-    ratio = ClassifierRatio("mlp", random_state=0) if name == "mlp" else TelescopingRatio(random_state=0)
+    ratio = NetworkRatio("mlp", random_state=0) if name == "mlp" else TelescopingRatio(random_state=0)
     error = ratio.fit_samples(X_p, X_q).log_ratio(X_new) - (X_new @ shift - shift @ shift / 2)
     # 50 rows of q: two slopes and a level known to 0.15 each at best; log r itself has a mean square of 1.6
     assert np.mean(error**2) < 0.8

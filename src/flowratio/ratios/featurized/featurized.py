@@ -62,9 +62,8 @@ class FeaturizedRatio(RatioEstimator):
 
     Notes
     -----
-    If the scaling has noise, such as `"image"`, networks, `"logistic"`, `"kliep"` and `"kmm"` are fitted to up to five
-    noisy versions of each row. All versions of a row are held out together. With one version a network memorizes the
-    noise.
+    If the scaling has noise, such as `"image"`, networks, `"logistic"`, `"kliep"` and `"kmm"` are fitted to five noisy
+    versions of each row, which are held out together. With one version a network memorizes the noise.
 
     References
     ----------

@@ -49,7 +49,7 @@ class NetworkRatio(RatioEstimator):
     l2_penalty
         λ of a term λ/2 · |weights|² in the loss, instead of `weight_decay`, which shrinks the weights after each step.
     validation_fraction
-        Share of the rows held out to decide when to stop.
+        Share of the rows held out to decide when to stop. Small samples hold out more.
     image_shape
         Channels, height and width of the image in a row. If None: one square channel for `"cnn"`, and no image for
         `"mlp"`, which standardizes each column by itself.
@@ -71,11 +71,11 @@ class NetworkRatio(RatioEstimator):
 
     Notes
     -----
-    The defaults depend on the number of columns d and the number of rows n of the smaller sample: three hidden layers,
-    32 wide below 500 rows, 64 below 2000, else 100, or 10 d up to 200. Batches have 256 to 2048 rows. Training takes
-    1000 steps or 10 epochs, with a learning rate of 0.002 and a weight decay of 300/n, from 0.03 to 1. It stops after a
-    sixth of the epochs without progress on held-out rows. The weights of the first 150 steps, or the first sixth, are
-    never selected: on a small validation set a barely trained network can look best.
+    For n rows of the smaller sample and d columns, the hidden layers are 32 wide below 500 rows, 64 below 2000,
+    otherwise 10 d, from 100 to 200. Batches have 256 to 2048 rows. Training takes 1000 steps or 10 epochs, with a
+    learning rate of 0.002 and a weight decay of 300/n, from 0.03 to 1. It stops after a sixth of the epochs without
+    progress. The weights of the first 150 steps are never selected: on a small validation set a barely trained network
+    can look best.
 
     References
     ----------
