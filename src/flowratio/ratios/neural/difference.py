@@ -1,7 +1,4 @@
-r"""A flow is fitted to each sample, and log r is the difference of their log-densities.
-
-.. math:: \log r(x) = \log \hat p(x) - \log \hat q(x)
-"""
+"""A flow is fitted to each sample, and log r is the difference of their log-densities."""
 
 from __future__ import annotations
 
@@ -52,8 +49,8 @@ class FlowDifferenceRatio(RatioEstimator):
     featurizer_p_, featurizer_q_
         The two fitted densities of standardized rows, in float64.
     columns_
-        Positions of the columns that the densities use, of shape (d_z,). Columns that are constant, or linear
-        combinations of others, in both samples together are left out.
+        Positions of the columns that the densities use, of shape (d_z,): those that are neither constant nor linear
+        combinations of others in the pooled sample.
     low_, high_
         Corners of the box in which the flows are trusted, of shape (d_z,), in standardized units.
 
@@ -84,11 +81,7 @@ class FlowDifferenceRatio(RatioEstimator):
     high_: Vector
 
     def __init__(
-        self,
-        featurizer: FlowFeaturizer | None = None,
-        *,
-        random_state: RandomState = None,
-        verbose: bool = False,
+        self, featurizer: FlowFeaturizer | None = None, *, random_state: RandomState = None, verbose: bool = False
     ) -> None:
         self.featurizer = featurizer
         self.random_state = random_state

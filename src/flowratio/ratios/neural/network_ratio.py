@@ -1,9 +1,4 @@
-r"""A network that separates p from q is a ratio: its output is log r.
-
-.. math:: L(f) = \tfrac12 \mathrm{mean}_p \log(1 + e^{-f}) + \tfrac12 \mathrm{mean}_q \log(1 + e^{f})
-
-has its minimum at f = log p/q. Both samples count one half, so there are no odds to take out.
-"""
+"""A network that separates p from q is a ratio: its output is log r."""
 
 from __future__ import annotations
 
@@ -18,24 +13,18 @@ from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, check_training_settings, is_count, is_number, seed_from
 from flowratio.flows.base import choose_device
 from flowratio.ratios.base import RatioEstimator, Requires
-from flowratio.ratios.neural.networks import (
-    SETTLE,
-    Network,
-    choose_decay,
-    choose_hidden,
-    choose_recipe,
-    evaluate,
-    n_pairs,
-    new_network,
-    recipe_settings,
-    train_classifier,
-)
+from flowratio.ratios.neural import networks
+from flowratio.ratios.neural.networks import Network, evaluate
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.training.run import Callback, History, Recipe
 
 
 class NetworkRatio(RatioEstimator):
-    """Estimate r(x) = p(x) / q(x), p is y = 1, by a network that separates rows of p from rows of q.
+    r"""Estimate r(x) = p(x) / q(x), p is y = 1, by a network that separates rows of p from rows of q.
+
+    .. math:: L(f) = \tfrac12 \mathrm{mean}_p \log(1 + e^{-f}) + \tfrac12 \mathrm{mean}_q \log(1 + e^{f})
+
+    has its minimum at f = log p/q. Both samples count one half, so there are no odds to take out.
 
     Parameters
     ----------
@@ -56,7 +45,7 @@ class NetworkRatio(RatioEstimator):
     random_state
         Seed: the same seed gives the same bits on the same machine. Global generators are never used.
     device
-        `"auto"` for a GPU if there is one, or a name that torch knows.
+        `"auto"` for a GPU if there is one, or the name of a torch device.
     callback
         Called with the network and the number of epochs after each held-out evaluation. It is not saved.
     verbose
@@ -136,9 +125,9 @@ class NetworkRatio(RatioEstimator):
         images = self.network == "cnn"
         shape = self._shape(d) if images or self.image_shape is not None else None
         self.pixel_scale_, self.pixel_shift_ = (None, None) if shape is None else _pixel_units(self.mean_, self.scale_)
-        hidden = self.hidden or ((64, 64, 64, 64) if images else choose_hidden(samples.n_least, d))
-        network = new_network(d, shape if images else None, hidden, seed).to(choose_device(self.device))
-        self.history_ = train_classifier(
+        hidden = self.hidden or ((64, 64, 64, 64) if images else networks.choose_hidden(samples.n_least, d))
+        network = networks.new_network(d, shape if images else None, hidden, seed).to(choose_device(self.device))
+        self.history_ = networks.train_classifier(
             network,
             samples.mapped(self._in_pixels) if shape else samples,
             self._recipe(samples, images),
@@ -150,11 +139,13 @@ class NetworkRatio(RatioEstimator):
         self.network_ = network.double().eval()  # float64: how rows are batched does not change the output
 
     def _recipe(self, samples: TwoSamples, images: bool) -> Recipe:
-        defaults = {} if images else {"weight_decay": choose_decay(samples.n_least)}
-        recipe = choose_recipe(n_pairs(samples.n_p, samples.n_q), defaults | recipe_settings(self), images)
+        defaults = {} if images else {"weight_decay": networks.choose_decay(samples.n_least)}
+        recipe = networks.choose_recipe(
+            networks.n_pairs(samples.n_p, samples.n_q), defaults | networks.recipe_settings(self), images
+        )
         if self.l2_penalty is not None:
             recipe = replace(recipe, optimizer="adam", weight_decay=float(self.l2_penalty))
-        return replace(recipe, settle=SETTLE)
+        return replace(recipe, settle=networks.SETTLE)
 
     def _in_pixels(self, X: Matrix) -> Matrix:
         """Bring standardized columns to one mean and one scale for all pixels."""

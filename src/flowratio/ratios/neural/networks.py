@@ -1,9 +1,4 @@
-r"""Networks whose output is log r, and their training as classifiers of p against q.
-
-.. math:: L(f) = \tfrac12 \mathrm{mean}_p \log(1 + e^{-f}) + \tfrac12 \mathrm{mean}_q \log(1 + e^{f})
-
-has its minimum at f = log p/q. Both samples count one half, so there are no odds to take out.
-"""
+"""Networks whose output is log r, and their training as classifiers of p against q."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-r"""Telescoping: the ratio of two distant distributions is a product of ratios of neighbors.
-
-.. math:: \frac{p(x)}{q(x)} = \prod_{k=0}^{m-1} \frac{p_k(x)}{p_{k+1}(x)}, \qquad p_0 = p, \quad p_m = q
-
-A classifier that separates p from q without error learns nothing about their ratio. Neighbors overlap more.
-"""
+"""Telescoping: the ratio of two distant distributions is a product of ratios of neighbors."""
 
 from __future__ import annotations
 
@@ -40,8 +35,8 @@ class TelescopingRatio(RatioEstimator):
               x_k = \sqrt{1 - \alpha_k^2}\, x_p + \alpha_k\, x_q, \quad 0 = \alpha_0 < \dots < \alpha_m = 1
 
     The intermediate distribution :math:`p_k` is that of :math:`x_k`. Rows of p and q are paired at random, again in
-    each epoch. One network has an output for each of the m steps. It is trained with a logistic loss on neighbors, and
-    starts at the log-ratios of Gaussians.
+    each epoch. One network has an output for each of the m steps, is trained with a logistic loss on neighbors, and
+    starts at the log-ratios of Gaussians. A single classifier learns little where it separates p from q without error.
 
     Parameters
     ----------
