@@ -207,21 +207,17 @@ def relabeled(cls: type) -> type:
 
     class Relabeled(cls):
         def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-            labels = np.unique(y) if np.ndim(y) == 1 else np.empty(0)
-            if len(labels) != 2 or np.asarray(y).dtype.kind == "f":
+            labels = np.asarray(y)
+            classes = np.unique(labels) if labels.ndim == 1 and labels.dtype.kind in "iuOU" else np.empty(0)
+            if len(classes) != 2:
                 return super().fit(X, y, sample_weight)
-            super().fit(X, (np.asarray(y) == labels[1]).astype(int), sample_weight)
-            self.labels_ = labels
+            super().fit(X, (labels == classes[1]).astype(int), sample_weight)
+            getattr(self, "estimator_", self).classes_ = classes  # an inverse has the classes of its ratio
             return self
 
-        def predict(self, X: Any) -> Any:
-            return vars(self).get("labels_", self.classes_)[super().predict(X).astype(int)]
-
-        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-            y = y if "labels_" not in vars(self) else (np.asarray(y) == self.labels_[1]).astype(int)
-            return super().score(X, y, sample_weight)
-
-    Relabeled.__name__ = Relabeled.__qualname__ = cls.__name__
+    # pickle finds a class by its name
+    Relabeled.__name__ = Relabeled.__qualname__ = f"Relabeled{cls.__name__}"
+    globals()[Relabeled.__name__] = Relabeled
     return Relabeled
 
 
