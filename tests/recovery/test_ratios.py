@@ -310,7 +310,7 @@ def test_defect_kmm_forgets_rows_and_cannot_score_new_ones() -> None:
 
 
 def test_defect_ulsif_has_negative_ratios() -> None:
-    """Unconstrained least squares gives 14-49 % of ratios at 0 or below: the share is told, and log r is finite."""
+    """Unconstrained least squares gives 14-49 % of ratios at 0 or below: the share is reported, and log r is finite."""
     rng = default_rng(0)
     model = new("ULSIF").fit_samples(rng.normal(2.5, 0.5, (300, 2)), rng.normal(size=(300, 2)))
     assert np.isfinite(model.log_ratio(rng.normal(0, 3, (2000, 2)))).all()

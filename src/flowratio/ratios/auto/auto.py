@@ -68,13 +68,12 @@ class AutoRatio(RatioEstimator):
 
     Notes
     -----
-    *Combination.* It starts with the first candidate that is about as good as the best one. Others join while the
+    The combination starts with the first candidate that is about as good as the best one. Others join while the
     held-out likelihood gains more than noise. With n scored rows, the maximum likelihood weights of all candidates
     count 1000 / (n + 1000), and those of the few the rest: with few rows, a mean of many is safer than a choice.
 
-    *Early stop.* After each fold a candidate is stopped if it is clearly worse than the others and would have no weight
-    next to them. All that remain are skipped once the combination separates p from q without error. Candidates of one
-    latent space share one flow in each fold.
+    A candidate is stopped early if it is clearly worse than the others after a fold. The rest is skipped once the
+    combination separates p from q without error. Candidates of one latent space share one flow in each fold.
 
     Examples
     --------
@@ -199,7 +198,6 @@ class AutoRatio(RatioEstimator):
             )
 
     def _candidates(self) -> dict[str, Any]:
-        """Return the candidates by name."""
         candidates = self.candidates
         if candidates is None:
             return {name: entry.build() for name, entry in RATIOS.items() if entry.candidate}

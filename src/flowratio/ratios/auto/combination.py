@@ -57,8 +57,8 @@ class HeldOut:
 def convex_weights(log_ratios: Matrix, held_out: HeldOut) -> Vector:
     r"""Return the weights of columns, (n, m) to (m,), that minimize the held-out loss of their sum.
 
-    They are not negative and add up to 1. A column has weight 0 if even the smallest weight would cost more than r = 1,
-    which costs :math:`\log 2`: a ratio that is wrong by millions would break the search.
+    A column has weight 0 if even the smallest weight would cost more than r = 1, which costs :math:`\log 2`: a ratio
+    that is wrong by millions would break the search.
     """
     losses = np.array([held_out.mean(held_out.losses(column)) for column in log_ratios.T])
     usable = (losses < math.log(2) / _MIN_WEIGHT) | (losses == losses.min())

@@ -25,17 +25,7 @@ _SETTLED_ERRORS, _SETTLED_LOSS = 3.0, 0.01  # standard errors and nats of the he
 
 
 class Race:
-    """Candidates on the same folds: their fits, their held-out log-ratios, and the time they take.
-
-    Parameters
-    ----------
-    samples, fold
-        The rows of both samples, and the fold of every row, of shape (n,).
-    seed
-        Seed of the candidates.
-    budget
-        Seconds for all candidates. None for no limit.
-    """
+    """Candidates on the same folds of `samples`, shape (n,), with a budget in seconds for all of them."""
 
     def __init__(self, samples: TwoSamples, fold: Vector, seed: int, budget: float | None) -> None:
         self.samples, self.seed = samples, seed
@@ -63,8 +53,7 @@ class Race:
     def expected_left(self, n: int) -> float:
         """Return the expected seconds for the last n candidates, of which the first is at work.
 
-        Each counts as long as the slowest so far. While fewer than n are done, it is the rest of the budget: the
-        simplest candidates come first, and are no guide to the others.
+        Each counts as long as the slowest so far. While fewer than n are done, it is the rest of the budget.
         """
         if len(self.durations) < n:
             return max(0.0, self.seconds_left())

@@ -1,8 +1,4 @@
-r"""The ratio in latent space: an invertible map z = f(x), fitted to both samples, then any estimator on z.
-
-.. math:: r(x) = \frac{p(x)}{q(x)}
-               = \frac{p_Z(f(x))\, |\det \partial f|}{q_Z(f(x))\, |\det \partial f|} = r_Z(f(x))
-"""
+"""The ratio in latent space: an invertible map z = f(x), fitted to both samples, then any estimator on z."""
 
 from __future__ import annotations
 
@@ -31,11 +27,14 @@ _MAX_VERSIONS, _MAX_NOISY_ROWS = 5, 50_000  # noisy versions of each row, and ro
 
 
 class FeaturizedRatio(RatioEstimator):
-    """Estimate r = p/q (p is y = 1) in the latent space of a flow that is trained on both samples together.
+    r"""Estimate r = p/q (p is y = 1) in the latent space of a flow that is trained on both samples together.
+
+    .. math:: r(x) = \frac{p(x)}{q(x)}
+                   = \frac{p_Z(f(x))\, |\det \partial f|}{q_Z(f(x))\, |\det \partial f|} = r_Z(f(x))
 
     This is separate training, Algorithm 1 of Choi et al. (2021) [1]_. A flow f is fitted to the mixture of p and q,
     both samples are mapped to z = f(x), and any method estimates the ratio of z. The map is invertible, so the ratio is
-    the same. In z the mixture is a standard Gaussian, where the ratio can be easier to learn.
+    the same. In z the mixture is a standard Gaussian, which can be easier.
 
     Parameters
     ----------
@@ -62,9 +61,8 @@ class FeaturizedRatio(RatioEstimator):
 
     Notes
     -----
-    If the scaling has noise, such as `"image"`, networks, `"logistic"`, `"kliep"` and `"kmm"` are fitted to up to five
-    noisy versions of each row. All versions of a row are held out together. With one version a network memorizes the
-    noise.
+    If the scaling has noise, such as `"image"`, networks, `"logistic"`, `"kliep"` and `"kmm"` are fitted to five noisy
+    versions of each row, which are held out together. With one version a network memorizes the noise.
 
     References
     ----------

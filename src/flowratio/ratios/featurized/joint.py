@@ -1,11 +1,4 @@
-r"""Flow and ratio trained together: a classifier of z and the likelihood decide how the flow maps x.
-
-.. math:: L = \alpha\, L_\mathrm{sup} + (1 - \alpha)\, L_\mathrm{flow}, \qquad
-          L_\mathrm{flow} = -\mathrm{mean} \log p_f(x)
-
-.. math:: L_\mathrm{sup} = \tfrac12 \mathrm{mean}_p \log(1 + e^{-g(f(x))})
-                         + \tfrac12 \mathrm{mean}_q \log(1 + e^{g(f(x))})
-"""
+"""Flow and ratio trained together: a classifier of z and the likelihood decide how the flow maps x."""
 
 from __future__ import annotations
 
@@ -38,11 +31,15 @@ from flowratio.training.run import Callback, History
 class JointFeaturizedRatio(RatioEstimator):
     r"""Estimate r = p/q (p is y = 1) by a flow and a network on its latent space that are trained together.
 
-    .. math:: \alpha\, L_\mathrm{sup} + (1 - \alpha)\, L_\mathrm{flow}
+    .. math:: L = \alpha\, L_\mathrm{sup} + (1 - \alpha)\, L_\mathrm{flow}, \qquad
+              L_\mathrm{flow} = -\mathrm{mean} \log p_f(x)
+
+    .. math:: L_\mathrm{sup} = \tfrac12 \mathrm{mean}_p \log(1 + e^{-g(f(x))})
+                             + \tfrac12 \mathrm{mean}_q \log(1 + e^{g(f(x))})
 
     This is the joint training of Choi et al. (2021) [1]_, and with `alpha=1` their discriminative training. L_sup is
     the loss of a classifier of z = f(x), whose logit is log r. L_flow is the negative log-likelihood of the flow. With
-    `alpha=1` z need not be Gaussian: the flow is an invertible network before the classifier.
+    `alpha=1` z need not be Gaussian.
 
     Parameters
     ----------
@@ -126,14 +123,13 @@ class JointFeaturizedRatio(RatioEstimator):
         self.featurizer_, self.network_ = in_float64(featurizer), network.double().eval()
 
     def _train(self, featurizer: FlowFeaturizer, network: MLP, samples: TwoSamples, seed: int) -> History:
-        flow, scaler, w, n_p = featurizer.flow_, featurizer.scaler_, samples.w, samples.n_p
+        flow, scaler, n_p = featurizer.flow_, featurizer.scaler_, samples.n_p
         share = torch.tensor([0.5, 0.5])
         if self.mixture == "pooled":
-            share = torch.tensor([w[:n_p].sum(), w[n_p:].sum()]) / w.sum()
-        # new noise in every pass
-        prepare = partial(_scaled_pairs, scaler) if scaler.stochastic else None
+            share = torch.tensor([samples.w_p.sum(), samples.w_q.sum()]) / samples.w.sum()
+        prepare = partial(_scaled_pairs, scaler) if scaler.stochastic else None  # new noise in every pass
         X = samples.X if scaler.stochastic else featurizer.scaled(samples.X)
-        pairs = PairedRows(X[:n_p], w[:n_p], X[n_p:], w[n_p:])
+        pairs = PairedRows(X[:n_p], samples.w_p, X[n_p:], samples.w_q)
         n_held_out = min(round(featurizer.validation_fraction * pairs.n_rows), MAX_HELD_OUT)
         rest, held_out = pairs.split(n_held_out, np.random.default_rng([seed, 0, 2]))
         recipe = featurizer.recipe_for(2 * rest.n_rows, flow.n_features)

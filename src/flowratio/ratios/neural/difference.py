@@ -1,7 +1,4 @@
-r"""A flow is fitted to each sample, and log r is the difference of their log-densities.
-
-.. math:: \log r(x) = \log \hat p(x) - \log \hat q(x)
-"""
+"""A flow is fitted to each sample, and log r is the difference of their log-densities."""
 
 from __future__ import annotations
 
@@ -33,9 +30,8 @@ class FlowDifferenceRatio(RatioEstimator):
 
     .. math:: \log r(x) = \log \hat p(x) - \log \hat q(x)
 
-    This is the baseline of all methods that learn the ratio directly. It solves two harder problems, but works however
-    far apart p and q are. Both flows are trained with one seed. Swapping p and q negates log r, and equal samples have
-    log r = 0.
+    This is the baseline of all methods that learn the ratio directly. It works however far apart p and q are. Both
+    flows are trained with one seed, so swapping p and q negates log r, and equal samples have log r = 0.
 
     Parameters
     ----------
@@ -53,23 +49,21 @@ class FlowDifferenceRatio(RatioEstimator):
     featurizer_p_, featurizer_q_
         The two fitted densities of standardized rows, in float64.
     columns_
-        Positions of the columns that the densities use, of shape (d_z,). Columns that are constant, or linear
-        combinations of others, in both samples together are left out.
+        Positions of the columns that the densities use, of shape (d_z,): those that are neither constant nor linear
+        combinations of others in the pooled sample.
     low_, high_
         Corners of the box in which the flows are trusted, of shape (d_z,), in standardized units.
 
     Notes
     -----
-    *A column that is constant in one sample only*, or a combination of others there, has no density, and r is 0 or
-    infinite. Both samples therefore get Gaussian noise of 1e-4 pooled standard deviations, so that log r is large but
-    finite. Finer detail is lost.
+    A column that is constant in one sample only has no density there. Both samples therefore get Gaussian noise of 1e-4
+    pooled standard deviations, so that log r is large but finite.
 
-    *Far rows.* The tails of a flow beyond the training rows are arbitrary. Such rows are scored at the nearest point of
-    a box that ends one pooled standard deviation beyond the rows of both samples. So log r is continuous and bounded.
+    The tails of a flow beyond the training rows are arbitrary. Such rows are scored at the nearest point of a box that
+    ends one pooled standard deviation beyond the rows of both samples, so log r is continuous and bounded.
 
-    *Weights* repeat rows, rounded to half a row in the cumulative sum. No sample is repeated to more than 200 000 rows.
-
-    Each sample has its own scaling, so each flow starts at a Gaussian with the moments of its sample.
+    Weights repeat rows, up to 200 000 rows of a sample. Each sample has its own scaling, so each flow starts at a
+    Gaussian with the moments of its sample.
 
     Examples
     --------
@@ -87,11 +81,7 @@ class FlowDifferenceRatio(RatioEstimator):
     high_: Vector
 
     def __init__(
-        self,
-        featurizer: FlowFeaturizer | None = None,
-        *,
-        random_state: RandomState = None,
-        verbose: bool = False,
+        self, featurizer: FlowFeaturizer | None = None, *, random_state: RandomState = None, verbose: bool = False
     ) -> None:
         self.featurizer = featurizer
         self.random_state = random_state

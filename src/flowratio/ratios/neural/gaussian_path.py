@@ -21,24 +21,14 @@ _MIN_VARIANCE = 1e-6  # of a column of one sample, in units of the pooled varian
 
 @dataclass(frozen=True)
 class GaussianPath:
-    """Gaussians with the moments of x_α, in coordinates u = x @ basis where all covariances are diagonal.
+    """Gaussians with the moments of x_α, in coordinates u = x @ basis where all covariances are diagonal."""
 
-    Parameters
-    ----------
-    basis
-        Of shape (d, d).
-    mean_p, mean_q, variance_p, variance_q
-        Moments of u in the two samples, of shape (d,).
-    normal
-        Whether a coordinate of u looks Gaussian in both samples, of shape (d,).
-    """
-
-    basis: Matrix
-    mean_p: Vector
+    basis: Matrix  # (d, d)
+    mean_p: Vector  # of u, (d,)
     mean_q: Vector
     variance_p: Vector
     variance_q: Vector
-    normal: Vector
+    normal: Vector  # whether a coordinate of u looks Gaussian in both samples, (d,)
 
     def moments(self, mixing: Vector) -> tuple[Matrix, Matrix]:
         """Return means and variances at coefficients α of shape (m,), each of shape (m, d)."""

@@ -1,9 +1,4 @@
-r"""A network that separates p from q is a ratio: its output is log r.
-
-.. math:: L(f) = \tfrac12 \mathrm{mean}_p \log(1 + e^{-f}) + \tfrac12 \mathrm{mean}_q \log(1 + e^{f})
-
-has its minimum at f = log p/q. Both samples count one half, so there are no odds to take out.
-"""
+"""A network that separates p from q is a ratio: its output is log r."""
 
 from __future__ import annotations
 
@@ -18,24 +13,18 @@ from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, check_training_settings, is_count, is_number, seed_from
 from flowratio.flows.base import choose_device
 from flowratio.ratios.base import RatioEstimator, Requires
-from flowratio.ratios.neural.networks import (
-    SETTLE,
-    Network,
-    choose_decay,
-    choose_hidden,
-    choose_recipe,
-    evaluate,
-    n_pairs,
-    new_network,
-    recipe_settings,
-    train_classifier,
-)
+from flowratio.ratios.neural import networks
+from flowratio.ratios.neural.networks import Network, evaluate
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.training.run import Callback, History, Recipe
 
 
 class NetworkRatio(RatioEstimator):
-    """Estimate r(x) = p(x) / q(x), p is y = 1, by a network that separates rows of p from rows of q.
+    r"""Estimate r(x) = p(x) / q(x), p is y = 1, by a network that separates rows of p from rows of q.
+
+    .. math:: L(f) = \tfrac12 \mathrm{mean}_p \log(1 + e^{-f}) + \tfrac12 \mathrm{mean}_q \log(1 + e^{f})
+
+    has its minimum at f = log p/q. Both samples count one half, so there are no odds to take out.
 
     Parameters
     ----------
@@ -49,14 +38,14 @@ class NetworkRatio(RatioEstimator):
     l2_penalty
         λ of a term λ/2 · |weights|² in the loss, instead of `weight_decay`, which shrinks the weights after each step.
     validation_fraction
-        Share of the rows held out to decide when to stop.
+        Share of the rows held out to decide when to stop. Small samples hold out more.
     image_shape
         Channels, height and width of the image in a row. If None: one square channel for `"cnn"`, and no image for
         `"mlp"`, which standardizes each column by itself.
     random_state
         Seed: the same seed gives the same bits on the same machine. Global generators are never used.
     device
-        `"auto"` for a GPU if there is one, or a name that torch knows.
+        `"auto"` for a GPU if there is one, or the name of a torch device.
     callback
         Called with the network and the number of epochs after each held-out evaluation. It is not saved.
     verbose
@@ -71,11 +60,11 @@ class NetworkRatio(RatioEstimator):
 
     Notes
     -----
-    The defaults depend on the number of columns d and the number of rows n of the smaller sample: three hidden layers,
-    32 wide below 500 rows, 64 below 2000, else 100, or 10 d up to 200. Batches have 256 to 2048 rows. Training takes
-    1000 steps or 10 epochs, with a learning rate of 0.002 and a weight decay of 300/n, from 0.03 to 1. It stops after a
-    sixth of the epochs without progress on held-out rows. The weights of the first 150 steps, or the first sixth, are
-    never selected: on a small validation set a barely trained network can look best.
+    For n rows of the smaller sample and d columns, the hidden layers are 32 wide below 500 rows, 64 below 2000,
+    otherwise 10 d, from 100 to 200. Batches have 256 to 2048 rows. Training takes 1000 steps or 10 epochs, with a
+    learning rate of 0.002 and a weight decay of 300/n, from 0.03 to 1. It stops after a sixth of the epochs without
+    progress. The weights of the first 150 steps are never selected: on a small validation set a barely trained network
+    can look best.
 
     References
     ----------
@@ -136,9 +125,9 @@ class NetworkRatio(RatioEstimator):
         images = self.network == "cnn"
         shape = self._shape(d) if images or self.image_shape is not None else None
         self.pixel_scale_, self.pixel_shift_ = (None, None) if shape is None else _pixel_units(self.mean_, self.scale_)
-        hidden = self.hidden or ((64, 64, 64, 64) if images else choose_hidden(samples.n_least, d))
-        network = new_network(d, shape if images else None, hidden, seed).to(choose_device(self.device))
-        self.history_ = train_classifier(
+        hidden = self.hidden or ((64, 64, 64, 64) if images else networks.choose_hidden(samples.n_least, d))
+        network = networks.new_network(d, shape if images else None, hidden, seed).to(choose_device(self.device))
+        self.history_ = networks.train_classifier(
             network,
             samples.mapped(self._in_pixels) if shape else samples,
             self._recipe(samples, images),
@@ -150,11 +139,13 @@ class NetworkRatio(RatioEstimator):
         self.network_ = network.double().eval()  # float64: how rows are batched does not change the output
 
     def _recipe(self, samples: TwoSamples, images: bool) -> Recipe:
-        defaults = {} if images else {"weight_decay": choose_decay(samples.n_least)}
-        recipe = choose_recipe(n_pairs(samples.n_p, samples.n_q), defaults | recipe_settings(self), images)
+        defaults = {} if images else {"weight_decay": networks.choose_decay(samples.n_least)}
+        recipe = networks.choose_recipe(
+            networks.n_pairs(samples.n_p, samples.n_q), defaults | networks.recipe_settings(self), images
+        )
         if self.l2_penalty is not None:
             recipe = replace(recipe, optimizer="adam", weight_decay=float(self.l2_penalty))
-        return replace(recipe, settle=SETTLE)
+        return replace(recipe, settle=networks.SETTLE)
 
     def _in_pixels(self, X: Matrix) -> Matrix:
         """Bring standardized columns to one mean and one scale for all pixels."""

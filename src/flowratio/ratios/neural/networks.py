@@ -1,9 +1,4 @@
-r"""Networks whose output is log r, and their training as classifiers of p against q.
-
-.. math:: L(f) = \tfrac12 \mathrm{mean}_p \log(1 + e^{-f}) + \tfrac12 \mathrm{mean}_q \log(1 + e^{f})
-
-has its minimum at f = log p/q. Both samples count one half, so there are no odds to take out.
-"""
+"""Networks whose output is log r, and their training as classifiers of p against q."""
 
 from __future__ import annotations
 
@@ -57,14 +52,7 @@ class Network(nn.Module, ABC):
 
 
 class MLP(Network):
-    """Hidden layers with ReLU, then a linear layer. Choi et al. (2021) use three of 100 units (200 for 40 columns).
-
-    Parameters
-    ----------
-    n_features, hidden, n_outputs
-        Number of columns d, widths of the hidden layers, and number of outputs k.
-    generator
-        Source of the initial weights. None for seed 0. The global generator is never used.
+    """Hidden layers with ReLU, then a linear layer. The initial weights come from `generator`, by default of seed 0.
 
     Examples
     --------
@@ -99,17 +87,9 @@ class MLP(Network):
 class CNN(Network):
     """Blocks of a 3 × 3 convolution, batch norm, ReLU and 2 × 2 pooling, then a linear layer. Rows are images.
 
-    Choi et al. (2021) use four blocks of 64 filters for images of 28 × 28. The last block leaves one pixel. An image
-    that is one pixel high or wide is not pooled.
-
-    Parameters
-    ----------
-    shape
-        Channels, height and width of an image. A row has its values in this order, the last index running fastest.
-    hidden, n_outputs
-        Number of filters of each block, and number of outputs k.
-    generator
-        Source of the initial weights. None for seed 0. The global generator is never used.
+    `shape` is channels, height and width of an image. A row has its values in this order, the last index running
+    fastest. `hidden` has the number of filters of each block. Choi et al. (2021) use four blocks of 64 for 28 × 28. An
+    image that is one pixel high or wide is not pooled. The initial weights come from `generator`, by default of seed 0.
 
     Examples
     --------
@@ -176,8 +156,7 @@ def new_network(d: int, shape: Sequence[int] | None, hidden: Sequence[int], seed
 def choose_hidden(n: int, d: int) -> tuple[int, int, int]:
     """Return the widths of three hidden layers for d columns, and n rows of the smaller sample.
 
-    They are 32 wide below 500 rows, 64 below 2000, otherwise 10 d, from 100 to 200. Choi et al. (2021) use 100 for 2
-    columns and 200 for 40.
+    For many rows they are those of Choi et al. (2021): 100 for 2 columns and 200 for 40.
     """
     width = 32 if n < 500 else 64 if n < 2000 else max(100, min(10 * d, 200))
     return width, width, width
@@ -222,16 +201,8 @@ class PairedRows(Rows):
 
     There are as many pairs as rows in the larger sample, but a row of the smaller sample is in four pairs at most: a
     network memorizes rows that it meets more often in a pass. Each shuffle draws new pairs. A row is drawn as often as
-    its share of the weight, rounded up or down at random.
-
-    Parameters
-    ----------
-    X_p, w_p, X_q, w_q
-        Rows and their positive weights, of shapes (n_p, d), (n_p,), (n_q, d) and (n_q,).
-    n_rows
-        Number of pairs. None for the rule above.
-    groups
-        Rows with the same number are held out together, of shapes (n_p,) and (n_q,). None if each row stands alone.
+    its share of the weight, rounded up or down at random. Rows with the same number in `groups`, of shapes (n_p,) and
+    (n_q,), are held out together.
 
     Examples
     --------
@@ -311,16 +282,8 @@ def train_classifier(
 ) -> History:
     """Train a network of one output to separate p from q, so that its output is log r, r = p/q.
 
-    Parameters
-    ----------
-    network, samples
-        The network, on its device, and standardized rows. Rows of one group are held out together.
-    recipe, seed
-        Settings of the loop, with batches in pairs, and the seed that decides the order of the rows.
-    validation_fraction
-        Share of the rows of each sample held out to decide when to stop. Small samples hold out more.
-    callback, verbose
-        Called with the network and the epoch after each held-out evaluation, and whether to show a progress bar.
+    The batches of `recipe` are pairs. A share of the rows of each sample is held out to decide when to stop. Small
+    samples hold out more, and rows of one group are held out together.
     """
     rows = paired(samples)
     n_held_out = min(round(validation_fraction * rows.n_rows), MAX_HELD_OUT)

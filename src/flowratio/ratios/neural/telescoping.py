@@ -1,9 +1,4 @@
-r"""Telescoping: the ratio of two distant distributions is a product of ratios of neighbors.
-
-.. math:: \frac{p(x)}{q(x)} = \prod_{k=0}^{m-1} \frac{p_k(x)}{p_{k+1}(x)}, \qquad p_0 = p, \quad p_m = q
-
-A classifier that separates p from q without error learns nothing about their ratio. Neighbors overlap more.
-"""
+"""Telescoping: the ratio of two distant distributions is a product of ratios of neighbors."""
 
 from __future__ import annotations
 
@@ -20,16 +15,9 @@ from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, check_training_settings, seed_from
 from flowratio.flows.base import choose_device, like
 from flowratio.ratios.base import RatioEstimator
+from flowratio.ratios.neural import networks
 from flowratio.ratios.neural.gaussian_path import GaussianPath, gaussian_path
-from flowratio.ratios.neural.networks import (
-    MAX_HELD_OUT,
-    MLP,
-    Network,
-    choose_recipe,
-    evaluate,
-    paired,
-    recipe_settings,
-)
+from flowratio.ratios.neural.networks import MLP, Network, evaluate
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.training.loop import train
 from flowratio.training.run import Callback, History
@@ -47,8 +35,8 @@ class TelescopingRatio(RatioEstimator):
               x_k = \sqrt{1 - \alpha_k^2}\, x_p + \alpha_k\, x_q, \quad 0 = \alpha_0 < \dots < \alpha_m = 1
 
     The intermediate distribution :math:`p_k` is that of :math:`x_k`. Rows of p and q are paired at random, again in
-    each epoch. One network has an output for each of the m steps. It is trained with a logistic loss on neighbors, and
-    starts at the log-ratios of Gaussians.
+    each epoch. One network has an output for each of the m steps, is trained with a logistic loss on neighbors, and
+    starts at the log-ratios of Gaussians. A single classifier learns little where it separates p from q without error.
 
     Parameters
     ----------
@@ -96,9 +84,8 @@ class TelescopingRatio(RatioEstimator):
     For equal variances this is the distance of the means in standard deviations. There is one step for each 1.5 of it,
     from 1 to 20 steps. What sampling noise adds to the length is subtracted first.
 
-    *Gaussian part.* Each output of the network starts at the log-ratio of two Gaussians. Training adds what they miss.
-    Far from both neighbors a network of this kind extrapolates by straight lines, but this part is right for Gaussians
-    everywhere. It uses only coordinates that look Gaussian in both samples (skewness below ½, kurtosis within 1 of 3),
+    *Gaussian part.* Each output of the network starts at the log-ratio of two Gaussians, which extrapolates better than
+    a network. It uses only coordinates that look Gaussian in both samples (skewness below ½, kurtosis within 1 of 3),
     and grows up to 4 standard deviations of the wider sample.
 
     References
@@ -172,10 +159,10 @@ class TelescopingRatio(RatioEstimator):
         self.network_.double().eval()
 
     def _train(self, samples: TwoSamples, seed: int) -> History:
-        rows = paired(samples)
+        rows = networks.paired(samples)
         n_held_out = max(round(self.validation_fraction * rows.n_rows), min(64, rows.n_rows // 4), 1)
         rng = np.random.default_rng([seed, 0, 2])
-        rest, held_out = rows.split(min(n_held_out, MAX_HELD_OUT), rng)
+        rest, held_out = rows.split(min(n_held_out, networks.MAX_HELD_OUT), rng)
         held_out = np.concatenate([_other_pairs(held_out, rng) for _ in range(_REPEATS)])
         network, kind = self.network_, like(self.network_)
         alpha = torch.tensor(self.mixing_, dtype=kind.dtype, device=kind.device)
@@ -183,7 +170,7 @@ class TelescopingRatio(RatioEstimator):
         def loss(pairs: Tensor) -> Tensor:  # (b, 2 d)
             return step_losses(network, waymarks(pairs, alpha)).sum()
 
-        recipe = choose_recipe(rest.n_rows, recipe_settings(self))
+        recipe = networks.choose_recipe(rest.n_rows, networks.recipe_settings(self))
         return train(network, loss, rest, held_out, recipe, seed=seed, verbose=self.verbose, callback=self.callback)
 
     def _log_ratio(self, X: Matrix) -> Vector:
@@ -192,13 +179,6 @@ class TelescopingRatio(RatioEstimator):
 
 class StepNetwork(Network):
     """The log-ratio of every step, (n, d) to (n, m): that of two Gaussians, plus the output of an MLP.
-
-    Parameters
-    ----------
-    n_features, hidden, n_outputs
-        Number of columns d, widths of the hidden layers of the MLP, and number of steps m.
-    generator
-        Source of the initial weights. None for seed 0. The global generator is never used.
 
     Examples
     --------

@@ -15,7 +15,7 @@ def even(n_p: int, n_q: int) -> HeldOut:
 
 
 def shifted(n: int, seed: int = 0) -> tuple[np.ndarray, HeldOut]:
-    """Return log r of rows of p = N(1, 1) and of q = N(0, 1), of shape (2n,), and what is known of the rows."""
+    """Return log r of rows of p = N(1, 1) and of q = N(0, 1), of shape (2n,), and the held-out rows."""
     rng = np.random.default_rng(seed)
     return np.concatenate([rng.normal(1, 1, n), rng.normal(0, 1, n)]) - 0.5, even(n, n)
 
@@ -31,7 +31,7 @@ def mixed_columns(n: int, m: int, seed: int) -> tuple[np.ndarray, HeldOut]:
     return log_r[:, None] * rng.uniform(0.3, 2.5, m) + rng.normal(size=(2 * n, m)) * rng.uniform(0.2, 2, m), held_out
 
 
-# What is known of rows
+# Held-out rows
 
 
 def test_losses_and_their_mean() -> None:
@@ -132,10 +132,10 @@ def test_convex_weights_of_any_size(size: float) -> None:
 def test_a_column_that_is_off_by_millions_leaves_the_others_their_weights(size: float) -> None:
     log_ratios, held_out = mixed_columns(300, 3, seed=0)
     bad = log_ratios[:, 0].copy()
-    bad[[3, 400]] = -size, size  # a row of p and one of q, both told for the other sample
-    found = convex_weights(np.column_stack([bad, log_ratios, bad]), held_out)
-    np.testing.assert_allclose(found[1:4], convex_weights(log_ratios, held_out), atol=1e-4)
-    assert found[[0, 4]].tolist() == [0, 0]
+    bad[[3, 400]] = -size, size  # a row of p and one of q, both assigned to the other sample
+    weights = convex_weights(np.column_stack([bad, log_ratios, bad]), held_out)
+    np.testing.assert_allclose(weights[1:4], convex_weights(log_ratios, held_out), atol=1e-4)
+    assert weights[[0, 4]].tolist() == [0, 0]
 
 
 def test_of_equal_columns_the_first_is_taken() -> None:

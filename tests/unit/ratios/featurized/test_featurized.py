@@ -403,11 +403,11 @@ class TestMixture:
         assert not others
         share = n_p / (n_p + n_q) if mixture == "pooled" else 0.5
         shuffled = np.concatenate(list(rest.shuffled(np.random.default_rng(1), 50)))
-        seen = np.concatenate([shuffled, held_out])
-        assert len(seen) == n_p + n_q
-        middle = (seen.min() + seen.max()) / 2  # of the gap between q and p
+        rows = np.concatenate([shuffled, held_out])
+        assert len(rows) == n_p + n_q
+        middle = (rows.min() + rows.max()) / 2  # between q and p
         # a row is held out as a whole, and with it a twentieth of the weight of its sample; they are one or two of 20
-        assert np.mean(seen > middle) == pytest.approx(share, abs=1e-9 if mixture == "pooled" else 0.08)
+        assert np.mean(rows > middle) == pytest.approx(share, abs=1e-9 if mixture == "pooled" else 0.08)
 
     def test_weights_of_rows_in_the_mixture(self) -> None:
         y, w = np.repeat([1, 0], [3, 5]), np.array([1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 4.0, 9.0])

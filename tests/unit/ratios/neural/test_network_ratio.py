@@ -146,6 +146,7 @@ def test_a_network_of_images_has_one_mean_and_one_scale() -> None:
     standardized = (pooled - ratio.mean_) / ratio.scale_
     # one mean and one scale for all pixels, also after the standardization of each column
     expected = (pooled - pooled.mean()) / pooled.std()
+    assert ratio.pixel_scale_ is not None
     np.testing.assert_allclose(standardized * ratio.pixel_scale_ + ratio.pixel_shift_, expected, rtol=0, atol=1e-9)
 
 
@@ -235,7 +236,8 @@ def test_a_refit_has_a_new_network_and_history() -> None:
 def test_clone_and_search() -> None:
     X, y = stack(*_shifted(60, 60))
     ratio = NetworkRatio("mlp", random_state=0, **SHORT)
-    assert clone(ratio).get_params() == ratio.get_params()
+    twin: Any = clone(ratio)
+    assert twin.get_params() == ratio.get_params()
     settings: Any = {"cv": 2, "error_score": "raise"}
     search = GridSearchCV(ratio, {"hidden": [(4,), (8, 8)]}, **settings).fit(X, y)
     assert search.best_estimator_.network_.hidden == search.best_params_["hidden"]
