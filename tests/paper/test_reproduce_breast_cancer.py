@@ -37,5 +37,5 @@ def test_quick(tmp_path: Path) -> None:
     words = [claim.words for claim in report.claims]
     assert len(set(words)) == len(words)
     assert sum(one.startswith("Table 6") for one in words) == 5
-    shared_is_small = next(claim for claim in report.claims if "shared scaling, no weights" in claim.words)
+    shared_is_small = next(claim for claim in report.claims if "with shared scaling, the error without weights" in claim.words)
     assert shared_is_small.verdict is not False
