@@ -36,11 +36,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import grid_sample, interpolate, leaky_relu
 from torch.nn.utils import skip_init
+from torch.optim import Adam
 
 from flowratio import Journal, TrainingDiverged
 from flowratio_paper.images import PIXELS, SIDE, flat
 
 _CHECKPOINT_SECONDS, _STATE = 60.0, "state"
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # of Adam
 _GENERATED_ROWS = 256  # at a time
 _SLOPE = 0.2  # of leaky ReLU below 0
 _TOO_FAR = 10 * 2 * SIDE  # the largest distance of two images, and gap of a critic of slope 1, is 2 SIDE
@@ -248,7 +250,7 @@ class Dagan:
         self.critic = Critic(settings.channels, weights)
         self.average = Generator(settings, values, weights)
         self.average.load_state_dict(self.generator.state_dict())
-        self._optimizers = _Adam(self.generator, settings.learning_rate), _Adam(self.critic, settings.critic_rate)
+        self._optimizers = _adam(self.generator, settings.learning_rate), _adam(self.critic, settings.critic_rate)
 
     def train(self, checkpoint: Path | None = None) -> Dagan:
         """Take the remaining steps.
@@ -287,14 +289,14 @@ class Dagan:
             with torch.no_grad():
                 generated = self.generator(x[of], self._noise(rng, len(of)))
             gap, loss = self._critic_loss(x[of], x[other], generated, rng)
-            critic_optimizer.step(loss)
+            _step_down(critic_optimizer, loss)
         if not abs(gap) < _TOO_FAR:
             raise TrainingDiverged(
                 f"The critic lost its bound after {len(self.gaps)} steps, with a gap of {gap:.3g}. Use lower rates "
                 f"than {self.settings.learning_rate:g} and {self.settings.critic_rate:g}."
             )
         of, _ = same_class(self.labels, rng, self.settings.batch_size)
-        optimizer.step(-self.critic(x[of], self.generator(x[of], self._noise(rng, len(of)))).mean())
+        _step_down(optimizer, -self.critic(x[of], self.generator(x[of], self._noise(rng, len(of)))).mean())
         self.gaps.append(round(gap, 4))
         with torch.no_grad():
             for average, now in zip(self.average.parameters(), self.generator.parameters(), strict=True):
@@ -336,62 +338,38 @@ class Dagan:
         return {"kind": "DAGAN", "images": digest[0], "labels": digest[1], "seed": self.seed, **asdict(self.settings)}
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        return {name: tensor.detach().numpy() for name, tensor in self._tensors().items()}
-
-    def _tensors(self) -> dict[str, Tensor]:
-        models = {"generator": self.generator, "critic": self.critic, "average": self.average}
-        tensors = {f"{part}.{name}": p for part, model in models.items() for name, p in model.named_parameters()}
+        tensors = {name: parameter.detach() for name, parameter in self._parameters().items()}
         for part, optimizer in zip(("generator", "critic"), self._optimizers, strict=True):
-            for kind, moments in (("first", optimizer.first), ("second", optimizer.second), ("n", optimizer.n_steps)):
-                tensors |= {f"{part}.{kind}.{k}": moment for k, moment in enumerate(moments)}
-        return tensors
+            for k, moments in optimizer.state_dict()["state"].items():
+                tensors |= {f"{part}.{name}.{k}": moments[name] for name in _MOMENTS}
+        return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+    def _parameters(self) -> dict[str, Tensor]:
+        models = {"generator": self.generator, "critic": self.critic, "average": self.average}
+        return {f"{part}.{name}": p for part, model in models.items() for name, p in model.named_parameters()}
 
     @torch.no_grad()
     def _resume(self, state: Any) -> None:
-        self.gaps = list(state.value["gaps"])
-        for name, tensor in self._tensors().items():
-            tensor.copy_(torch.tensor(state.arrays[name]))
+        self.gaps, tensors = list(state.value["gaps"]), {k: torch.tensor(a) for k, a in state.arrays.items()}
+        for name, parameter in self._parameters().items():
+            parameter.copy_(tensors[name])
+        for part, optimizer in zip(("generator", "critic"), self._optimizers, strict=True):
+            n = len(optimizer.param_groups[0]["params"])
+            moments = {k: {name: tensors[f"{part}.{name}.{k}"] for name in _MOMENTS} for k in range(n)}
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
 
 
-class _Adam:
-    """Adam with the decays of WGAN-GP, by the fused kernel of torch, with a state of plain tensors.
+def _adam(model: nn.Module, learning_rate: float) -> Adam:
+    """Return Adam with the decays of WGAN-GP."""
+    return Adam(model.parameters(), learning_rate, betas=(0.0, 0.9), fused=True)
 
-    Parameters
-    ----------
-    model
-        The model whose parameters it updates.
-    learning_rate
-        Size of a step.
-    """
 
-    def __init__(self, model: nn.Module, learning_rate: float) -> None:
-        self.parameters, self.learning_rate = list(model.parameters()), learning_rate
-        self.first, self.second = ([torch.zeros_like(p) for p in self.parameters] for _ in range(2))
-        self.n_steps = [torch.zeros(()) for _ in self.parameters]
-
-    def step(self, loss: Tensor) -> None:
-        """Take a step down the gradient of a loss."""
-        slopes = torch.autograd.grad(loss, self.parameters)
-        with torch.no_grad():
-            for n in self.n_steps:
-                n += 1
-            torch.ops.aten._fused_adam_(
-                self.parameters,
-                list(slopes),
-                self.first,
-                self.second,
-                [],
-                self.n_steps,
-                lr=self.learning_rate,
-                beta1=0.0,
-                beta2=0.9,
-                weight_decay=0.0,
-                eps=1e-8,
-                amsgrad=False,
-                maximize=False,
-                grad_scale=None,
-                found_inf=None,
-            )
+def _step_down(optimizer: Adam, loss: Tensor) -> None:
+    """Take a step down the gradient of a loss, in the parameters of the optimizer only."""
+    parameters = optimizer.param_groups[0]["params"]
+    for parameter, slope in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        parameter.grad = slope
+    optimizer.step()
 
 
 def _as_input(images: np.ndarray) -> Tensor:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flowratio import MAF, FlowFeaturizer, Journal, NetworkRatio, TargetedSampler
+from flowratio import MAF, FlowFeaturizer, Journal, NetworkRatio, TargetedSample, TargetedSampler
 from flowratio_paper.against_draws import fit_against_draws
 from flowratio_paper.image_classifier import ImageClassifier
 from flowratio_paper.image_distributions import (
@@ -219,7 +219,7 @@ def new_ratio(epochs: int, seed: int) -> NetworkRatio:
 
 def draw_images(
     settings: Settings, featurizer: FlowFeaturizer, ratios: Mapping[str, Any], proportion: float, seed: int
-) -> tuple[dict[str, Any], dict[str, float]]:
+) -> tuple[dict[str, TargetedSample], dict[str, float]]:
     """Draw images toward q, by each of the ratios, and from the flow alone. Return the draws, and seconds of each.
 
     Parameters
@@ -244,7 +244,7 @@ def draw_images(
     of_x = of(ratios["x"], proportion, "x", settings.candidates_x)
     samplers: dict[str, tuple[TargetedSampler, Literal["p", "q"] | None]]
     samplers = {"z": (of_z, "q"), "draws": (to_draws, "p"), "x": (of_x, "q"), "regular": (of_z, None)}
-    draws, seconds = dict[str, Any](), dict[str, float]()
+    draws, seconds = dict[str, TargetedSample](), dict[str, float]()
     for method, (sampler, toward) in samplers.items():
         start = time.perf_counter()
         draws[method] = sampler.draw(settings.samples, toward)
@@ -252,7 +252,9 @@ def draw_images(
     return draws, seconds
 
 
-def _of_draw(draw: Any, classifier: ImageClassifier, samples: Sequence[np.ndarray]) -> dict[str, float | str]:
+def _of_draw(
+    draw: TargetedSample, classifier: ImageClassifier, samples: Sequence[np.ndarray]
+) -> dict[str, float | str]:
     is_target, is_strange = classifier.predict(draw.X) == 1, strange(draw.X, *samples)
     return {
         "share": float(np.mean(is_target)),

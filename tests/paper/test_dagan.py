@@ -149,11 +149,11 @@ class _Point(nn.Module):
 
 def test_steps_are_those_of_adam() -> None:
     ours, theirs = _Point(), _Point()
-    optimizer = dagan._Adam(ours, 0.1)
+    optimizer = dagan._adam(ours, 0.1)
     peer = torch.optim.Adam(theirs.parameters(), 0.1, betas=(0.0, 0.9), foreach=False)
     for k in range(3):
         x = torch.arange(6.0) + k
-        optimizer.step(ours(x))
+        dagan._step_down(optimizer, ours(x))
         peer.zero_grad()
         theirs(x).backward()
         peer.step()

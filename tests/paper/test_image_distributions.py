@@ -100,7 +100,7 @@ def test_the_classifier_of_the_attribute_is_accurate(images: np.ndarray) -> None
     assert classifier.predict(255 - dark[200:]).tolist() == [1] * 100
 
 
-@pytest.mark.filterwarnings("ignore:Training stopped")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_checkpoint_of_another_task_is_refused(images: np.ndarray, tmp_path: Path) -> None:
     settings = {"scaling": "image", "n_blocks": 1, "hidden": (16,), "max_epochs": 1, "random_state": 0}
     flow = FlowFeaturizer(**settings, checkpoint=tmp_path)

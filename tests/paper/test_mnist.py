@@ -60,7 +60,8 @@ def test_the_paper_preset_is_the_paper() -> None:
     assert (recipe.max_epochs, recipe.batch_size, recipe.learning_rate, recipe.weight_decay) == (200, 100, 1e-4, 1e-6)
     assert (recipe.optimizer, recipe.schedule, recipe.average) == ("adam", "constant", False)
     assert flow.scaling == "image"
-    maf = flow.flow(784)
+    new_maf: Any = flow.flow
+    maf = new_maf(784)
     assert isinstance(maf, MAF)
     assert (maf.n_blocks, maf.batch_norm) == (5, True)
     settings = PRESETS["paper"]  # what is recorded is what is run
@@ -91,7 +92,8 @@ def test_the_flow_of_the_laptop_preset() -> None:
     recipe = flow.recipe_for(22_860, 784)
     assert (recipe.max_epochs, recipe.batch_size, recipe.learning_rate, recipe.weight_decay) == (9, 100, 3e-3, 0.1)
     assert (recipe.optimizer, recipe.schedule, recipe.average) == ("adamw", "cosine", True)
-    maf = flow.flow(784)
+    new_maf: Any = flow.flow
+    maf = new_maf(784)
     assert isinstance(maf, MAF)
     assert (maf.n_blocks, maf.hidden, maf.batch_norm) == (5, (1024,), True)
 

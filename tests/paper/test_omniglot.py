@@ -133,11 +133,12 @@ def test_the_paper_preset_is_the_paper() -> None:
     assert (dagan.noise, dagan.batch_size, dagan.learning_rate, dagan.critic_rate) == (100, 100, 1e-4, 1e-4)
     assert dagan.steps * dagan.batch_size == 200 * 1200 * 10  # epochs of all drawings
     flow = new_flow(settings, 0, Path("flow"))
+    new_maf: Any = flow.flow
     recipe = flow.recipe_for(72_000, 784)
     assert (recipe.max_epochs, recipe.batch_size, recipe.optimizer, recipe.schedule) == (200, 100, "adam", "constant")
     assert (recipe.learning_rate, recipe.weight_decay, recipe.average) == (1e-4, 1e-6, False)
     # n_hidden = 2 in the paper's table is three layers in its code, and what is recorded is what is run
-    assert flow.flow(784).hidden == settings.flow_hidden == (1024, 1024, 1024)
+    assert new_maf(784).hidden == settings.flow_hidden == (1024, 1024, 1024)
     recorded = (settings.flow_batch, settings.flow_rate, settings.flow_decay)
     assert recorded == (recipe.batch_size, recipe.learning_rate, recipe.weight_decay)
     ratio = new_ratio(settings, 0)

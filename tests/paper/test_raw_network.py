@@ -20,7 +20,7 @@ def test_log_ratio_is_that_of_two_gaussians() -> None:
     assert ratio.history_.best_epoch in ratio.history_.epoch
 
 
-@pytest.mark.filterwarnings("ignore:Training stopped")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_rows_are_not_standardized() -> None:
     X_p, X_q = _samples(200)
     ratios = [

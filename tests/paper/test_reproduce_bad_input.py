@@ -28,7 +28,7 @@ def refused(run: Run, name: str, folder: Path) -> str:
     ("name", "meant"), [("theroy", "theory"), ("mixture", "mixtures"), ("breast_cancer", "breast-cancer")]
 )
 def test_an_unknown_experiment(name: str, meant: str, run: Run, tmp_path: Path) -> None:
-    assert f"Did you mean {meant}?" in refused(run, name, tmp_path / "new")
+    assert f"Did you mean '{meant}'?" in refused(run, name, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
@@ -58,8 +58,7 @@ def test_a_restart_that_is_interrupted_goes_on_without_the_word(
         patch.setattr(motivating, "run", interrupted)
         code, _, err = run(*line, "--restart")
         assert code == 130
-        assert "every file is as it was before" in err
-        assert "The same line without --restart goes on where it was" in err
+        assert "Every file is unchanged or complete. The same command without --restart resumes" in err
         assert path.read_text() == before
         assert run(*line)[0] == 130  # old results are not taken for new ones
     assert run(*line)[0] == 0
@@ -141,7 +140,7 @@ def test_drawings_have_no_public_home(run: Run, cache: Path, tmp_path: Path) -> 
 def test_results_cannot_go_into_a_file(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "a-file"
     path.write_text("")
-    assert f"--out: {path} is a file: give a folder" in refused(run, "motivating", path)
+    assert f"{path} is a file. Give a folder" in refused(run, "motivating", path)
 
 
 @pytest.mark.parametrize(

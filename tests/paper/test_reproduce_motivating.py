@@ -26,5 +26,5 @@ def test_quick_says_that_it_is_no_comparison(run: Callable[..., tuple[int, str, 
     assert (code, err) == (0, "")
     title, first, second = out.splitlines()[:3]
     assert title == TITLE
-    assert first.startswith("quick: a small problem, to see that it runs; its numbers and verdicts are not")
+    assert first.startswith("quick is a small problem that shows that everything runs. Do not compare")
     assert second.startswith("Slope / true slope")
