@@ -83,7 +83,7 @@ def gather(
     P, Q
         Rows of p and of q that the ratio was *not* fitted to.
     featurizer
-        A fitted map of encoded rows with `transform`, such as a `FlowFeaturizer`. None for no latent picture.
+        A fitted `FlowFeaturizer` of encoded rows. None for no latent picture.
     made
         How the model was made.
 
@@ -296,7 +296,7 @@ def _encoded(X_p: Matrix, X_q: Matrix, few_p: Vector, few_q: Vector, diagnosis: 
 
 def _latent(featurizer: Any, X_p: Matrix, X_q: Matrix) -> dict[str, Any]:
     """Return the latent columns, or the two main directions if there are more than two."""
-    Z = np.asarray(featurizer.transform(np.concatenate([X_p, X_q])), np.float64)
+    Z = np.asarray(featurizer.encode(np.concatenate([X_p, X_q])), np.float64)
     names = [f"latent column {j + 1}" for j in range(min(Z.shape[1], 2))]
     if Z.shape[1] > 2:
         D = Z - Z.mean(axis=0)

@@ -128,10 +128,11 @@ def test_drivers_are_the_deviations_of_their_terms(
     found: dict[str, Any], ratio: RatioEstimator, samples: tuple[pl.DataFrame, pl.DataFrame]
 ) -> None:
     """A linear log r is a sum over source columns, and a column's effect is the deviation of its term."""
-    X_p, X_q = (ratio.encoder_.transform(frame[300:]) for frame in samples)
+    assert ratio.encoder_ is not None
+    X_p, X_q = (ratio.design(frame[300:]).matrix for frame in samples)
     X = np.concatenate([X_p, X_q])
     steps = np.eye(X.shape[1])
-    slopes = ratio.ratio_.log_ratio(X[:1] + steps) - ratio.ratio_.log_ratio(X[:1])
+    slopes = ratio.log_ratio_prepared(X[:1] + steps) - ratio.log_ratio_prepared(X[:1])
     half = np.repeat([0.5 / len(X_p), 0.5 / len(X_q)], [len(X_p), len(X_q)])
     for j, source in enumerate(ratio.encoder_.columns_):
         own = ratio.encoder_.groups_ == j
@@ -176,7 +177,7 @@ class Stretched:
         self.n_columns = n_columns
         self.history_ = History(epoch=[1, 2], train_loss=[3.0, math.nan], held_out_loss=[2.5, 2.0], best_epoch=2)
 
-    def transform(self, X: np.ndarray) -> np.ndarray:
+    def encode(self, X: np.ndarray) -> np.ndarray:
         Z = np.random.default_rng(0).normal(size=(len(X), 4)) * [0.1, 10.0, 3.0, 0.1]
         return Z[:, : self.n_columns]
 

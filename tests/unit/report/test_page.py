@@ -142,8 +142,8 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"verdict": "do not trust"}, "Do not use these weights"),
-        ({"verdict": "usable with care"}, "but read the points below first"),
+        ({"verdict": "do not use"}, "Do not use these weights"),
+        ({"verdict": "use with care"}, "but read the points below first"),
         ({"direction": {"auc": 0.2, "standard_error": 0.01, "z": -30.0}}, "Check whether the two files are swapped"),
         ({"overlap": {"draws_q": 3.0}}, "Get more rows of"),
         (
