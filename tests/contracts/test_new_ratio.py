@@ -30,7 +30,7 @@ class ThrowawayRatio(RatioEstimator):
         return np.zeros(len(X))
 '''
 IMPORT = "    from flowratio.ratios.kernel.throwaway import ThrowawayRatio as ThrowawayRatio\n"
-LINE = '    "throwaway": Entry("ThrowawayRatio"),\n'
+LINE = '    "throwaway": RatioEntry("ThrowawayRatio"),\n'
 TEST = """from __future__ import annotations
 
 from flowratio import ThrowawayRatio
@@ -75,7 +75,7 @@ def test_a_new_ratio_is_three_files(tmp_path: Path) -> None:
     (folder / "tests/unit/ratios/kernel/test_throwaway.py").write_text(TEST)
     registry = folder / "src/flowratio/ratios/registry.py"
     text = registry.read_text(encoding="utf-8")
-    first, entry = "    from flowratio.ratios.kernel.kmm import", '    "kmm": Entry("KMM"),\n'
+    first, entry = "    from flowratio.ratios.kernel.kmm import", '    "kmm": RatioEntry("KMM"),\n'
     registry.write_text(text.replace(first, IMPORT + first).replace(entry, entry + LINE), encoding="utf-8")
     after = contents(folder)
     assert len([name for name in after if before.get(name) != after[name]]) == 3

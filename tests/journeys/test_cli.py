@@ -363,7 +363,7 @@ def test_what_no_one_foresaw_is_one_line(kind: type[BaseException], run: Run, mo
     def fail(*args: object) -> None:
         raise kind("of nothing")
 
-    monkeypatch.setattr("flowratio.cli.files.read_table", fail)
+    monkeypatch.setattr("flowratio.cli.inputs.read_table", fail)
     code, _, err = run("test", "p.csv", "q.csv")
     assert (code, err.count("\n")) == (2, 1)
     assert f"{kind.__name__}: of nothing" in err

@@ -28,7 +28,7 @@ X = np.random.default_rng(0).gamma(3.0, size=(1200, 3))
 made = FlowFeaturizer(
     scaling="gaussian", n_blocks=3, hidden=(24, 24), max_epochs=30, patience=30, random_state=7, checkpoint=folder
 )
-fitted = made.fit(X)
+fitted = origin.fit(X)
 history = fitted.history_
 np.savez(
     result,

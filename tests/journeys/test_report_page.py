@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from flowratio import AutoRatio, FlowFeaturizer
-from flowratio.report.evidence import Made, gather
+from flowratio.report.evidence import Origin, gather
 from flowratio.report.page import count, sig, write_report
 from flowratio.weights import cap, effective_sample_size, temper
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
 IMAGE, SCRIPT = "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>"
-MADE: Made = {
+MADE: Origin = {
     "command": "flowratio fit p.csv q.csv -o model",
     "date": "2026-01-02T03:04:05+00:00",
     "seed": 0,
@@ -60,7 +60,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # three epochs are few
         flow = FlowFeaturizer(max_epochs=3, hidden=(8,), n_blocks=1, random_state=0).fit(X)
-    evidence = gather(ratio, P[300:], Q[300:], featurizer=flow, made=MADE)
+    evidence = gather(ratio, P[300:], Q[300:], featurizer=flow, origin=MADE)
     return Page(write_report(evidence, tmp_path_factory.mktemp("report") / "page.html"), evidence)
 
 

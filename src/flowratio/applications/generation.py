@@ -27,7 +27,6 @@ from flowratio._support.errors import ArgumentError
 from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, is_count, seed_from
-from flowratio.ratios.registry import log_ratio_prepared
 from flowratio.flows import Flow
 from flowratio.flows.base import new_generator
 from flowratio.latent.featurizer import FlowFeaturizer
@@ -35,6 +34,7 @@ from flowratio.ratios.featurized.featurized import FeaturizedRatio
 from flowratio.ratios.featurized.joint import JointFeaturizedRatio
 from flowratio.ratios.inverse import InverseRatio
 from flowratio.ratios.neural.networks import evaluate
+from flowratio.ratios.registry import log_ratio_prepared
 from flowratio.weights import check_proportion, effective_sample_size, pareto_smooth, rebalance, self_normalize
 
 if TYPE_CHECKING:

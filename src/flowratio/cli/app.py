@@ -116,7 +116,7 @@ def fit(
     """
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("fit", {"X_p": p, "X_q": q})):
-        from flowratio.cli.files import read_tables
+        from flowratio.cli.inputs import read_tables
         from flowratio.cli.methods import named_method
         from flowratio.report.model import check_model_folder, fit_tables
 
@@ -138,7 +138,9 @@ def fit(
         )
         model.save(out)
     if as_json:
-        print_json({"model": str(out), **{name: model.evidence[name] for name in ("made", "diagnosis", "candidates")}})
+        print_json(
+            {"model": str(out), **{name: model.evidence[name] for name in ("origin", "diagnosis", "candidates")}}
+        )
         return
     if model.ratio.encoder_ is not None:
         _print_columns(model.ratio.encoder_)
@@ -215,7 +217,7 @@ def report(
     if (p is None) != (q is None):
         raise typer.BadParameter("Give rows of both samples, or of none.", param_hint="--p, --q")
     with messages(opt.argument_names("report", {"X_p": p, "X_q": q})):
-        from flowratio.cli.files import parsed, read_tables
+        from flowratio.cli.inputs import parsed, read_tables
         from flowratio.report.evidence import gather, read_evidence
         from flowratio.report.model import Model
         from flowratio.report.page import write_report
@@ -227,8 +229,8 @@ def report(
         else:
             saved = Model.load(model)
             P, Q = parsed([p, q], read_tables([p, q], None, None, opt.TextOptions()), saved.ratio.encoder_)
-            made = {**saved.evidence["made"], "command": command_line(), "file_p": p, "file_q": q}
-            evidence = gather(saved.ratio, P, Q, featurizer=saved.featurizer, made=cast("Any", made))
+            origin = {**saved.evidence["origin"], "command": command_line(), "file_p": p, "file_q": q}
+            evidence = gather(saved.ratio, P, Q, featurizer=saved.featurizer, origin=cast("Any", origin))
         write_report(evidence, out)
     print(f"page: {out}")
 
@@ -257,7 +259,7 @@ def compare(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("test", {"X_p": p, "X_q": q})):
         from flowratio.applications.testing import two_sample_test
-        from flowratio.cli.files import comparable, read_tables
+        from flowratio.cli.inputs import comparable, read_tables
         from flowratio.cli.methods import named_method
 
         ratio = None if method is None else named_method(method)
@@ -290,7 +292,7 @@ def divergence(
     with messages(opt.argument_names("divergence", {"X_p": p, "X_q": q})):
         from flowratio.applications.divergences import KINDS
         from flowratio.applications.divergences import divergence as measure
-        from flowratio.cli.files import comparable, read_tables
+        from flowratio.cli.inputs import comparable, read_tables
         from flowratio.cli.methods import named_method
 
         opt.check_one_of(kind.lower(), [*KINDS], "--kind")
@@ -322,7 +324,7 @@ def mi(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("mi", {"X": x, "Y": y, "Z": given})):
         from flowratio.applications.information import mutual_information
-        from flowratio.cli.files import comparable, read_tables
+        from flowratio.cli.inputs import comparable, read_tables
         from flowratio.cli.methods import named_method
 
         ratio = named_method(method, budget)
@@ -416,15 +418,16 @@ def _print_candidates(ratio: Any) -> None:
 
 def _print_checks(evidence: dict[str, Any]) -> None:
     """Print what the held-out rows show, and the verdict."""
-    made, diagnosis = evidence["made"], evidence["diagnosis"]
+    origin, diagnosis = evidence["origin"], evidence["diagnosis"]
     overlap = diagnosis["overlap"]
     print(
-        f"r = p/q with p = {made['file_p']} and q = {made['file_q']}. Fitted to {made['n_p']} and {made['n_q']} rows "
-        f"in {made['seconds']:.0f} seconds, checked on {made['held_out_p']} and {made['held_out_q']} held-out rows."
+        f"r = p/q with p = {origin['file_p']} and q = {origin['file_q']}. Fitted to {origin['n_p']} and {origin['n_q']} "
+        f"rows in {origin['seconds']:.0f} seconds, checked on {origin['held_out_p']} and {origin['held_out_q']} "
+        "held-out rows."
     )
     print(
         f"Score: {diagnosis['score']:.4f} ± {diagnosis['score_error']:.4f} nats (0 = identical, 0.69 = separable)."
-        f"\nEffective sample size of {made['file_q']}: {overlap['draws_q']:.0f} of {overlap['n_q']:.0f} rows.\nAfter "
+        f"\nEffective sample size of {origin['file_q']}: {overlap['draws_q']:.0f} of {overlap['n_q']:.0f} rows.\nAfter "
         f"weighting, a classifier is right for {diagnosis['leftover']['auc']:.0%} of pairs (50 % = a guess)."
     )
     print(f"Verdict: {diagnosis['verdict']}.")

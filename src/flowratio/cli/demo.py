@@ -71,7 +71,7 @@ def run_demo(out: Path, rows: int, seed: int, command: str, verbose: bool) -> tu
     files = ("N((0, 0), I)", "N((3, 3), I)")
     auto = AutoRatio(_CANDIDATES, n_folds=2, time_budget=_BUDGET)
     model = fit_tables(_table(X_p), _table(X_q), auto, seed=seed, files=files, command=command, verbose=verbose)
-    log_r, seconds = model.ratio.log_ratio(_table(X)), model.evidence["made"]["seconds"]
+    log_r, seconds = model.ratio.log_ratio(_table(X)), model.evidence["origin"]["seconds"]
     estimates.append(_estimate("AutoRatio", X, log_r, seconds))
     model.save(out / "model")
     write_report(model.evidence, out / "report.html")

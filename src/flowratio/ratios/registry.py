@@ -46,7 +46,7 @@ __getattr__, __dir__, __all__ = lazily(__name__, __file__)
 
 
 @dataclass(frozen=True)
-class Entry:
+class RatioEntry:
     """What a name stands for.
 
     Parameters
@@ -54,7 +54,7 @@ class Entry:
     cls
         The class: one of the names above, or of another public class of flowratio.
     settings
-        Its arguments. An `Entry` among them is built too.
+        Its arguments. A `RatioEntry` among them is built too.
     candidate
         Whether `AutoRatio` tries it by default.
     """
@@ -65,38 +65,40 @@ class Entry:
 
     def build(self) -> Any:
         """Return a new, unfitted object."""
-        settings = {k: v.build() if isinstance(v, Entry) else v for k, v in self.settings.items()}
+        settings = {k: v.build() if isinstance(v, RatioEntry) else v for k, v in self.settings.items()}
         return getattr(import_module("flowratio"), self.cls)(**settings)
 
 
-_GAUSSIAN = Entry("Gaussianizer")
+_GAUSSIAN = RatioEntry("Gaussianizer")
 # Candidates are in order of simplicity: of two that are equally good, `AutoRatio` takes the first.
-RATIOS: dict[str, Entry] = {
-    "lda": Entry("ClassifierRatio", {"classifier": "lda"}, candidate=True),
-    "logistic": Entry("ClassifierRatio", {"classifier": "logistic"}, candidate=True),
-    "qda": Entry("ClassifierRatio", {"classifier": "qda"}, candidate=True),
-    "telescoping": Entry("TelescopingRatio", candidate=True),
-    "quadratic": Entry("ClassifierRatio", {"classifier": "quadratic"}, candidate=True),
-    "additive": Entry("ClassifierRatio", {"classifier": "additive"}, candidate=True),
-    "additive of normal columns": Entry(
+RATIOS: dict[str, RatioEntry] = {
+    "lda": RatioEntry("ClassifierRatio", {"classifier": "lda"}, candidate=True),
+    "logistic": RatioEntry("ClassifierRatio", {"classifier": "logistic"}, candidate=True),
+    "qda": RatioEntry("ClassifierRatio", {"classifier": "qda"}, candidate=True),
+    "telescoping": RatioEntry("TelescopingRatio", candidate=True),
+    "quadratic": RatioEntry("ClassifierRatio", {"classifier": "quadratic"}, candidate=True),
+    "additive": RatioEntry("ClassifierRatio", {"classifier": "additive"}, candidate=True),
+    "additive of normal columns": RatioEntry(
         "FeaturizedRatio", {"estimator": "additive", "featurizer": _GAUSSIAN}, candidate=True
     ),
-    "telescoping of normal columns": Entry(
+    "telescoping of normal columns": RatioEntry(
         "FeaturizedRatio", {"estimator": "telescoping", "featurizer": _GAUSSIAN}, candidate=True
     ),
-    "kliep": Entry("KLIEP", candidate=True),
-    "ulsif": Entry("ULSIF", candidate=True),
-    "boosting": Entry("ClassifierRatio", {"classifier": "boosting"}, candidate=True),
-    "mlp": Entry("NetworkRatio", {"network": "mlp"}, candidate=True),
-    "mlp of normal columns": Entry("FeaturizedRatio", {"estimator": "mlp", "featurizer": _GAUSSIAN}, candidate=True),
-    "difference": Entry("FlowDifferenceRatio", candidate=True),
-    "mlp in z": Entry("FeaturizedRatio", {"estimator": "mlp"}, candidate=True),
-    "kliep in z": Entry("FeaturizedRatio", {"estimator": "kliep"}, candidate=True),
-    "telescoping in z": Entry("FeaturizedRatio", {"estimator": "telescoping"}, candidate=True),
-    "cnn": Entry("NetworkRatio", {"network": "cnn"}),
-    "kmm": Entry("KMM"),
-    "rulsif": Entry("RULSIF"),
-    "auto": Entry("AutoRatio"),
+    "kliep": RatioEntry("KLIEP", candidate=True),
+    "ulsif": RatioEntry("ULSIF", candidate=True),
+    "boosting": RatioEntry("ClassifierRatio", {"classifier": "boosting"}, candidate=True),
+    "mlp": RatioEntry("NetworkRatio", {"network": "mlp"}, candidate=True),
+    "mlp of normal columns": RatioEntry(
+        "FeaturizedRatio", {"estimator": "mlp", "featurizer": _GAUSSIAN}, candidate=True
+    ),
+    "difference": RatioEntry("FlowDifferenceRatio", candidate=True),
+    "mlp in z": RatioEntry("FeaturizedRatio", {"estimator": "mlp"}, candidate=True),
+    "kliep in z": RatioEntry("FeaturizedRatio", {"estimator": "kliep"}, candidate=True),
+    "telescoping in z": RatioEntry("FeaturizedRatio", {"estimator": "telescoping"}, candidate=True),
+    "cnn": RatioEntry("NetworkRatio", {"network": "cnn"}),
+    "kmm": RatioEntry("KMM"),
+    "rulsif": RatioEntry("RULSIF"),
+    "auto": RatioEntry("AutoRatio"),
 }
 
 

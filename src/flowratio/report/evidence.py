@@ -42,7 +42,7 @@ _FARTHEST = 1e300  # differences of values up to here are floats
 _OUTER = 0.005  # share of the rows on either side that the outermost bars of a histogram include
 
 
-class Made(TypedDict):
+class Origin(TypedDict):
     """How a model was made, from the caller of `gather`.
 
     Parameters
@@ -72,7 +72,7 @@ class Made(TypedDict):
 
 
 def gather(
-    ratio: RatioEstimator, P: pl.DataFrame, Q: pl.DataFrame, *, featurizer: Any = None, made: Made
+    ratio: RatioEstimator, P: pl.DataFrame, Q: pl.DataFrame, *, featurizer: Any = None, origin: Origin
 ) -> dict[str, Any]:
     """Check a fitted ratio r = p/q (p is y = 1) on held-out rows, and return everything that a report needs.
 
@@ -84,13 +84,13 @@ def gather(
         Rows of p and of q that the ratio was *not* fitted to.
     featurizer
         A fitted `FlowFeaturizer` of encoded rows. None for no latent picture.
-    made
+    origin
         How the model was made.
 
     Returns
     -------
     dict
-        Plain numbers, texts, lists and dictionaries, with the keys `made`, `columns` (each source column in both
+        Plain numbers, texts, lists and dictionaries, with the keys `origin`, `columns` (each source column in both
         samples, and how much it changes log r), `diagnosis` (`Diagnosis.to_dict()`), `k_hat` (as text), `rows` (log r,
         and encoded columns of some rows), `latent`, `training` and `candidates` (each None if there is none).
     """
@@ -105,7 +105,7 @@ def gather(
     return {
         "format": _FORMAT,
         "version": _VERSION,
-        "made": {**made, "held_out_p": len(X_p), "held_out_q": len(X_q), "versions": _versions()},
+        "origin": {**origin, "held_out_p": len(X_p), "held_out_q": len(X_q), "versions": _versions()},
         "columns": _columns(ratio.encoder_, design, P, Q, diagnosis),
         "diagnosis": diagnosis.to_dict(),
         "k_hat": _k_hats(diagnosis),

@@ -20,7 +20,7 @@ from flowratio.applications.generation import TargetedSample, TargetedSampler
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.registry import new_ratio, silent
-from flowratio.report.evidence import Made, gather, read_evidence, write_evidence
+from flowratio.report.evidence import Origin, gather, read_evidence, write_evidence
 from flowratio.report.folder import FLOW, check_model_folder, replace_folder, restore_folder, temporary_folder
 from flowratio.scaling.base import ScalingWarning
 from flowratio.storage.reading import place_in
@@ -89,7 +89,7 @@ class Model:
         verbose
             Whether to show a progress bar.
         """
-        proportion = self.evidence["made"]["proportion"]
+        proportion = self.evidence["origin"]["proportion"]
         sampler = TargetedSampler(self.ratio, self._flow, proportion=proportion, random_state=seed, verbose=verbose)
         sample = sampler.draw(n, toward)
         return sample.X, sample
@@ -186,7 +186,7 @@ def fit_tables(
         with silent():  # it stops early on purpose
             featurizer = FlowFeaturizer(max_epochs=_FLOW_EPOCHS, random_state=seed, verbose=verbose).fit(X)
         proportion = len(part_p) / len(X)
-    made: Made = {
+    origin: Origin = {
         "command": command,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "seed": seed,
@@ -197,7 +197,7 @@ def fit_tables(
         "n_q": len(Q),
         "proportion": proportion,
     }
-    return Model(model, featurizer, gather(model, P_out, Q_out, featurizer=featurizer, made=made))
+    return Model(model, featurizer, gather(model, P_out, Q_out, featurizer=featurizer, origin=origin))
 
 
 @contextmanager

@@ -138,28 +138,28 @@ def _payload(content: dict[str, Any]) -> dict[str, Any]:
 
 def _verdict(evidence: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict, its reasons and the next steps as text."""
-    diagnosis, made = evidence["diagnosis"], evidence["made"]
+    diagnosis, origin = evidence["diagnosis"], evidence["origin"]
     tone, sign, name = _TONES[diagnosis["verdict"]]
     before = max((abs(value) for value in diagnosis["balance"]["before"]), default=0.0)
     is_alike = tone == "good" and diagnosis["direction"]["auc"] <= _ALIKE and before <= THRESHOLDS.difference
-    headline = _HEADLINES["alike" if is_alike else tone].format(p=made["file_p"], q=made["file_q"])
-    sentences = [_difference(evidence), _worth(diagnosis, made)]
+    headline = _HEADLINES["alike" if is_alike else tone].format(p=origin["file_p"], q=origin["file_q"])
+    sentences = [_difference(evidence), _worth(diagnosis, origin)]
     advice = _advice(evidence, tone)
     return {"tone": tone, "sign": sign, "name": name, "headline": headline, "sentences": sentences, "advice": advice}
 
 
-def _worth(diagnosis: dict[str, Any], made: dict[str, Any]) -> str:
+def _worth(diagnosis: dict[str, Any], origin: dict[str, Any]) -> str:
     """Say how many rows of p the weighted rows of q replace."""
     ess, draws = diagnosis["overlap"]["ess_q"], diagnosis["overlap"]["draws_q"]
-    rows = f"After weighting, the {count(diagnosis['n_q'])} held-out rows of {made['file_q']}"
-    text = f"{rows} are worth {count(ess)} rows of {made['file_p']}."
-    limit = f" The rows of {made['file_p']} show that they are worth only {count(draws)}."
+    rows = f"After weighting, the {count(diagnosis['n_q'])} held-out rows of {origin['file_q']}"
+    text = f"{rows} are worth {count(ess)} rows of {origin['file_p']}."
+    limit = f" The rows of {origin['file_p']} show that they are worth only {count(draws)}."
     return text + limit if draws < 0.8 * ess else text
 
 
 def _difference(evidence: dict[str, Any]) -> str:
     """Say how much the samples differ, and in which columns."""
-    auc, p = evidence["diagnosis"]["direction"]["auc"], evidence["made"]["file_p"]
+    auc, p = evidence["diagnosis"]["direction"]["auc"], evidence["origin"]["file_p"]
     size = next(text for limit, text in _SIZES if auc <= limit)
     text = f"The two files {size}: from one row of each, the model finds the row of {p} in {percent(auc)} of cases"
     drivers = [column for column in evidence["columns"] if (column["driver"]["share"] or 0) >= 0.05][:_DRIVERS]
@@ -172,8 +172,8 @@ def _difference(evidence: dict[str, Any]) -> str:
 
 def _advice(evidence: dict[str, Any], tone: str) -> list[str]:
     """Return the next steps, the most important one first."""
-    diagnosis, overlap, made = evidence["diagnosis"], evidence["diagnosis"]["overlap"], evidence["made"]
-    p, q = made["file_p"], made["file_q"]
+    diagnosis, overlap, origin = evidence["diagnosis"], evidence["diagnosis"]["overlap"], evidence["origin"]
+    p, q = origin["file_p"], origin["file_q"]
     steps = []
     if diagnosis["direction"]["auc"] < 0.5 and diagnosis["direction"]["z"] < -3:
         steps.append(f"Check whether the two files are swapped. The rows should look like {p}, the first file.")

@@ -137,9 +137,9 @@ class TwoSamples:
         """Weights of the rows of q, of shape (n_q,)."""
         return self.w[self.n_p :]
 
-    def part(self, chosen: Vector) -> TwoSamples:
+    def part(self, rows: Vector) -> TwoSamples:
         """Return some of the rows, by their sorted positions or by a mask of shape (n,)."""
-        positions = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
+        positions = np.flatnonzero(rows) if rows.dtype == bool else rows
         n_p = int(np.searchsorted(positions, self.n_p))
         groups = None if self.groups is None else self.groups[positions]
         w = self.w[positions]
@@ -254,8 +254,8 @@ def two_samples(
         names = column_names(X_p, X.shape[1])
     n_p = int(y.sum())
     w = [
-        checked_weights(given, n, argument.replace("X", "sample_weight"))
-        for given, n, argument in zip((sample_weight_p, sample_weight_q), (n_p, len(y) - n_p), arguments, strict=True)
+        checked_weights(weight, n, argument.replace("X", "sample_weight"))
+        for weight, n, argument in zip((sample_weight_p, sample_weight_q), (n_p, len(y) - n_p), arguments, strict=True)
     ]
     return TwoSamples.of(X, y == 1, np.concatenate(w), names, encoder)
 

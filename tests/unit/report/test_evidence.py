@@ -15,12 +15,12 @@ from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.report import evidence as module
-from flowratio.report.evidence import FILE, Made, _described, gather, read_evidence, write_evidence
+from flowratio.report.evidence import FILE, Origin, _described, gather, read_evidence, write_evidence
 from flowratio.tables.columns import Column
 from flowratio.tables.formats import CellFormat, Kind
 from flowratio.training.run import History
 
-MADE: Made = {
+MADE: Origin = {
     "command": "flowratio fit p.csv q.csv -o model",
     "date": "2026-01-02T03:04:05+00:00",
     "seed": 3,
@@ -65,7 +65,7 @@ def ratio(samples: tuple[pl.DataFrame, pl.DataFrame]) -> RatioEstimator:
 @pytest.fixture(scope="module")
 def found(ratio: RatioEstimator, samples: tuple[pl.DataFrame, pl.DataFrame]) -> dict[str, Any]:
     P, Q = samples
-    return gather(ratio, P[300:], Q[300:], made=MADE)
+    return gather(ratio, P[300:], Q[300:], origin=MADE)
 
 
 def column(found: dict[str, Any], name: str) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def test_written_and_read_it_is_the_same(found: dict[str, Any], tmp_path: Path) 
 
 
 def test_how_it_was_made(found: dict[str, Any]) -> None:
-    made = found["made"]
-    assert {name: made[name] for name in MADE} == MADE
-    assert (made["held_out_p"], made["held_out_q"]) == (400, 300)
-    assert {"flowratio", "python", "torch"} <= made["versions"].keys()
+    origin = found["origin"]
+    assert {name: origin[name] for name in MADE} == MADE
+    assert (origin["held_out_p"], origin["held_out_q"]) == (400, 300)
+    assert {"flowratio", "python", "torch"} <= origin["versions"].keys()
 
 
 def test_numbers_of_a_column(found: dict[str, Any], samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
@@ -164,7 +164,7 @@ def test_only_some_rows_and_columns_are_kept(
     for name, most in (("_LOG_RATIOS", 50), ("_ROWS", 20), ("_COLUMNS", 2)):
         monkeypatch.setattr(module, name, most)
     P, Q = (frame[300:] for frame in samples)
-    rows = gather(ratio, P, Q, made=MADE)["rows"]
+    rows = gather(ratio, P, Q, origin=MADE)["rows"]
     assert (len(rows["log_p"]), len(rows["log_q"])) == (50, 50)
     assert np.shape(rows["p"]) == np.shape(rows["q"]) == (2, 20)
     assert set(rows["log_p"]) <= {float(f"{value:.4g}") for value in ratio.log_ratio(P)}
@@ -185,7 +185,7 @@ class Stretched:
 def test_latent_picture_and_training(ratio: RatioEstimator, samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
     P, Q = (frame[300:] for frame in samples)
     for n_columns in (1, 2, 4):
-        found = gather(ratio, P, Q, featurizer=Stretched(n_columns), made=MADE)
+        found = gather(ratio, P, Q, featurizer=Stretched(n_columns), origin=MADE)
         latent = found["latent"]
         assert len(latent["names"]) == len(latent["p"]) == min(n_columns, 2)
         assert (len(latent["p"][0]), len(latent["q"][0])) == (400, 300)
@@ -204,7 +204,7 @@ def test_candidates(samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
     P, Q = samples
     auto = AutoRatio(["lda", "logistic"], n_folds=2, random_state=0)
     ratio = auto.fit_samples(P[:300], Q[:300])
-    told = gather(ratio, P[300:], Q[300:], made=MADE)["candidates"]
+    told = gather(ratio, P[300:], Q[300:], origin=MADE)["candidates"]
     assert {one["name"] for one in told["table"]} == {"lda", "logistic"}
     assert told["verdict"] == ratio.results_.verdict
     assert told["table"][0]["score"] == pytest.approx(ratio.results_.candidates[0].score, rel=1e-3)
@@ -264,7 +264,7 @@ def test_column_that_is_all_gaps_in_one_sample(
 ) -> None:
     P, Q = (frame.select("noise", "age") for frame in samples)
     ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P[:300], Q[:300])
-    told = column(gather(ratio, P[300:].with_columns(age=pl.lit(None, pl.Float64)), Q[300:], made=MADE), "age")
+    told = column(gather(ratio, P[300:].with_columns(age=pl.lit(None, pl.Float64)), Q[300:], origin=MADE), "age")
     assert told["numbers"]["p"] is None
     assert told["gaps"]["p"] == 1
     assert sum(told["histogram"]["p"]) == 0

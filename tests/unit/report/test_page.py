@@ -14,11 +14,11 @@ import polars as pl
 import pytest
 
 from flowratio.ratios.classifier.classifier import ClassifierRatio
-from flowratio.report.evidence import Made, gather
+from flowratio.report.evidence import Origin, gather
 from flowratio.report.page import _value, html, percent, sig, write_report
 
 IMAGE, SCRIPT = "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>"
-MADE: Made = {
+MADE: Origin = {
     "command": "flowratio fit 'a&b.csv' \"<b>.csv\" -o model",
     "date": "2026-01-02T03:04:05+00:00",
     "seed": 3,
@@ -46,7 +46,7 @@ def evidence() -> dict[str, Any]:
         for mean in (1.0, 0.0)
     )
     ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P[:200], Q[:200])
-    found = gather(ratio, P[200:], Q[200:], made=MADE)
+    found = gather(ratio, P[200:], Q[200:], origin=MADE)
     found["latent"] = {"names": [IMAGE, SCRIPT], "p": [[0.5] * 200] * 2, "q": [[0.1] * 200] * 2}
     found["training"] = {"epoch": [1, 2], "train_loss": [2, 1], "held_out_loss": [2, None], "best_epoch": 1}
     found["training"]["stopped"] = "patience"
@@ -185,7 +185,7 @@ def test_dates_that_no_calendar_has() -> None:
         for shares in ([0.4, 0.3, 0.3], [0.3, 0.4, 0.3])
     )
     ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P[:200], Q[:200])
-    text = html(gather(ratio, P[200:], Q[200:], made=MADE))
+    text = html(gather(ratio, P[200:], Q[200:], origin=MADE))
     assert "9999-12-31" in text
     assert "0000-01-01" in text
 
