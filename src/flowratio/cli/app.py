@@ -421,9 +421,9 @@ def _print_checks(evidence: dict[str, Any]) -> None:
     origin, diagnosis = evidence["origin"], evidence["diagnosis"]
     overlap = diagnosis["overlap"]
     print(
-        f"r = p/q with p = {origin['file_p']} and q = {origin['file_q']}. Fitted to {origin['n_p']} and {origin['n_q']} "
-        f"rows in {origin['seconds']:.0f} seconds, checked on {origin['held_out_p']} and {origin['held_out_q']} "
-        "held-out rows."
+        f"r = p/q with p = {origin['file_p']} and q = {origin['file_q']}. Fitted to {origin['n_p']} and "
+        f"{origin['n_q']} rows in {origin['seconds']:.0f} seconds, checked on {origin['held_out_p']} and "
+        f"{origin['held_out_q']} held-out rows."
     )
     print(
         f"Score: {diagnosis['score']:.4f} ± {diagnosis['score_error']:.4f} nats (0 = identical, 0.69 = separable)."
