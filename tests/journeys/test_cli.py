@@ -278,7 +278,7 @@ def write_bad_files(folder: Path) -> None:
         (["mi", "p.csv", "fixed.csv", "--method", "qda"], ["`fixed.csv` has 9 rows", "`p.csv` has 50"]),
         (["mi", "p.csv", "q.csv", "--method", "lda"], ["`--method` is 'lda'", "'qda'"]),
         (["mi", "endless.csv", "q.csv", "--method", "qda"], ["infinite", "with `--exclude`"]),
-        (["score", "folder", "q.csv"], ["folder has no file model.json", "not a model folder"]),
+        (["score", "folder", "q.csv"], ["folder has no file model.json", "not a model"]),
         (["score", "none", "q.csv", "--temper", "-1"], ["--temper -1", "0 or more"]),
         (["score", "none", "q.csv", "--cap", "0"], ["--cap 0", "above 0"]),
         (["score", "none", "q.csv"], ["none"]),
@@ -340,7 +340,7 @@ def test_what_a_command_says_names_no_setting_of_python(model: Path, files: Path
     given.drop("age").write_csv(tmp_path / "fewer.csv")
     given.with_columns(hours=pl.lit("inf")).write_csv(tmp_path / "endless.csv")
     for words, found in (
-        (["score", model, tmp_path / "weighted.csv"], "(`--scores-only`)"),
+        (["score", model, tmp_path / "weighted.csv"], "with `--scores-only`"),
         (["score", model, tmp_path / "endless.csv"], "with `flowratio fit --exclude`"),
         (["report", model, "--p", tmp_path / "fewer.csv", "--q", files / "q.csv"], "fewer.csv has no column 'age'"),
     ):
@@ -360,7 +360,7 @@ def test_a_page_on_other_rows_tells_where_a_cell_is_wrong(model: Path, files: Pa
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, pl.exceptions.PanicException])
 def test_what_no_one_foresaw_is_one_line(kind: type[BaseException], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: object) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
         raise kind("of nothing")
 
     monkeypatch.setattr("flowratio.cli.inputs.read_table", fail)
@@ -415,7 +415,7 @@ def test_identifiers_overlap_and_durations(tmp_path: Path, run: Run) -> None:
     assert run("score", m, q, "-o", tmp_path / "w.parquet", "--quiet")[0] == 0
     code, _, err = run("score", m, q, "-o", tmp_path / "w.csv", "--quiet")
     assert (code, len(err.splitlines())) == (2, 1)
-    assert "column 'tags' is of type List" in err
+    assert "column 'tags' of type List" in err
     pl.read_parquet(q).drop("tags").write_parquet(q)
     assert run("score", m, q, "-o", tmp_path / "w.csv", "--quiet")[0] == 0
     # seconds are what the model has: the file that was written is scored alike

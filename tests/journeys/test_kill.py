@@ -25,10 +25,10 @@ from flowratio.latent import featurizer
 featurizer.train = partial(featurizer.train, checkpoint_seconds=0.0)
 folder, result = sys.argv[1] or None, Path(sys.argv[2])
 X = np.random.default_rng(0).gamma(3.0, size=(1200, 3))
-made = FlowFeaturizer(
+flow = FlowFeaturizer(
     scaling="gaussian", n_blocks=3, hidden=(24, 24), max_epochs=30, patience=30, random_state=7, checkpoint=folder
 )
-fitted = origin.fit(X)
+fitted = flow.fit(X)
 history = fitted.history_
 np.savez(
     result,

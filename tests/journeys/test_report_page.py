@@ -259,7 +259,7 @@ def test_words_and_tables_without_a_script(browser: Chrome) -> None:
         seen = browser.find_element("tag name", "body").text
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-    for words in ("scripts are off here", "What to do", "Effective rows", "Candidates", "How it was made"):
+    for words in ("scripts are off here", "What to do", "Effective sample size", "Candidates", "How it was made"):
         assert words in seen
     for words in ("Flatten\n", "Back to as fitted"):
         assert words not in seen

@@ -156,7 +156,7 @@ def _check_ratio(ratio: Any) -> None:
     if isinstance(name, str) and name in _BLIND:
         raise ArgumentError(
             "ratio",
-            f"`ratio` is {ratio!r}, a sum over columns, which sees no dependence between them. Use a ratio such as "
+            f"`ratio` is {name!r}, a sum over columns, which sees no dependence between them. Use a ratio such as "
             "'qda', 'quadratic', 'boosting' or 'mlp'.",
         )
 
@@ -318,7 +318,8 @@ def _normal_scores(X: Any, Y: Any, Z: Any) -> list[Matrix]:
         raise ValueError(f"`X` has {n} rows. Give at least {FEWEST_ROWS}.")
     for name, part in parts.items():
         if len(part) != n:
-            raise ValueError(f"`{name}` has {len(part)} rows but `X` has {n}. All variables must have the same rows.")
+            text = f"`{name}` has {len(part)} rows but `X` has {n}. All variables must have the same rows."
+            raise ArgumentError((name, "X"), text)
         if not np.isfinite(part).all():
             raise ValueError(f"`{name}` has infinite values. Drop these rows in all variables, or replace the values.")
     return [ndtri((rankdata(part, axis=0) - 0.5) / n) for part in parts.values()]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from flowratio._support.errors import ArgumentError
 from flowratio.applications.generation import TargetedSample, TargetedSampler
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
@@ -97,7 +96,9 @@ class Model:
     @property
     def _flow(self) -> FlowFeaturizer:
         if self.featurizer is None:
-            raise ArgumentError("flow", "The model has no flow, so it cannot draw rows. Fit it again with a flow.")
+            raise ValueError(
+                "The model has no flow, so it cannot draw rows. Fit it again with a flow (without --no-flow)."
+            )
         return self.featurizer
 
     @classmethod

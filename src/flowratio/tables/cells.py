@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from scipy.sparse import issparse
 
+from flowratio._support.errors import ArgumentError
 from flowratio._support.types import TableLike
 from flowratio._support.wording import check_distinct, listed
 from flowratio.tables.formats import PER_SECOND, CellFormat, Kind, TextFormat, evaluated, words
@@ -86,9 +87,10 @@ def pooled(P: pl.DataFrame, Q: pl.DataFrame, names: tuple[str, str] = ("X_p", "X
     only = [[c for c in one.columns if c not in other.columns] for one, other in ((P, Q), (Q, P))]
     if only[0] or only[1]:
         places = [f"{listed(columns)} only in `{name}`" for columns, name in zip(only, names, strict=True) if columns]
-        raise ValueError(
+        raise ArgumentError(
+            "exclude",
             f"The samples have different columns: {', '.join(places)}. Both samples must have the same columns. Drop "
-            "these columns with `exclude`, or rename them."
+            "these columns with `exclude`, or rename them.",
         )
     return pl.DataFrame([_joined(P[name], Q[name]) for name in P.columns])
 
@@ -131,7 +133,7 @@ def cells_of(column: pl.Series) -> pl.Series:
     )
 
 
-class CellError(ValueError):
+class CellError(ArgumentError):
     """A cell that cannot be read, with the message before and after its place, and its row, counted from 0.
 
     Examples
@@ -141,12 +143,12 @@ class CellError(ValueError):
     """
 
     def __init__(self, before: str, row: int, after: str) -> None:
-        super().__init__(f"{before}row {row} (counted from 0){after}")
+        super().__init__("exclude", f"{before}row {row} (counted from 0){after}")
         self.before, self.row, self.after = before, row, after
 
-    def at(self, place: str) -> ValueError:
+    def at(self, place: str) -> ArgumentError:
         """Return the same error with a place in a file."""
-        return ValueError(f"{self.before}{place}{self.after}")
+        return ArgumentError(self.arguments, f"{self.before}{place}{self.after}")
 
 
 def parsed(cells: pl.Series, form: CellFormat) -> tuple[pl.Series, pl.Series]:
@@ -197,9 +199,10 @@ def check_formats(
             continue
         examples = _example(a, forms[1]), _example(b, forms[0])
         places = [f"{cell!r} in `{table}`{note}" for cell, table, note in zip(examples, names, notes, strict=True)]
-        raise ValueError(
+        raise ArgumentError(
+            "exclude",
             f"Column {name!r} has {' and '.join(places)}. Both samples must use one format. Write this column in the "
-            "same way in both, or drop it with `exclude`."
+            "same way in both, or drop it with `exclude`.",
         )
 
 
