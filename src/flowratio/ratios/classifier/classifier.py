@@ -6,7 +6,7 @@ r"""A classifier of p against q is a ratio: its logit minus the log-odds of the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
