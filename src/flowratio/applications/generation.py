@@ -30,6 +30,7 @@ from flowratio._support.validation import RandomState, is_count, seed_from
 from flowratio.flows import Flow
 from flowratio.flows.base import new_generator
 from flowratio.latent.featurizer import FlowFeaturizer
+from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
 from flowratio.ratios.featurized.joint import JointFeaturizedRatio
 from flowratio.ratios.inverse import InverseRatio
@@ -240,7 +241,7 @@ class TargetedSampler(BaseEstimator):
         if hasattr(ratio, "fit"):
             check_is_fitted(ratio)
         if encoder is not None:
-            return lambda Z: log_ratio_prepared(ratio, encoder.transform(decode(Z)))
+            return lambda Z: _log_ratio(ratio, encoder.transform(decode(Z)))
         has_own = isinstance(ratio, FeaturizedRatio | JointFeaturizedRatio)
         if self.space == "z" and has_own and not self._is_own():
             raise ValueError(
@@ -250,11 +251,11 @@ class TargetedSampler(BaseEstimator):
         if not self._is_own():
             _check_columns(ratio, featurizer, self.space)
         if self.space == "x":
-            return lambda Z: log_ratio_prepared(ratio, decode(Z))
+            return lambda Z: _log_ratio(ratio, decode(Z))
         if isinstance(ratio, JointFeaturizedRatio):
             return lambda Z: evaluate(ratio.network_, Z)[:, 0]
         latent = ratio.ratio_ if isinstance(ratio, FeaturizedRatio) else ratio
-        return lambda Z: log_ratio_prepared(latent, Z)
+        return lambda Z: _log_ratio(latent, Z)
 
     def _proportion(self) -> float:
         if self.proportion is not None:
@@ -285,6 +286,11 @@ class TargetedSampler(BaseEstimator):
                 log_r[part] = values
                 step()
         return log_r
+
+
+def _log_ratio(ratio: Any, X: Matrix) -> Any:
+    """Return log r of candidates. That of a foreign ratio may be -inf: such a candidate is never drawn."""
+    return ratio.log_ratio_prepared(X) if isinstance(ratio, RatioEstimator) else ratio.log_ratio(X)
 
 
 def _candidates(flow: Flow, n: int, seed: int) -> Iterator[tuple[slice, Matrix]]:

@@ -39,7 +39,8 @@ from flowratio._support.wording import listed
 from flowratio.storage.csv_layout import safe_separator
 from flowratio.storage.reading import BATCH_ROWS, TableFile, is_stream, open_table
 from flowratio.storage.writing import TABLE_ENDINGS, check_output, check_types, with_numbers, write_table
-from flowratio.tables.cells import CellError
+from flowratio.tables.cells import CellError, cells_of
+from flowratio.tables.formats import numbers
 from flowratio.weights import cap, temper
 
 Item = TypeVar("Item")
@@ -246,7 +247,8 @@ class _Scorer:
         frame, start = batch
         try:
             if hasattr(self.ratio, "score_rows"):
-                scores = self.ratio.score_rows(frame)
+                is_numeric = hasattr(self.ratio, "encoder_") and self.ratio.encoder_ is None
+                scores = self.ratio.score_rows(frame.select(map(_finite, frame)) if is_numeric else frame)
                 log_r, unseen = scores.log_r, scores.unseen
             else:
                 log_r, unseen = self.ratio.log_ratio(frame), {}
@@ -259,6 +261,25 @@ class _Scorer:
                 f"{np.count_nonzero(~np.isfinite(log_r))} of them not finite. It must return one finite value a row."
             )
         return log_r, unseen
+
+
+def _finite(column: pl.Series) -> pl.Series:
+    """Return a column as floats, for a ratio of numbers. A CSV file has them as text."""
+    if (column.dtype.is_float() or column.dtype.is_integer()) and not column.has_nulls() and column.is_finite().all():
+        return column
+    cells = cells_of(column)
+    values = numbers(cells)
+    is_wrong = ~values.is_finite().fill_null(False)
+    if is_wrong.any():
+        row = int(is_wrong.arg_max() or 0)
+        is_missing = cells[row] is None
+        raise CellError(
+            f"Column {column.name!r} has {'a missing value' if is_missing else repr(str(cells[row]))} in ",
+            row,
+            f"{'' if is_missing else ', which is not a finite number'}. The model was fitted to numbers without "
+            "missing values. Fix this value, or drop the row.",
+        )
+    return values
 
 
 def _score_all(scorer: _Scorer, journal: Journal, workers: int, advance: Callable[[], None]) -> tuple[Batches, int]:

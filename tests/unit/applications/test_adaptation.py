@@ -43,6 +43,7 @@ from flowratio.applications.adaptation import ImportanceWeighted
 from flowratio.applications.target_scorer import TargetScorer
 from flowratio.applications.weighted_fit import ResampledWarning
 from flowratio.ratios.base import OverlapWarning
+from flowratio.samples.two_samples import TwoSamples
 from flowratio.weights import effective_sample_size, pareto_smooth
 
 N, N_TARGET = 120, 90
@@ -172,10 +173,10 @@ def test_the_choice_of_an_automatic_ratio_is_made_once(monkeypatch: pytest.Monke
     n_choices = 0
 
     class Counted(AutoRatio):
-        def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+        def _fit(self, samples: TwoSamples) -> None:
             nonlocal n_choices
             n_choices += 1
-            super()._fit(X, y, w)
+            super()._fit(samples)
 
     model = ImportanceWeighted(Ridge(), Counted(["lda", "logistic"]), n_folds=3, random_state=0)
     model.fit(X, y, X_target=X_target)
@@ -201,7 +202,7 @@ def test_a_ratio_that_takes_no_weights_is_fitted_to_repeated_rows() -> None:
     frame, target = pd.DataFrame(X), pd.DataFrame(X_target)
     model = ImportanceWeighted(Ridge(), Unweighted()).fit(frame, y, X_target=target, sample_weight=counts)
     np.testing.assert_array_equal(model.ratio_.X_, np.concatenate([X_target, np.repeat(X, counts, axis=0)]))
-    with pytest.raises(ValueError, match="give whole numbers, or another ratio"):
+    with pytest.raises(ValueError, match=r"takes none\. Use integers, or another ratio"):
         model.fit(X, y, X_target=X_target, sample_weight=counts + 0.5)
 
 
@@ -290,7 +291,7 @@ def test_data_frames(library: Any) -> None:
     assert model.ratio_.feature_names_in_.tolist() == names
     assert model.n_features_in_ == 2
     np.testing.assert_array_equal(model.predict(target), plain.predict(X_target))
-    with pytest.raises(ValueError, match="`X_target` and `X` have the same columns in another order"):
+    with pytest.raises(ValueError, match="`X_target` and `X` have the same columns in a different order"):
         model.fit(frame, y, X_target=target[["height", "age"]])
     with pytest.raises(ValueError, match="feature names"):
         model.predict(target[["height", "age"]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,10 +15,11 @@ from sklearn.preprocessing import StandardScaler
 from flowratio.applications.augmentation import augmentation_weights
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.auto.auto import AutoRatio
-from flowratio.ratios.base import OverlapWarning
+from flowratio.ratios.base import OverlapWarning, Requires
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
 from flowratio.samples.stacking import stack
+from flowratio.samples.two_samples import TwoSamples
 from flowratio.weights import effective_sample_size, self_normalize
 
 RNG = np.random.default_rng(0)
@@ -34,16 +35,14 @@ def weights(ratio: Any = "logistic", **changed: Any) -> np.ndarray:
 class Memory(ClassifierRatio):
     """A ratio that knows the rows it was fitted to: log r is -50 on those of q, and 0 on rows not seen."""
 
-    seen_: Any
+    requires: ClassVar[Requires] = Requires(units="own")
+    rows_: Any
 
-    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
-        self.seen_ = {row.tobytes() for row in np.round(self._back(X[y == 0]), 6)}
+    def _fit(self, samples: TwoSamples) -> None:
+        self.rows_ = {row.tobytes() for row in samples.X_q}
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        return np.array([-50.0 if row.tobytes() in self.seen_ else 0.0 for row in np.round(self._back(X), 6)])
-
-    def _back(self, X: np.ndarray) -> np.ndarray:
-        return X * self.scale_ + self.mean_ + 0.0
+        return np.array([-50.0 if row.tobytes() in self.rows_ else 0.0 for row in X])
 
 
 class TestTruth:
@@ -70,14 +69,14 @@ class TestTruth:
 
     def test_default_is_chosen_by_auto_ratio(self, monkeypatch: pytest.MonkeyPatch) -> None:
         budgets = []
-        original = AutoRatio.fit
+        original = AutoRatio.fit_prepared
 
-        def fit(self: AutoRatio, X: Any, y: Any, sample_weight: Any = None) -> AutoRatio:
+        def fit_prepared(self: AutoRatio, samples: TwoSamples) -> AutoRatio:
             budgets.append(self.time_budget)
             self.candidates = ["logistic"]  # the others take their time
-            return original(self, X, y, sample_weight)
+            return original(self, samples)
 
-        monkeypatch.setattr(AutoRatio, "fit", fit)
+        monkeypatch.setattr(AutoRatio, "fit_prepared", fit_prepared)
         w = augmentation_weights(X_REAL[:300], X_SYNTHETIC[:300], random_state=0)
         assert budgets == [AutoRatio().time_budget]
         assert np.corrcoef(np.log(w), LOG_R[:300])[0, 1] > 0.9
@@ -201,7 +200,7 @@ class TestBadInput:
         with pytest.raises(ValueError, match="`X_real` has 1 columns but `X_synthetic` has 2"):
             augmentation_weights(X_REAL[:, :1], X_SYNTHETIC, "logistic")
         frames = pd.DataFrame(X_REAL, columns=["a", "b"]), pd.DataFrame(X_SYNTHETIC, columns=["b", "a"])
-        with pytest.raises(ValueError, match="`X_real` and `X_synthetic` have the same columns in another order"):
+        with pytest.raises(ValueError, match="`X_real` and `X_synthetic` have the same columns in a different order"):
             augmentation_weights(*frames, "logistic")
         fitted = ClassifierRatio("logistic").fit_samples(X_REAL[:, :1], X_SYNTHETIC[:, :1])
         with pytest.raises(ValueError, match="2 features"):
@@ -220,9 +219,9 @@ class TestBadInput:
             augmentation_weights(X, X_SYNTHETIC, "logistic")
 
     def test_ratio(self) -> None:
-        with pytest.raises(ValueError, match="`ratio` is 'logit': give a ratio"):
+        with pytest.raises(ValueError, match=r"`ratio` is 'logit'\. Did you mean 'logistic'\? Use a ratio"):
             weights("logit")
-        with pytest.raises(TypeError, match="`ratio` is 3: give an object"):
+        with pytest.raises(TypeError, match=r"`ratio` is 3\. Use an object with `fit\(X, y\)` and `log_ratio\(X\)`"):
             weights(3)
         fitted = ClassifierRatio("logistic").fit_samples(X_REAL, X_SYNTHETIC)
         with pytest.raises(TypeError, match="which is synthetic/real"):

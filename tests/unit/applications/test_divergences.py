@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
@@ -22,7 +22,8 @@ from flowratio.applications.divergences import (
     kl_terms,
 )
 from flowratio.applications.result import gaussian_interval
-from flowratio.samples.two_samples import two_samples
+from flowratio.ratios.base import Requires
+from flowratio.samples.two_samples import TwoSamples, two_samples
 
 
 def truth(kind: str, m: float) -> float:
@@ -44,15 +45,16 @@ def truth(kind: str, m: float) -> float:
 class Known(RatioEstimator):
     """log r of N(m, 1) and N(0, 1) in the first column, whatever is fitted."""
 
+    requires: ClassVar[Requires] = Requires(units="own")
+
     def __init__(self, m: float = 1.0, off: float = 0.0) -> None:
         self.m, self.off = m, off
 
-    def _fit(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
-        del X, y, w
+    def _fit(self, samples: TwoSamples) -> None:
+        del samples
 
     def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        x = X[:, 0] * self.scale_[0] + self.mean_[0]
-        return self.m * x - self.m**2 / 2 + self.off
+        return self.m * X[:, 0] - self.m**2 / 2 + self.off
 
 
 def draw(m: float, n_p: int, n_q: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -324,7 +326,7 @@ def test_bad_input() -> None:
         divergence(X_p, X_q, sample_weight_q=np.ones(29))
     with pytest.raises(ValueError, match="`sample_weight_p` is zero on all 30 rows"):
         divergence(X_p, X_q, sample_weight_p=np.zeros(30))
-    with pytest.raises(ValueError, match="`ratio` is 'logstic': give a ratio, or one of"):
+    with pytest.raises(ValueError, match=r"`ratio` is 'logstic'\. Did you mean 'logistic'\? Use a ratio, or one of"):
         divergence(X_p, X_q, ratio="logstic")
     for level in (95, "95", True):
         with pytest.raises(ValueError, match="`level` is "):

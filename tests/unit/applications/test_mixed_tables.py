@@ -99,6 +99,7 @@ def test_information_of_categories() -> None:
 def test_a_diagnosis_asks_the_ratio_for_its_columns() -> None:
     ratio = ClassifierRatio("logistic").fit_samples(P[:300], Q[:300])
     found = diagnose(ratio, P[300:], Q[300:], random_state=0)
+    assert ratio.encoder_ is not None
     assert found.balance.names == ratio.encoder_.names_
     assert found.importance.names[0] == "job"
     assert sorted(found.importance.names) == ["age", "day", "job"]
@@ -106,13 +107,14 @@ def test_a_diagnosis_asks_the_ratio_for_its_columns() -> None:
 
 def test_rows_of_tables_are_drawn_with_their_types() -> None:
     ratio = ClassifierRatio("logistic").fit_samples(P, Q)
+    assert ratio.encoder_ is not None
     X = ratio.encoder_.transform(pl.concat([P, Q]))
     flow = FlowFeaturizer(max_epochs=15, random_state=0, patience=100).fit(X)
     sampler = TargetedSampler(ratio, flow, random_state=0)
     for toward in ("p", "q"):
         drawn = sampler.draw(400, toward)
         assert drawn.X.schema == P.schema
-        assert drawn.X["day"].is_between(P["day"].min(), max(P["day"].max(), Q["day"].max())).all()
+        assert drawn.X["day"].is_between(P["day"].min(), pl.concat([P, Q])["day"].max()).all()
         assert drawn.X["age"].null_count() > 0
         shares = [(drawn.X["job"] == job).mean() for job in JOBS]
         np.testing.assert_allclose(shares, SHARES[toward], atol=0.15)  # a flow of 15 epochs

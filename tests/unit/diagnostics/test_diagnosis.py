@@ -302,7 +302,7 @@ def test_units_do_not_matter(unit: float) -> None:
 
 @pytest.mark.parametrize("ratio", ["logistic", ClassifierRatio, LogisticRegression(), None])
 def test_what_is_no_ratio_is_refused(ratio: Any) -> None:
-    with pytest.raises(TypeError, match=r"`ratio` is .*give a fitted ratio"):
+    with pytest.raises(TypeError, match=r"`ratio` is .*\. Use a fitted ratio"):
         diagnose(ratio, *draw(10, 0))
 
 
@@ -318,7 +318,9 @@ def test_wrong_rows_and_weights_are_refused() -> None:
     X_p, X_q = draw(10, 0)
     with pytest.raises(ValueError, match="`X_q` has shape"):
         diagnose(TRUTH, X_p, X_q[:1])
-    with pytest.raises(ValueError, match="same variables"):
+    with pytest.raises(
+        ValueError, match=r"`X_p` has 2 columns but `X_q` has 1\. Both samples must have the same columns"
+    ):
         diagnose(TRUTH, X_p, X_q[:, :1])
     with pytest.raises(ValueError, match="`sample_weight_p` has shape"):
         diagnose(TRUTH, X_p, X_q, sample_weight_p=np.ones(3))

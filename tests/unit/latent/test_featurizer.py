@@ -468,7 +468,7 @@ class TestBadRows:
             (np.array([[1, None], [2, 3]], dtype=object), "NaN|NoneType"),
             (np.ones((4, 2)) * 1j, "Complex data not supported"),
             (np.full((5, 2), 3.0), "constant"),
-            ("rows.csv", r"ends with '\.csv': rows are read from files that end with \.npy or \.parquet"),
+            ("rows.csv", r"ends with '\.csv'\. Use a file that ends with \.npy or \.parquet"),
         ],
         ids=lambda value: None,
     )
@@ -580,17 +580,17 @@ class TestFiles:
         (tmp_path / "folder.npy").mkdir()
         with pytest.raises(ValueError, match="is a folder"):
             small().fit(tmp_path / "folder.npy")
-        for kind in ("npy", "parquet"):
+        for kind, format_name in (("npy", "NPY"), ("parquet", "Parquet")):
             path = self.write(normal(), kind, tmp_path)
             path.write_bytes(path.read_bytes()[:50])
-            with pytest.raises(ValueError, match="cannot be read as a"):
+            with pytest.raises(ValueError, match=rf"cannot be read as {format_name} \(.*\)\. Write "):
                 small().fit(path)
             path = self.write(normal(1), kind, tmp_path)
             with pytest.raises(ValueError, match=r"has 1 row. Use at least 2 rows"):
                 small().fit(path)
             X = normal()
             X[7, 1] = np.nan
-            with pytest.raises(ValueError, match=r"holds nan in row 7 .* every value must be finite"):
+            with pytest.raises(ValueError, match=r"has nan in row 7 .*\. Every value must be finite"):
                 small().fit(self.write(X, kind, tmp_path))
 
 

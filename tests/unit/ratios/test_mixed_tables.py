@@ -102,8 +102,13 @@ def test_constant_tables_are_refused() -> None:
 
 
 def test_numbers_need_no_encoder() -> None:
-    rows = pl.DataFrame({"a": [1.0, 2.0, 4.0, 3.0], "b": [1, 2, 2, 1]})
-    assert logistic().fit_samples(rows, rows * 1.0 + 1).encoder_ is None
+    P = pl.DataFrame({"a": np.arange(40.0), "b": [1, 2, 2, 1] * 10})
+    Q = P.with_columns(pl.col("a") + 5)
+    ratio = logistic().fit_samples(P, Q)
+    assert ratio.encoder_ is None
+    assert np.array_equal(
+        ratio.log_ratio(Q), logistic().fit_samples(P.to_numpy(), Q.to_numpy()).log_ratio(Q.to_numpy())
+    )
 
 
 def test_unseen_categories_are_a_warning_that_counts() -> None:
@@ -120,6 +125,7 @@ def test_saved_is_loaded(tmp_path: Path) -> None:
         ratio.fit_samples(P, Q)
         save(ratio, tmp_path / "model")
         loaded = load(tmp_path / "model")
+        assert ratio.encoder_ is not None
         assert loaded.encoder_.columns_ == ratio.encoder_.columns_
         assert all(isinstance(column, Column) for column in loaded.encoder_.columns_)
         assert np.array_equal(loaded.log_ratio(Q), ratio.log_ratio(Q))
@@ -133,6 +139,7 @@ def test_diagnosis_of_tables() -> None:
     found = diagnose(ratio, held_p, held_q.to_pandas(), random_state=0)
     assert found.importance.names == ["job", "noise"]  # the two columns of the job are one
     assert found.importance.columns.tolist() == [0, 1]
+    assert ratio.encoder_ is not None
     assert sorted(found.balance.names) == sorted(ratio.encoder_.names_)
     assert found.importance.share[0] > 0.95
     assert np.array_equal(found.log_p, ratio.log_ratio(held_p))
@@ -149,8 +156,10 @@ def test_samples_in_two_formats_are_refused() -> None:
 
 def test_columns_that_differ_are_named() -> None:
     P, Q = pl.DataFrame({"a": [1, 2], "b": [1, 2]}), pl.DataFrame({"a": [1, 2], "c": [1, 2]})
-    with pytest.raises(ValueError, match=r"'b' only in `X_p`, 'c' only in `X_q`.*`exclude`"):
+    with pytest.raises(ValueError, match=r"'b' only in `X_p`, 'c' only in `X_q`\)\. Drop or rename these columns"):
         logistic().fit_samples(P, Q)
+    with pytest.raises(ValueError, match=r"'b' only in `X_p`, 'c' only in `X_q`.*`exclude`"):
+        logistic().fit_samples(P.with_columns(a=pl.lit("x")), Q)
 
 
 def test_a_table_of_identifiers_has_no_ratio() -> None:

@@ -173,6 +173,22 @@ class TestModels:
             with pytest.raises(ValueError, match=f"Column 'x' has 'old' in {place} of {tmp_path / name}, which is no"):
                 score_file(ratio, tmp_path / name, tmp_path / "out.csv", batch_rows=7, workers=workers)
 
+    def test_numbers_of_a_csv_file_are_read_for_a_ratio_of_numbers(self, rows: pl.DataFrame, tmp_path: Path) -> None:
+        X = rows[["x2", "x1"]]
+        ratio = ClassifierRatio().fit_samples(X[:50], X[50:])
+        rows.write_csv(tmp_path / "rows.csv")
+        score_file(ratio, tmp_path / "rows.csv", tmp_path / "out.parquet", batch_rows=10)
+        log_r = read_table(tmp_path / "out.parquet")["log_ratio"].to_numpy()
+        assert log_r == pytest.approx(ratio.log_ratio(X), rel=1e-12)
+
+    @pytest.mark.parametrize(("cell", "words"), [("", "a missing value"), ("inf", "'inf'"), ("1,5", "'1,5'")])
+    def test_a_ratio_of_numbers_needs_finite_numbers(self, tmp_path: Path, cell: str, words: str) -> None:
+        P, Q = pl.DataFrame({"x": np.arange(27.0)}), pl.DataFrame({"x": np.arange(27.0) + 3})
+        ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P, Q)
+        write_table([pl.DataFrame({"x": ["1", "2.5", cell, "3"], "id": list("abcd")})], tmp_path / "rows.csv")
+        with pytest.raises(ValueError, match=rf"Column 'x' has {words} in line 4 of .*rows\.csv.*Fix this value"):
+            score_file(ratio, tmp_path / "rows.csv", tmp_path / "out.csv")
+
     def test_a_table_ratio_counts_what_is_new(self, tmp_path: Path) -> None:
         P = pl.DataFrame({"job": ["clerk", "nurse", "clerk"] * 9, "x": np.arange(27.0)})
         Q = pl.DataFrame({"job": ["nurse", "clerk", "nurse"] * 9, "x": np.arange(27.0) + 3})

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from flowratio._support import journal
 from flowratio.flows import MAF
 from flowratio.samples.rows import ArrayRows
 from flowratio.training import checkpoint
@@ -127,7 +128,7 @@ class TestCheckpoint:
         again = Job()
         assert again.run(tmp_path) == whole
         assert again.n_calls == 0
-        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.safetensors", "journal.json"]
 
     def test_folder_is_made(self, tmp_path: Path) -> None:
         with pytest.raises(Killed):
@@ -152,14 +153,14 @@ class TestCheckpoint:
         with pytest.raises(Killed):
             Job().run(tmp_path, kill_at=15)
         before = (tmp_path / "checkpoint.safetensors").read_bytes()
-        with pytest.raises(ValueError, match=rf"belongs to another run: it differs in {named}\. Give another folder"):
+        with pytest.raises(ValueError, match=rf"belongs to another run\. It differs in {named}\. Use another folder"):
             other().run(tmp_path)
         assert (tmp_path / "checkpoint.safetensors").read_bytes() == before
 
     def test_another_model_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(Killed):
             Job().run(tmp_path, kill_at=15)
-        with pytest.raises(ValueError, match=r"belongs to another run: it differs in .*model, .*parameters"):
+        with pytest.raises(ValueError, match=r"belongs to another run\. It differs in .*model, .*parameters"):
             Job(n_blocks=3).run(tmp_path)
 
     @pytest.mark.parametrize("damage", ["cut", "empty", "text", "foreign"])
@@ -173,9 +174,7 @@ class TestCheckpoint:
         else:
             path.write_bytes({"cut": whole[:-100], "empty": b"", "text": b"not a checkpoint at all"}[damage])
         before = path.read_bytes()
-        with pytest.raises(
-            ValueError, match=r"is no checkpoint of flowratio, or is damaged .* delete it to start again"
-        ):
+        with pytest.raises(ValueError, match=r"checkpoint\.safetensors is damaged .* Delete it to compute it again"):
             Job().run(tmp_path)
         assert path.read_bytes() == before
 
@@ -183,7 +182,7 @@ class TestCheckpoint:
     def test_a_folder_that_cannot_be_made_is_an_error_before_training(self, tmp_path: Path, below: str) -> None:
         (tmp_path / "file").write_text("not a folder")
         job = Job()
-        with pytest.raises(OSError, match=r"`checkpoint` is .*file.*: give the path of a folder that can be written"):
+        with pytest.raises(OSError, match=r"Cannot write to .*file.* Use a folder that can be written"):
             job.run(tmp_path / "file" / below)
         assert job.n_calls == 0
         assert (tmp_path / "file").read_text() == "not a folder"
@@ -200,7 +199,7 @@ class TestCheckpoint:
             now[0] += cost
 
         monkeypatch.setattr(checkpoint, "time", SimpleNamespace(monotonic=lambda: now[0]))
-        monkeypatch.setattr(checkpoint, "save_file", save_file)
+        monkeypatch.setattr(journal, "save_file", save_file)
         kept = checkpoint.Checkpoint(tmp_path, seconds, {})
         kept.write({}, {})
         if due:
@@ -210,7 +209,7 @@ class TestCheckpoint:
         assert kept.is_due()
 
     def test_a_write_that_fails_at_first_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(checkpoint, "save_file", full_disk)
+        monkeypatch.setattr(journal, "save_file", full_disk)
         job = Job()
         with pytest.raises(OSError, match="No space left"):
             job.run(tmp_path)
@@ -224,12 +223,12 @@ class TestCheckpoint:
         before = (tmp_path / "checkpoint.safetensors").read_bytes()
         with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            patch.setattr(checkpoint, "save_file", full_disk)
+            patch.setattr(journal, "save_file", full_disk)
             assert Job().run(tmp_path) == whole
         assert {w.category for w in caught} == {RuntimeWarning}
         assert "The checkpoint was not written" in str(caught[0].message)
         assert "No space left" in str(caught[0].message)
-        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.safetensors", "journal.json"]
         assert (tmp_path / "checkpoint.safetensors").read_bytes() == before
         again = Job()
         assert again.run(tmp_path) == whole

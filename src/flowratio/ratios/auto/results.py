@@ -36,6 +36,9 @@ class Candidate:
     status: Status = Status.SCORED
     detail: str = ""  # more about the status, such as the message of an error
 
+    def __post_init__(self) -> None:
+        self.status = Status(self.status)  # saved models hold its value
+
     @property
     def note(self) -> str:
         """The status in words. Empty for a candidate with a score."""
