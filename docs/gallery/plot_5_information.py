@@ -1,9 +1,9 @@
 """Mutual information and correlation.
 
-Two blocks of five columns have pairwise correlation ρ, so I(X; Y) = −(5/2) log(1 − ρ²) nats. The columns are transformed
-by exp, which does not change the mutual information. Bars are 95 % intervals. `"qda"` has the right form after
-Gaussianizing each column, and its estimates follow the true curve. `"boosting"` does not have the right form, so its
-estimates are lower bounds. Open markers are estimates whose verdict is not "reliable".
+Two blocks of five columns have pairwise correlation ρ, so I(X; Y) = −(5/2) log(1 − ρ²) nats. The columns are
+transformed by exp, which does not change the mutual information. Bars are 95 % intervals. `"qda"` has the right form
+after Gaussianizing each column, and its estimates follow the true curve. `"boosting"` does not have the right form, so
+its estimates are lower bounds. Open markers are estimates whose verdict is not "reliable".
 """
 
 from __future__ import annotations
