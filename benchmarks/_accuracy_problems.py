@@ -27,7 +27,7 @@ LARGEST_Z = 5.5  # standard errors: some 2500 means are looked at; as many norma
 
 
 class Density(ABC):
-    """A law that can be drawn from and whose density is known."""
+    """A distribution with rows to draw and a density in closed form."""
 
     @abstractmethod
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -72,7 +72,7 @@ class Gaussian(Density):
 
 @dataclass(frozen=True, eq=False)
 class Mixture(Density):
-    """One of a few densities, with probabilities that are given."""
+    """A mixture of densities, each with its probability."""
 
     shares: tuple[float, ...]
     parts: tuple[Density, ...]
@@ -147,20 +147,20 @@ class Ring(Density):
 
 @dataclass(frozen=True, eq=False)
 class Columns(Density):
-    """Independent columns, each a law of `scipy.stats`."""
+    """Independent columns, each with a distribution of `scipy.stats`."""
 
-    laws: tuple[Any, ...]
+    distributions: tuple[Any, ...]
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return np.column_stack([law.rvs(n, random_state=rng) for law in self.laws])
+        return np.column_stack([distribution.rvs(n, random_state=rng) for distribution in self.distributions])
 
     def log_density(self, X: np.ndarray) -> np.ndarray:
-        return np.sum([law.logpdf(x) for law, x in zip(self.laws, X.T, strict=True)], axis=0)
+        return np.sum([distribution.logpdf(x) for distribution, x in zip(self.distributions, X.T, strict=True)], axis=0)
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Two laws and the sizes of two samples.
+    """Two distributions and the sizes of two samples.
 
     Defaults may be chosen on the problems of the group "design"; those of "report" show what they are worth. `twins`:
     the two samples are the same rows.
@@ -313,13 +313,13 @@ def failures(problem: Problem) -> Iterator[str]:
     log_p, log_q = problem.log_r(X_p), problem.log_r(X_q)
     if not np.isfinite(np.concatenate([log_p, log_q])).all():
         yield "log r is not finite"
-    told_p, told_q = expit(-log_p), expit(log_q)
-    if abs(z := _z(told_q, told_p)) > LARGEST_Z:
+    prob_p, prob_q = expit(-log_p), expit(log_q)
+    if abs(z := _z(prob_q, prob_p)) > LARGEST_Z:
         yield f"mean_q r / (1 + r) and mean_p 1 / (1 + r): {z:.1f} standard errors apart"
     columns = zip([*X_p.T, log_p], [*X_q.T, log_q], strict=True)
     for i, (h_p, h_q) in enumerate(columns):  # the last is log r itself
         for k, (in_p, in_q) in enumerate(_bins(h_p, h_q)):
-            if abs(z := _z(in_q * told_q, in_p * told_p)) > LARGEST_Z:
+            if abs(z := _z(in_q * prob_q, in_p * prob_p)) > LARGEST_Z:
                 yield f"column {i}, bin {k}: {z:.1f} standard errors"
     yield from _wrong_means(X_p, X_q, log_p, log_q)
 
@@ -349,30 +349,30 @@ def _wrong_shapes(problem: Problem) -> Iterator[str]:
 
 
 def _unlike_scipy(problem: Problem, X: np.ndarray) -> Iterator[str]:
-    for law in (problem.p, problem.q):
-        expected = _scipy_log_density(law, X)
-        if expected is not None and not np.allclose(law.log_density(X), expected, rtol=1e-9, atol=1e-9):
-            yield f"{type(law).__name__} is not the density of scipy"
+    for distribution in (problem.p, problem.q):
+        expected = _scipy_log_density(distribution, X)
+        if expected is not None and not np.allclose(distribution.log_density(X), expected, rtol=1e-9, atol=1e-9):
+            yield f"{type(distribution).__name__} is not the density of scipy"
 
 
-def _scipy_log_density(law: Density, X: np.ndarray) -> np.ndarray | None:
+def _scipy_log_density(distribution: Density, X: np.ndarray) -> np.ndarray | None:
     """Return the log-density by another way, or None where there is none: `Bent` has only its draws."""
-    laws: Any = stats  # its stubs know no arrays
-    if isinstance(law, Gaussian):
-        return laws.multivariate_normal(law.mean, law.cov).logpdf(X)
-    if isinstance(law, Mixture):
-        each: Any = [_scipy_log_density(part, X) for part in law.parts]
-        return np.log(np.average(np.exp(each), axis=0, weights=law.shares))
-    if isinstance(law, Ring):
+    scipy_stats: Any = stats  # its stubs do not know arrays
+    if isinstance(distribution, Gaussian):
+        return scipy_stats.multivariate_normal(distribution.mean, distribution.cov).logpdf(X)
+    if isinstance(distribution, Mixture):
+        each: Any = [_scipy_log_density(part, X) for part in distribution.parts]
+        return np.log(np.average(np.exp(each), axis=0, weights=distribution.shares))
+    if isinstance(distribution, Ring):
         r = np.hypot(*X.T)
-        return laws.lognorm(law.spread, scale=law.radius).logpdf(r) - np.log(2 * math.pi * r)
-    if isinstance(law, LogNormal):  # the first column is a log-normal, and of the others given it log x is Gaussian
-        mean, cov = law.base.mean, law.base.cov
-        first = laws.lognorm(math.sqrt(cov[0, 0]), scale=math.exp(mean[0])).logpdf(X[:, 0])
+        return scipy_stats.lognorm(distribution.spread, scale=distribution.radius).logpdf(r) - np.log(2 * math.pi * r)
+    if isinstance(distribution, LogNormal):  # the first column, then the logs of the others given the first
+        mean, cov = distribution.base.mean, distribution.base.cov
+        first = scipy_stats.lognorm(math.sqrt(cov[0, 0]), scale=math.exp(mean[0])).logpdf(X[:, 0])
         slope, log_X = cov[1:, 0] / cov[0, 0], np.log(X)
         rest = log_X[:, 1:] - (log_X[:, :1] - mean[0]) * slope
-        given = laws.multivariate_normal(mean[1:], cov[1:, 1:] - np.outer(slope, cov[0, 1:]))
-        return first + given.logpdf(rest) - log_X[:, 1:].sum(axis=1)
+        conditional = scipy_stats.multivariate_normal(mean[1:], cov[1:, 1:] - np.outer(slope, cov[0, 1:]))
+        return first + conditional.logpdf(rest) - log_X[:, 1:].sum(axis=1)
     return None
 
 

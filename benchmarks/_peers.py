@@ -45,7 +45,7 @@ def peer(module: str) -> Any:
             return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise SystemExit(
-            f"{error}: this benchmark runs beside other libraries. Use `make bench`, or install them: "
+            f"{error}: this benchmark needs other libraries. Use `make bench`, or install them: "
             "pip install -c constraints.txt -e '.[peers]'"
         ) from error
     finally:
@@ -87,14 +87,14 @@ def hep_boosting(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
 def densratios(method: str) -> Fit:
     def fit(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
         np.random.seed(seed)  # noqa: NPY002 - it draws its centers from the global generator
-        found = peer("densratio").densratio(X_p, X_q, method=method, verbose=False)
-        return lambda X: log_weights(found.compute_density_ratio(X))
+        model = peer("densratio").densratio(X_p, X_q, method=method, verbose=False)
+        return lambda X: log_weights(model.compute_density_ratio(X))
 
     return fit
 
 
 def adapts(method: str, gammas: float | Sequence[float] | None = None, lambdas: Sequence[float] | None = None) -> Fit:
-    """Return ADAPT's KLIEP or ULSIF: with its own defaults, or with its search over what is given."""
+    """Return ADAPT's KLIEP or ULSIF: with its own defaults, or with its search over the values given."""
     grid: dict[str, Any] = {} if gammas is None else {"gamma": gammas}
     grid |= {} if lambdas is None else {"lambdas": lambdas}
 
@@ -159,11 +159,11 @@ def normalized(fit: Fit) -> Fit:
     """
 
     def fit_normalized(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
-        score, known = fit(X_p, X_q, seed), X_q[:5_000]
+        score, reference = fit(X_p, X_q, seed), X_q[:5_000]
 
         def score_normalized(X: np.ndarray) -> np.ndarray:
-            log_r = score(np.concatenate([known, X]))
-            return log_r[len(known) :] - logsumexp(log_r[: len(known)]) + math.log(len(known))
+            log_r = score(np.concatenate([reference, X]))
+            return log_r[len(reference) :] - logsumexp(log_r[: len(reference)]) + math.log(len(reference))
 
         return score_normalized
 
@@ -171,7 +171,7 @@ def normalized(fit: Fit) -> Fit:
 
 
 def classifiers(make: Callable[[int], Any]) -> Fit:
-    """Return a classifier of scikit-learn, made from a seed, as a ratio: its logit less the log-odds n_p : n_q."""
+    """Return a classifier of scikit-learn, made from a seed, as a ratio: its logit minus the log-odds n_p : n_q."""
 
     def fit(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
         X, y = np.concatenate([X_p, X_q]), np.repeat([1, 0], [len(X_p), len(X_q)])

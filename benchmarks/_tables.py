@@ -29,8 +29,8 @@ def verdict(reached: bool) -> str:
 
 def run_sections(sections: dict[str, Callable[[], None]]) -> None:
     """Run the sections that the command line names, or all."""
-    chosen = sys.argv[1:] or list(sections)
-    if unknown := [name for name in chosen if name not in sections]:
+    names = sys.argv[1:] or list(sections)
+    if unknown := [name for name in names if name not in sections]:
         sys.exit(f"{', '.join(unknown)}: no such section. Choose from {', '.join(sections)}, or name none for all.")
-    for name in chosen:
+    for name in names:
         sections[name]()

@@ -170,21 +170,21 @@ METHODS = (*PEERS, *OURS)
 
 def measured(problem: Problem, method: Method, seed: int) -> dict[str, Any]:
     """Fit, and return the errors and seconds; None for what there is not, and a message where the method fails."""
-    found: dict[str, Any] = dict.fromkeys(("error", "error_near", "error_p", "error_q", "seconds", "flow_seconds"))
+    record: dict[str, Any] = dict.fromkeys(("error", "error_near", "error_p", "error_q", "seconds", "flow_seconds"))
     try:
         score, seconds, flow_seconds = method.run(problem, seed)
         X = problem.draw(seed)[1] if method.on_fitted else problem.held_out(seed)
         log_r = np.asarray(score(X), np.float64)
     except Exception as error:
-        return found | {"message": f"{type(error).__name__}: {str(error)[:200]}"}
-    found |= {"seconds": round(seconds, 4), "flow_seconds": round(flow_seconds, 4)}
+        return record | {"message": f"{type(error).__name__}: {str(error)[:200]}"}
+    record |= {"seconds": round(seconds, 4), "flow_seconds": round(flow_seconds, 4)}
     if n_lost := np.count_nonzero(~np.isfinite(log_r)):
-        return found | {"message": f"log r is not finite on {n_lost} of {len(X)} rows"}
+        return record | {"message": f"log r is not finite on {n_lost} of {len(X)} rows"}
     truth = problem.log_r(X)
     square, near = (log_r - truth) ** 2, np.abs(truth) < NEAR
     n_p = 0 if method.on_fitted else N_HELD_OUT
     parts = {"error": square, "error_near": square[near], "error_p": square[:n_p], "error_q": square[n_p:]}
-    return found | {name: float(part.mean()) if len(part) else None for name, part in parts.items()} | {"message": ""}
+    return record | {name: float(part.mean()) if len(part) else None for name, part in parts.items()} | {"message": ""}
 
 
 def append(record: dict[str, Any]) -> None:
@@ -218,13 +218,13 @@ def run(methods: Sequence[Method], problems: Sequence[Problem], seeds: Sequence[
     line += f", {load_peers()}" if any(method.kind == "peers" for method in methods) else ""
     print(f"{len(cells)} fits to do, {len(there)} lines are there\n{line}", flush=True)
     for i, (problem, method, seed) in enumerate(cells):
-        found = measured(problem, method, seed)
+        record = measured(problem, method, seed)
         what = {"problem": problem.number, "name": problem.name, "method": method.name, "seed": seed}
-        append(what | {key: float(f"{v:.4g}") if isinstance(v, float) else v for key, v in found.items()})
-        told = found["message"] or f"error {digits(found['error'])}, |log r| < 5 {digits(found['error_near'])}"
-        seconds = "–" if found["seconds"] is None else f"{found['seconds']:.2f} s"
+        append(what | {key: float(f"{v:.4g}") if isinstance(v, float) else v for key, v in record.items()})
+        result = record["message"] or f"error {digits(record['error'])}, |log r| < 5 {digits(record['error_near'])}"
+        seconds = "–" if record["seconds"] is None else f"{record['seconds']:.2f} s"
         print(
-            f"[{i + 1}/{len(cells)}] {problem.number} {problem.name}, {method.name}, {seed}: {told}, {seconds}",
+            f"[{i + 1}/{len(cells)}] {problem.number} {problem.name}, {method.name}, {seed}: {result}, {seconds}",
             flush=True,
         )
 
@@ -245,9 +245,9 @@ class Table:
 
     @classmethod
     def of(cls, lines: Iterable[dict[str, Any]], region: str) -> Table:
-        found = {(line["problem"], line["method"], line["seed"]): line for line in lines}  # of two, the later
+        latest = {(line["problem"], line["method"], line["seed"]): line for line in lines}
         cells: dict[tuple[int, str], list[float]] = {}
-        for (number, name, _), line in found.items():
+        for (number, name, _), line in latest.items():
             cells.setdefault((number, name), []).append(math.nan if line[region] is None else line[region])
         methods = tuple(method for method in METHODS if any(name == method.name for _, name in cells))
         errors = [[np.mean(cells.get((p.number, m.name), [math.nan])) for m in methods] for p in PROBLEMS]
@@ -275,8 +275,8 @@ class Table:
 
 def geometric_mean(errors: np.ndarray) -> float:
     """Return the geometric mean of the errors that there are, none below the floor."""
-    known = errors[np.isfinite(errors)]
-    return float(np.exp(np.log(np.maximum(known, FLOOR)).mean())) if len(known) else math.nan
+    finite = errors[np.isfinite(errors)]
+    return float(np.exp(np.log(np.maximum(finite, FLOOR)).mean())) if len(finite) else math.nan
 
 
 def relative(errors: np.ndarray, to: np.ndarray) -> np.ndarray:
@@ -339,7 +339,7 @@ def summary(table: Table) -> str:
 
 
 def network_table(table: Table) -> str:
-    """Return the network in z beside the same in x where p and q are far apart, and what may help it."""
+    """Return the network in z and the same in x where p and q are far apart, and what may help it."""
     x, z = table.column("mlp"), table.column("z mlp")
     remedies = [table.column(name) for name in ("5 z mlp", "z telescoping", "telescoping")]
     columns = [x, z, relative(z, x), *remedies]
@@ -356,9 +356,9 @@ def missing(lines: Iterable[dict[str, Any]], seeds: Sequence[int]) -> str:
     wanted = {m.name: sum(m.suits(problem) for problem in PROBLEMS) for m in METHODS}
     few = {name: [there[name, seed] for seed in seeds] for name in wanted}
     return "\n".join(
-        f"- {name}: {', '.join(f'{n} of {wanted[name]} (seed {seed})' for n, seed in zip(found, seeds, strict=True))}"
-        for name, found in few.items()
-        if any(n < wanted[name] for n in found)
+        f"- {name}: {', '.join(f'{n} of {wanted[name]} (seed {seed})' for n, seed in zip(counts, seeds, strict=True))}"
+        for name, counts in few.items()
+        if any(n < wanted[name] for n in counts)
     )
 
 
@@ -429,9 +429,9 @@ def write_table() -> None:
         ("accuracy.md", lambda path: path.write_text(report() + "\n")),
         ("accuracy.png", lambda path: draw_heat_map(Table.of(records(), "error"), path)),
     ):
-        beside = RESULTS / f".{name.replace('.', '-new.')}"
-        write(beside)
-        beside.replace(RESULTS / name)
+        new = RESULTS / f".{name.replace('.', '-new.')}"
+        write(new)
+        new.replace(RESULTS / name)
         print(RESULTS / name)
 
 
@@ -439,18 +439,18 @@ def check() -> None:
     """Print what is wrong with the problems, and fail if anything is."""
     wrong = 0
     for problem in PROBLEMS:
-        found = list(failures(problem))
-        wrong += len(found)
-        print(f"{problem.number} {problem.name}, KL {problem.kl:.2f}: {'; '.join(found) or 'right'}", flush=True)
+        problems = list(failures(problem))
+        wrong += len(problems)
+        print(f"{problem.number} {problem.name}, KL {problem.kl:.2f}: {'; '.join(problems) or 'right'}", flush=True)
     sys.exit(1 if wrong else 0)
 
 
-def chosen(given: str, kind: str, known: dict[str, list[Any]]) -> list[Any]:
+def selection(text: str, kind: str, items: dict[str, list[Any]]) -> list[Any]:
     """Return what comma-separated names stand for, each once."""
-    names = given.split(",")
-    if unknown := [name for name in names if name not in known]:
-        sys.exit(f"{', '.join(unknown)}: no such {kind}. Choose from {', '.join(known)}.")
-    return list(dict.fromkeys(item for name in names for item in known[name]))
+    names = text.split(",")
+    if unknown := [name for name in names if name not in items]:
+        sys.exit(f"{', '.join(unknown)}: no such {kind}. Choose from {', '.join(items)}.")
+    return list(dict.fromkeys(item for name in names for item in items[name]))
 
 
 def main() -> None:
@@ -461,18 +461,18 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--group", default="all", choices=("design", "report", "all"))
     parser.add_argument("--limit-seconds", type=float, default=math.inf, help="skip fits that take longer, roughly")
-    given = parser.parse_args()
-    if given.command in ("table", "check"):
-        return {"table": write_table, "check": check}[given.command]()
+    arguments = parser.parse_args()
+    if arguments.command in ("table", "check"):
+        return {"table": write_table, "check": check}[arguments.command]()
     methods: dict[str, list[Method]] = {"all": list(METHODS)}
     for method in METHODS:
         methods.setdefault(method.kind, []).append(method)
         methods[method.name] = [method]
     problems = {"all": list(PROBLEMS)} | {f"{p.number}": [p] for p in PROBLEMS}
-    in_group = [p for p in chosen(given.problems, "problem", problems) if given.group in ("all", p.group)]
-    seeds = [int(seed) for seed in given.seeds.split(",")]
-    run(chosen(given.methods, "method", methods), in_group, seeds, given.limit_seconds)
-    return None if given.command else write_table()
+    in_group = [p for p in selection(arguments.problems, "problem", problems) if arguments.group in ("all", p.group)]
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    run(selection(arguments.methods, "method", methods), in_group, seeds, arguments.limit_seconds)
+    return None if arguments.command else write_table()
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""What answers are worth: information beside a nearest-neighbour estimator, adaptation beside peers, a test's seconds.
+"""What answers are worth: information and nearest neighbors, adaptation and peers, a test's seconds.
 
 Claims: `mutual_information` is the most accurate at 5 columns or more; `ImportanceWeighted` is on the target at least
 as good as the fit without weights and as the peers; a test of 10 000 × 20 rows with 200 permutations takes under 20 s.
 
 information  Gaussians, ρ ∈ {.1, .5, .9, .99} × d ∈ {1, 5, 20}, n = 2000, 3 seeds: absolute error of I in nats, for
-             scikit-learn's `mutual_info_regression` (nearest neighbours; one column against one, so that I is the sum
-             over the d independent pairs: it is told which columns belong together, which we are not) and for ours,
+             scikit-learn's `mutual_info_regression` (nearest neighbors; one column against one, so that I is the sum
+             over the d independent pairs: it knows which columns belong together, and we do not) and for ours,
              with "qda" and with `AutoRatio`.
 peers        The same for ρ ∈ {.5, .9}, d ∈ {5, 20} and one seed, for latentmi and torch-mist with their defaults (but
              for smile, two layers of 64 and 100 epochs). Both ask for NumPy 1: give them an environment of their own by
              `pip install torch-mist latentmi pandas zuko`, with ours on the path.
 adaptation   See `_adaptation.py`: three tables of scikit-learn with a biased split, 10 seeds; needs `.[peers]`.
-testing      Seconds of `two_sample_test`, and beside it the permutation test of a mean difference by SciPy.
+testing      Seconds of `two_sample_test`, and those of SciPy's permutation test of a mean difference.
 Cost: about 40, 10, 5 and 1 minutes.
 Command: python benchmarks/applications.py [information] [peers] [adaptation] [testing]
 """
@@ -43,22 +43,22 @@ def gaussians(d: int, rho: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return x, rho * x + math.sqrt(1 - rho**2) * rng.normal(size=(N, d))
 
 
-def by_neighbours(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
+def by_neighbors(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
     pairs = zip(x.T, y.T, strict=True)
     return sum(mutual_info_regression(a[:, None], b, random_state=seed)[0] for a, b in pairs), math.nan
 
 
 def by_ratio(ratio: str | None) -> Callable[[np.ndarray, np.ndarray, int], tuple[float, float]]:
     def run(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
-        found = mutual_information(x, y, ratio=ratio, random_state=seed)
-        return found.nats, found.standard_error
+        estimate = mutual_information(x, y, ratio=ratio, random_state=seed)
+        return estimate.value, estimate.standard_error
 
     return run
 
 
 def information() -> None:
     methods = {
-        "nearest neighbours, pair by pair": by_neighbours,
+        "nearest neighbors, pair by pair": by_neighbors,
         "ours, qda": by_ratio("qda"),
         "ours, AutoRatio": by_ratio(None),
     }
@@ -68,10 +68,10 @@ def information() -> None:
         row = [f"{d}", f"{rho:g}", f"{truth:.3f}"]
         for run in methods.values():
             since = time.perf_counter()
-            found = np.array([run(*gaussians(d, rho, seed), seed) for seed in SEEDS])
-            error = np.abs(found[:, 0] - truth).mean()
-            told = "" if math.isnan(found[0, 1]) else f", told ± {found[:, 1].mean():.3f}"
-            row.append(f"{error:.3f}{told}, {(time.perf_counter() - since) / len(SEEDS):.1f} s")
+            estimates = np.array([run(*gaussians(d, rho, seed), seed) for seed in SEEDS])
+            error = np.abs(estimates[:, 0] - truth).mean()
+            claim = "" if math.isnan(estimates[0, 1]) else f" (± {estimates[:, 1].mean():.3f})"
+            row.append(f"{error:.3f}{claim}, {(time.perf_counter() - since) / len(SEEDS):.1f} s")
         rows.append(row)
         print("  ".join(row), flush=True)
     print_table(["d", "ρ", "I", *methods], rows)
@@ -92,13 +92,13 @@ def peers() -> None:
     def by_mist(x: np.ndarray, y: np.ndarray) -> float:
         rows = (x.astype(np.float32), y.astype(np.float32))
         with redirect_stdout(StringIO()):
-            found = estimate_mi(rows, estimator="smile", hidden_dims=[64, 64], max_epochs=100, verbose=False)
-        return float(found[0] if isinstance(found, tuple) else found)
+            estimate = estimate_mi(rows, estimator="smile", hidden_dims=[64, 64], max_epochs=100, verbose=False)
+        return float(estimate[0] if isinstance(estimate, tuple) else estimate)
 
     methods = {
         "latentmi": by_latentmi,
         "torch-mist, smile": by_mist,
-        "ours, qda": lambda x, y: mutual_information(x, y, ratio="qda", random_state=0).nats,
+        "ours, qda": lambda x, y: mutual_information(x, y, ratio="qda", random_state=0).value,
     }
     rows = []
     for d, rho in product(WIDTHS[1:], (0.5, 0.9)):
@@ -121,10 +121,10 @@ def testing() -> None:
     rows = []
     for ratio in (None, "logistic", "qda"):
         since = time.perf_counter()
-        found = two_sample_test(X_p, X_q, ratio, n_permutations=200, random_state=0)
+        test = two_sample_test(X_p, X_q, ratio, n_permutations=200, random_state=0)
         seconds = time.perf_counter() - since
         name = f"two_sample_test, {ratio or 'by default'}"
-        rows.append([name, f"{seconds:.1f}", f"{found.p_value:.3f}", found.drivers.names[0]])
+        rows.append([name, f"{seconds:.1f}", f"{test.p_value:.3f}", test.drivers.names[0]])
 
     def distance(a: np.ndarray, b: np.ndarray) -> float:
         return float(np.square(a.mean(axis=0) - b.mean(axis=0)).sum())

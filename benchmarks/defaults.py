@@ -1,4 +1,4 @@
-"""`FlowFeaturizer()` as it comes, from 200 × 1 to 1 M × 100: held-out log-likelihood beside the truth, and seconds.
+"""`FlowFeaturizer()` as it comes, from 200 × 1 to 1 M × 100: held-out log-likelihood and the truth, and seconds.
 
 Claim: the defaults need no tuning. Rows are drawn from ½N(0, S) + ½N(m, S), where neighbouring columns are correlated
 by .6 and the means are 4 standard deviations of the first column apart; units differ by columns from 1e-3 to 1e3.

@@ -1,4 +1,4 @@
-"""Seconds and memory of the featurized ratio, and what its settings are worth beside those of the paper.
+"""Seconds and memory of the featurized ratio, and its defaults compared with the settings of the paper.
 
 Claims:
 - toy: `FeaturizedRatio("mlp")` with defaults takes at most 1/20 of the time of the paper's settings in this code, at
@@ -43,7 +43,7 @@ N_TOY, N_SMALL, N_SCORED, N_JOINT = 40_000, 1_000, 1_000_000, 80_000
 SEEDS = (0, 1, 2)
 
 
-def from_paper(seed: int) -> FeaturizedRatio:
+def with_paper_settings(seed: int) -> FeaturizedRatio:
     classifier = NetworkRatio(
         "mlp",
         hidden=(100, 100, 100),
@@ -75,7 +75,7 @@ def toy() -> None:
     print(f"\nThe paper's toy, {N_TOY:,} rows of each sample: ours, median of {len(SEEDS)} seeds; the paper's, seed 0")
     ours = np.array([fitted(lambda seed: FeaturizedRatio("mlp", random_state=seed), problem, seed) for seed in SEEDS])
     seconds, error, near = np.median(ours, axis=0)
-    seconds_of_paper, error_of_paper, near_of_paper = fitted(from_paper, problem, 0)
+    seconds_of_paper, error_of_paper, near_of_paper = fitted(with_paper_settings, problem, 0)
     times = seconds_of_paper / seconds
     print_table(
         ["settings", "seconds", "× ours", "bound", "error of log r", "bound", "error where |log r| < 5"],
@@ -106,16 +106,16 @@ def scoring() -> None:
     ratio = FeaturizedRatio("mlp", random_state=0)
     ratio.fit_samples(rng.normal(0.5, 1, (N_SMALL, 20)), rng.normal(size=(N_SMALL, 20)))
     X = rng.normal(size=(N_SCORED, 20))
-    found: list[float] = []
-    mb = added_mb(lambda: found.append(timed(lambda: ratio.log_ratio(X))[1]))
-    print(f"\nlog r of {N_SCORED:,} × 20 rows: {short(found[0])} s, {mb:.0f} MB added; bound 500 {verdict(mb < 500)}")
+    seconds: list[float] = []
+    mb = added_mb(lambda: seconds.append(timed(lambda: ratio.log_ratio(X))[1]))
+    print(f"\nlog r of {N_SCORED:,} × 20 rows: {short(seconds[0])} s, {mb:.0f} MB added; bound 500 {verdict(mb < 500)}")
 
 
 def mi() -> None:
-    law = paired(20, 0.9)
+    pairs = paired(20, 0.9)
     truth = -10 * math.log(1 - 0.9**2)
     rng = np.random.default_rng([0, 9])
-    joint, held_out = law.draw(N_JOINT, rng), law.draw(N_JOINT // 8, rng)
+    joint, held_out = pairs.draw(N_JOINT, rng), pairs.draw(N_JOINT // 8, rng)
     product = np.hstack([joint[:, :20], joint[rng.permutation(N_JOINT), 20:]])
     methods = {
         "`AutoRatio()`": AutoRatio(random_state=0),
@@ -131,8 +131,8 @@ def mi() -> None:
         for name, method in methods.items():
             ratio, seconds = timed(lambda method=method: method.fit_samples(joint, product))
             log_r = ratio.log_ratio(held_out)
-            found, error = log_r.mean(), log_r.std() / math.sqrt(len(log_r))
-            yield [name, f"{found:.3f} ± {error:.3f}", f"{100 * (found / truth - 1):+.2f} %", short(seconds)]
+            estimate, error = log_r.mean(), log_r.std() / math.sqrt(len(log_r))
+            yield [name, f"{estimate:.3f} ± {error:.3f}", f"{100 * (estimate / truth - 1):+.2f} %", short(seconds)]
 
     print(f"\nMutual information, {truth:.3f} nats in truth: the mean of log r on {len(held_out):,} joint rows")
     print_table(["method", "nats", "off by", "seconds"], rows())

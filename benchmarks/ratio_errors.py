@@ -67,9 +67,9 @@ def kliep_rows() -> Iterator[list[str]]:
         errors = {
             name: [fit_and_error(name, fit, problem, n, seed)[1] for seed in SEEDS] for name, fit in KLIEPS.items()
         }
-        middle = {name: float(np.median(found)) for name, found in errors.items()}
+        middle = {name: float(np.median(values)) for name, values in errors.items()}
         best = min(error for name, error in middle.items() if name != "KLIEP")
-        cells = [f"{short(middle[name])} ({', '.join(map(short, found))})" for name, found in errors.items()]
+        cells = [f"{short(middle[name])} ({', '.join(map(short, values))})" for name, values in errors.items()]
         yield [title, f"{n:,}", *cells, short(best), verdict(middle["KLIEP"] <= best)]
 
 
@@ -81,10 +81,10 @@ def kliep() -> None:
 def method_row(name: str, fit: Fit, largest: int) -> list[str]:
     cells = []
     for title in ("d=2, KL 1", "d=10, KL 5", "d=10, KL 1"):
-        found = [
+        measurements = [
             fit_and_error(name, fit, PROBLEMS[title], n, 0) if n <= largest else (math.nan, math.nan) for n in SIZES
         ]
-        cells += [" / ".join(map(short, values)) for values in zip(*found, strict=True)]
+        cells += [" / ".join(map(short, values)) for values in zip(*measurements, strict=True)]
     return [name, *cells[:4], cells[5]]
 
 

@@ -53,9 +53,9 @@ def median_seconds(work: Callable[[], object], n_rounds: int = 3) -> float:
 
 def measured(work: Callable[[], Result]) -> tuple[Result, float, float]:
     """Return what a piece of work gives, its seconds, and the MB that it added at its peak."""
-    found: list[tuple[Result, float]] = []
-    mb = added_mb(lambda: found.append(timed(work)))
-    return *found[0], mb
+    results: list[tuple[Result, float]] = []
+    mb = added_mb(lambda: results.append(timed(work)))
+    return *results[0], mb
 
 
 def alone(task: str, name: str, n: int, d: int) -> tuple[float, float]:
@@ -100,14 +100,14 @@ def kmm_rows(n: int) -> Iterator[list[str]]:
         X_p, X_q = (X_p - exact.mean_) / exact.scale_, exact.rows_
         K, kappa = rbf_kernel(X_q, gamma=gamma), rbf_kernel(X_q, X_p, gamma=gamma).sum(axis=1)
         settings = (X_p, X_q, gamma, max_weight, tolerance)
-        found = {
+        solutions = {
             "ADAPT": timed(partial(adapt_kmm_weights, *settings)),
             "`KMM(gap=1e-6)`": (exact.q_weights_, mine),
             "`KMM()`": (default.q_weights_, quick),
             "skada": timed(partial(skada_kmm_weights, *settings)),
         }
-        best = objective(found["ADAPT"][0], K, kappa)
-        for name, (beta, seconds) in found.items():
+        best = objective(solutions["ADAPT"][0], K, kappa)
+        for name, (beta, seconds) in solutions.items():
             above = (objective(beta, K, kappa) - best) / abs(best)
             faster = at_least(20, seconds / mine) if name == "ADAPT" else "–"
             close = f"1e-6 {verdict(above <= 1e-6)}" if name == "`KMM(gap=1e-6)`" else "–"

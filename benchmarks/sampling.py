@@ -1,4 +1,4 @@
-"""Seconds to sample 1000 rows of 784 columns from a MAF of 5 blocks, hidden (1024, 1024), beside zuko's.
+"""Seconds to sample 1000 rows of 784 columns from a MAF of 5 blocks, hidden (1024, 1024), and from zuko's.
 
 Claim: at least 100 × faster than zuko 1.6.0's MAF of the same architecture, and at most 6 × the time of one forward
 pass of the same rows by us; round-trip error at most 1e-4 in float32 and 1e-10 in float64. One thread.

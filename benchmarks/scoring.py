@@ -147,10 +147,10 @@ def main() -> None:
     parser.add_argument("section", nargs="?", choices=["files", "startup"], help="all if none is named")
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 5_000_000])
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
-    if given.section != "startup":
-        compare_files(given.rows, given.rounds)
-    if given.section != "files":
+    arguments = parser.parse_args()
+    if arguments.section != "startup":
+        compare_files(arguments.rows, arguments.rounds)
+    if arguments.section != "files":
         time_startup()
 
 

@@ -1,10 +1,10 @@
-"""What weights are worth.
+"""Effective sample size and weighted means.
 
-Rows of q = N(0, I) in four columns, weighted toward p, a normal law farther and farther away. Left: of the rows of q
-ever fewer carry the weight: with the true ratio the effective sample size is n exp(−2 KL) on average. Counted on rows
-of q alone it does not notice that hardly a row lies where p is; `effective_sample_size_` looks at rows of p, too. Right: the
-mean of the first column under p, from weights as they are, and from weights that were tamed. Taming buys less variance
-with a bias toward q. Farther than a sample reaches none of them is right, and k̂ grows toward 0.7 and beyond.
+Rows of q = N(0, I) with four columns are weighted toward p, a shifted Gaussian. Left: the farther p is, the fewer rows
+carry the weight. With the true ratio the effective sample size is n exp(−2 KL) on average. Rows of q alone cannot show
+that hardly any of them lies where p is. `effective_sample_size_` also uses rows of p. Right: the mean of the first
+column under p, from weights r and from smoothed, capped or tempered weights. These have less variance and a bias toward
+q. If p lies beyond the sample of q, all of them are wrong, and k̂ exceeds 0.7.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def main(n: int = 2000) -> Figure:
     X_q = rng.normal(0, 1, (n, 4))
     divergences = np.array([0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0])  # KL(p ‖ q)
     shifts = np.sqrt(2 * divergences / 4)  # of each of four columns
-    tamed = {
+    changes = {
         "r": lambda log_r: log_r,
         "r, Pareto-smoothed": lambda log_r: pareto_smooth(log_r).log_w,
         "r, capped at √n": cap,
         "√r": lambda log_r: temper(log_r, 0.5),
     }
-    draws, of_both, k_hat, means = [], [], [], {name: [] for name in tamed}
+    draws, of_both, k_hat, means = [], [], [], {name: [] for name in changes}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OverlapWarning)  # what this figure is about
         for shift in shifts:
@@ -47,17 +47,17 @@ def main(n: int = 2000) -> Figure:
             of_both.append(ratio.effective_sample_size_)
             draws.append(effective_sample_size(log_r))
             k_hat.append(pareto_smooth(log_r).k_hat)
-            for name, tame in tamed.items():
-                means[name].append(self_normalize(tame(log_r)) @ X_q[:, 0])
+            for name, change in changes.items():
+                means[name].append(self_normalize(change(log_r)) @ X_q[:, 0])
 
     figure = Figure(figsize=(11, 4.3), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.semilogy(divergences, n * np.exp(-2 * divergences), "--", color="0.5", label="in theory, n exp(−2 KL)")
-    left.semilogy(divergences, draws, "o-", color="black", label="by rows of q")
-    left.semilogy(divergences, of_both, "s-", color="black", markerfacecolor="white", label="by rows of p and q")
+    left.semilogy(divergences, draws, "o-", color="black", label="from rows of q")
+    left.semilogy(divergences, of_both, "s-", color="black", markerfacecolor="white", label="from rows of p and q")
     for x, y, k in zip(divergences[4:], draws[4:], k_hat[4:], strict=True):
         left.annotate(f"k̂ {k:.1f}", (x, y), (4, 8), textcoords="offset points")
-    left.set(xlabel="KL(p ‖ q), nats", ylabel=f"effective rows of {n}", title="effective sample size")
+    left.set(xlabel="KL(p ‖ q), nats", ylabel=f"effective sample size of {n} rows", title="effective sample size")
     left.set_xlim(-0.2, 4.6)
     left.legend()
     right.plot(divergences, shifts, "--", color="0.5", label="truth")

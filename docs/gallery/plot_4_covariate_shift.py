@@ -1,9 +1,8 @@
-"""A line where the target is.
+"""Linear model under covariate shift.
 
-A model that is too simple must choose where to be right. Labels are known for source rows (grey) only; the model is
-used on target rows, farther right. A straight line fitted to the source as it is lies flat between both ends of the
-curve. Weighted by r = target/source it follows the part that matters. A model that is flexible enough to be right
-everywhere gains nothing from weights, as the boosted trees show, and pays for them in variance.
+Labels are known for source rows (grey) only. The model is used on target rows, farther right. A straight line that is
+fitted to the unweighted source is nearly flat. With weights r = target/source, the line follows the curve where the
+target is. A flexible model fits the curve everywhere. Boosted trees show that weights do not help it and add variance.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from flowratio import ImportanceWeighted
 
 
 def main(n: int = 1000) -> Figure:
-    """Draw two models, fitted to the source as it is and weighted toward the target."""
+    """Draw two models, fitted to the source without and with weights."""
     rng = np.random.default_rng(0)
     X, X_target = rng.normal(0.8, 0.8, (n, 1)), rng.normal(1.8, 0.4, (n, 1))
     y, y_target = (np.sin(2 * rows[:, 0]) + rng.normal(0, 0.2, n) for rows in (X, X_target))
@@ -30,8 +29,8 @@ def main(n: int = 1000) -> Figure:
         plain = clone(model).fit(X, y)
         weighted = ImportanceWeighted(model, "quadratic", random_state=0).fit(X, y, X_target=X_target)
         axes.plot(X[:, 0], y, ".", color="0.75", markersize=3, label="source, with labels")
-        axes.plot(X_target[:, 0], np.full(n, -2.1), "|", color="black", alpha=0.2, label="target, without")
-        for fitted, style, words in ((plain, "--", "as it is"), (weighted, "-", "weighted")):
+        axes.plot(X_target[:, 0], np.full(n, -2.1), "|", color="black", alpha=0.2, label="target, without labels")
+        for fitted, style, words in ((plain, "--", "unweighted"), (weighted, "-", "weighted")):
             error = np.mean((fitted.predict(X_target) - y_target) ** 2)
             axes.plot(grid[:, 0], fitted.predict(grid), style, label=f"{words}: error on target {error:.3f}")
         axes.set(title=name, xlabel="x", xlim=(-0.8, 3), ylim=(-2.3, 2))

@@ -1,9 +1,9 @@
-"""Mutual information over the correlation.
+"""Mutual information and correlation.
 
-Two blocks of five columns, correlated pairwise by ρ: I(X; Y) = −(5/2) log(1 − ρ²) nats. The columns are bent by exp,
-which changes no information. Estimates come with intervals of 95 %. `"qda"` has the right form here, once every column
-is replaced by its normal scores, and follows the truth; `"boosting"` has not, and where a ratio cannot express
-something the estimate stays below: a bound, not a guess. Open markers are those whose verdict is not "reliable".
+Two blocks of five columns have pairwise correlation ρ, so I(X; Y) = −(5/2) log(1 − ρ²) nats. The columns are
+transformed by exp, which does not change the mutual information. Bars are 95 % intervals. `"qda"` has the right form
+after Gaussianizing each column, and its estimates follow the true curve. `"boosting"` does not have the right form, so
+its estimates are lower bounds. Open markers are estimates whose verdict is not "reliable".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flowratio import mutual_information
 
 
 def main(n: int = 1500) -> Figure:
-    """Draw estimates of mutual information beside the truth."""
+    """Draw estimates of mutual information and the true curve."""
     rng = np.random.default_rng(0)
     rhos = np.array([0.0, 0.3, 0.5, 0.7, 0.85])
     truth = -2.5 * np.log1p(-(rhos**2))
@@ -24,17 +24,17 @@ def main(n: int = 1500) -> Figure:
     fine = np.linspace(0, 0.88, 200)
     axes.plot(fine, -2.5 * np.log1p(-(fine**2)), "--", color="0.5", label="truth")
     X, noise = rng.normal(size=(2, n, 5))
-    for ratio, colour, aside in (("qda", "black", -0.006), ("boosting", "tab:orange", 0.006)):
+    for ratio, color, offset in (("qda", "black", -0.006), ("boosting", "tab:orange", 0.006)):
         for k, rho in enumerate(rhos):
             Y = np.exp(rho * X + np.sqrt(1 - rho**2) * noise)
-            found = mutual_information(X, Y, ratio=ratio, n_folds=3, random_state=0)
+            estimate = mutual_information(X, Y, ratio=ratio, n_folds=3, random_state=0)
             axes.errorbar(
-                rho + aside,
-                found.nats,
-                1.96 * found.standard_error,
+                rho + offset,
+                estimate.value,
+                1.96 * estimate.standard_error,
                 fmt="o",
-                color=colour,
-                markerfacecolor=colour if found.verdict == "reliable" else "white",
+                color=color,
+                markerfacecolor=color if estimate.verdict == "reliable" else "white",
                 capsize=3,
                 label=ratio if k == 0 else None,
             )

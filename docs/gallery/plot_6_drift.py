@@ -1,9 +1,9 @@
 """Which columns drift.
 
-Benign cases of scikit-learn's breast cancer table, in two halves that were drawn by chance. In the second half one
-instrument has gone wrong: "mean smoothness" is 5 % too high, a third of its standard deviation. Left: the statistic of
-the test beside what permuted labels give. Right: how much each column moves log r. The column that was changed is named
-first; ones that go with it say where the change shows against what the other columns lead one to expect.
+The rows are benign cases of scikit-learn's breast cancer table, split at random into two halves. In the second half,
+"mean smoothness" is 5 % too high, which is a third of its standard deviation. Left: the test statistic and its
+distribution under shuffled labels. Right: how much each column moves log r. The changed column comes first. The next
+columns are correlated with it: given the other columns, they show the change too.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from flowratio import plot_importance, two_sample_test
 
 
 def main(n: int = 200) -> Figure:
-    """Draw a permutation test, and the columns that drive it; n is the number of permutations."""
+    """Draw a test with n permutations, and the columns that drive the difference."""
     table: Any = load_breast_cancer(as_frame=True)
     benign = table.data[table.target == 1].sample(frac=1, random_state=0)
     before, after = benign.iloc[::2], benign.iloc[1::2].copy()
     after["mean smoothness"] *= 1.05
-    found = two_sample_test(after, before, "logistic", n_permutations=n, random_state=0)
+    test = two_sample_test(after, before, "logistic", n_permutations=n, random_state=0)
 
     figure = Figure(figsize=(12, 5.5), layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.hist(found.null, 20, color="0.8", edgecolor="0.4", label="labels permuted")
-    left.axvline(found.statistic, color="black", label=f"labels as given: p = {found.p_value:.3f}")
+    left.hist(test.null, 20, color="0.8", edgecolor="0.4", label="shuffled labels")
+    left.axvline(test.value, color="black", label=f"true labels: p = {test.p_value:.3f}")
     left.set(xlabel="statistic", ylabel="permutations", title="Is there a difference?")
     left.legend()
-    plot_importance(found.drivers, axes=right)
+    plot_importance(test.drivers, axes=right)
     right.set_title("Where is it?")
     return figure
 

@@ -1,9 +1,9 @@
-"""New rows of p, or of q, from one flow of both.
+"""New rows of p or of q from one flow.
 
-A flow was trained on both samples pooled: p is the upper moon, q the lower one, and nobody told it which is which. A
-ratio in its latent space weights codes toward p or toward q, and only the chosen codes are decoded. The moons hardly
-overlap, which does no harm here: the weights p/h of rows of the mixture h are bounded, unlike r. Rows between the moons
-are the flow's: a ratio cannot mend what the flow draws where neither sample is.
+The flow was trained on both samples without labels: p is the upper moon and q the lower one. A ratio in latent space
+weights codes toward p or toward q. Only the selected codes are decoded. The moons hardly overlap, but the weights p/h
+of rows of the mixture h are bounded, unlike r. Rows between the moons are errors of the flow. A ratio cannot fix rows
+where neither sample is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flowratio import FeaturizedRatio, FlowFeaturizer, OverlapWarning, TargetedS
 
 
 def main(n: int = 2000) -> Figure:
-    """Draw the two samples, and rows that were drawn toward each."""
+    """Draw the two samples, and new rows toward each."""
     X, moon = make_moons(2 * n, noise=0.12, random_state=0)
     X_p, X_q = X[moon == 0], X[moon == 1]
     flow = FlowFeaturizer(flow="spline", random_state=0)
@@ -32,11 +32,11 @@ def main(n: int = 2000) -> Figure:
     panels[0].plot(*X_q[:800].T, "+", color="0.6", markersize=4, label="q")
     panels[0].set_title("the two samples")
     panels[0].legend(loc="upper right", markerscale=2)
-    titles = {None: "drawn from the flow", "p": "… toward p", "q": "… toward q"}
+    titles = {None: "sampled from the flow", "p": "… toward p", "q": "… toward q"}
     for axes, (toward, title) in zip(panels[1:], titles.items(), strict=True):
-        drawn = sampler.draw(800, toward=toward)
-        axes.plot(*drawn.X.T, "o", color="tab:orange", markersize=2)
-        axes.set_title(title if toward is None else f"{title}: {drawn.unique_share:.0%} distinct")
+        sample = sampler.draw(800, toward=toward)
+        axes.plot(*sample.X.T, "o", color="tab:orange", markersize=2)
+        axes.set_title(title if toward is None else f"{title}: {sample.unique_share:.0%} distinct")
     panels[0].set(xlim=(-1.7, 2.7), ylim=(-1.2, 1.7))
     return figure
 

@@ -1,10 +1,10 @@
-"""A good ratio, and one not to trust.
+"""Diagnosis of a good and of a bad ratio.
 
-Two ratios of the same samples, judged on the same held-out rows. Above a quadratic ratio, which has the right form.
-Below naive Bayes, which takes columns for independent that are not, and counts what they share several times: its
-probabilities are too sure, the reliability curve leaves the diagonal, and rows of q that are weighted by it overshoot
-the means of p. What is wrong is the scale of its answers, and weights are nothing but
-that scale. `ClassifierRatio(…, calibration="sigmoid")` would mend most of it.
+Two ratios of the same samples are checked on the same held-out rows. The upper row is a quadratic ratio, which has the
+right form. The lower row is naive Bayes, which assumes that columns are independent. They are not, so its probabilities
+are overconfident: the reliability curve leaves the diagonal, and weighted rows of q overshoot the means of p. Only the
+scale of its log-ratios is wrong, but weights depend on this scale. `ClassifierRatio(…, calibration="sigmoid")` would
+fix most of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main(n: int = 2000) -> Figure:
     X_q = rng.multivariate_normal([0.0, 0.0, 0.0, 0.0], covariance, 2 * n)
     ratios = {
         "quadratic": ClassifierRatio("quadratic"),
-        "naive Bayes, as it is": ClassifierRatio(GaussianNB()),
+        "naive Bayes": ClassifierRatio(GaussianNB()),
     }
     figure = Figure(figsize=(13, 8.4), layout="constrained")
     parts: Any = figure.subfigures(2, 1)
@@ -35,12 +35,12 @@ def main(n: int = 2000) -> Figure:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OverlapWarning)  # of weights that are too extreme
             ratio.fit_samples(X_p[:n], X_q[:n])
-        found = diagnose(ratio, X_p[n:], X_q[n:], random_state=0)
+        diagnosis = diagnose(ratio, X_p[n:], X_q[n:], random_state=0)
         first, second, third = part.subplots(1, 3)
-        plot_log_ratios(found.log_p, found.log_q, axes=first)
-        plot_reliability(found.reliability, axes=second)
-        plot_balance(found.balance, axes=third)
-        part.suptitle(f"{name}: {found.verdict}", fontweight="bold")
+        plot_log_ratios(diagnosis.log_p, diagnosis.log_q, axes=first)
+        plot_reliability(diagnosis.reliability, axes=second)
+        plot_balance(diagnosis.balance, axes=third)
+        part.suptitle(f"{name}: {diagnosis.verdict}", fontweight="bold")
     return figure
 
 

@@ -17,13 +17,13 @@ CITED = re.compile(r"\[(\d+)\]_")
 def as_markdown(text: str) -> str:
     """Return a docstring with its formulas, sources and citations in Markdown."""
     text = FORMULA.sub(_fenced, text)
-    text = IN_LINE.sub(lambda found: f"`#!math {' '.join(found[1].split())}`", text)
-    text = SOURCE.sub(lambda found: f"{found[1]}{found[2]}. {' '.join(found[3].split())}", text)
+    text = IN_LINE.sub(lambda match: f"`#!math {' '.join(match[1].split())}`", text)
+    text = SOURCE.sub(lambda match: f"{match[1]}{match[2]}. {' '.join(match[3].split())}", text)
     return CITED.sub(r"\\[\1\\]", text)
 
 
-def _fenced(found: re.Match[str]) -> str:
-    return textwrap.indent(f"```math\n{' '.join(found[2].split())}\n```", found[1])
+def _fenced(match: re.Match[str]) -> str:
+    return textwrap.indent(f"```math\n{' '.join(match[2].split())}\n```", match[1])
 
 
 class Markdown(Extension):

@@ -17,8 +17,8 @@ SCRIPTS = sorted((ROOT / "docs" / "gallery").glob("plot_*.py"))
 FIGURES = ROOT / "build" / "gallery"  # kept between builds
 HEAD = """# Gallery
 
-Each figure is made by the script below it when these pages are built; none is a stored picture.
-Run one yourself with `python docs/gallery/NAME.py`: it writes `NAME.png` beside you.
+The build of these pages runs every script and draws its figure. To draw one yourself, run
+`python docs/gallery/NAME.py`. It writes `NAME.png` to the current folder.
 """
 
 

@@ -14,8 +14,7 @@ FETCHED = re.compile(
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Return the page as it is, if nothing in it comes from elsewhere."""
-    found = FETCHED.search(output)
-    if found:
-        raise PluginError(f"{page.file.src_uri} would fetch {found[0]}: keep it in docs/, or leave it out.")
+    """Return the page unchanged, if nothing in it comes from elsewhere."""
+    if match := FETCHED.search(output):
+        raise PluginError(f"{page.file.src_uri} would fetch {match[0]}. Keep it in docs/, or leave it out.")
     return output

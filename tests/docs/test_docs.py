@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 import flowratio
 from flowratio.cli import demo
 from flowratio.cli.app import app, main
-from flowratio.ratios.auto import auto
+from flowratio.ratios.registry import RATIOS
 from flowratio_paper import NAMES
 from flowratio_paper.data import FILES
 from flowratio_paper.running import Outcome, experiment
@@ -34,10 +34,11 @@ RESULTS = sorted((ROOT / "results").glob("*-laptop.json"))
 SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-ELSEWHERE = ("pip", "make", "reproduce")  # installs, which the machine that checks begins with; `tests/journeys`
-NAMED = {"P": "new.csv", "Q": "old.csv", "X": "x.csv", "Y": "y.csv", "DATA": "old.csv", "OUT": "out.csv"}
-NAMED |= {"MODEL": "model", "N": "7", "SECONDS": "5"}
+NOT_RUN = ("pip", "make", "reproduce")  # tests/journeys and tests/paper run `reproduce`
+PLACEHOLDERS = {"P": "new.csv", "Q": "old.csv", "X": "x.csv", "Y": "y.csv", "DATA": "old.csv", "OUT": "out.csv"}
+PLACEHOLDERS |= {"MODEL": "model", "N": "7", "SECONDS": "5"}
 SMALLER = {"demo": ["--rows", "50"]}
+QUICK = ("lda", "logistic", "qda")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -55,7 +56,7 @@ def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pyt
 
 
 def commands(page: Path) -> Iterator[list[str]]:
-    """Yield the words of each command on a page, those in brackets, too."""
+    """Yield the words of each command on a page, with its optional words in brackets."""
     for block in CONSOLE.findall(page.read_text(encoding="utf-8")):
         for line in re.sub(r"\n +", " ", block).splitlines():
             prompt, *words = shlex.split(re.sub(r" \[(--.*?)\]", r" \1", line), comments=True)
@@ -64,11 +65,11 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 
 def test_commands_and_their_options_exist() -> None:
-    known = typer.main.get_group(app).commands
-    found = [(page.name, words[1:]) for page in PAGES for words in commands(page) if words[0] == "flowratio"]
-    assert {words[0] for _, words in found} == set(known)  # and none is left out
-    for page, (name, *words) in found:
-        options = {option for parameter in known[name].params for option in parameter.opts}
+    group = typer.main.get_group(app).commands
+    lines = [(page.name, words[1:]) for page in PAGES for words in commands(page) if words[0] == "flowratio"]
+    assert {words[0] for _, words in lines} == set(group)  # every command is on a page
+    for page, (name, *words) in lines:
+        options = {option for parameter in group[name].params for option in parameter.opts}
         own = words[: words.index("|")] if "|" in words else words
         used = {word for word in own if word.startswith("-") and word != "-"}
         assert used <= options, f"{page}: {name}"
@@ -80,7 +81,7 @@ def test_experiments_and_their_data_are_named() -> None:
 
 
 def write_tables(folder: Path) -> None:
-    """Write a file for each that a page names: p and q have other means, x and y are correlated."""
+    """Write every file that a page reads: p and q have different means, x and y are correlated."""
     rng = np.random.default_rng(0)
     for name, shift in (("new", 1), ("old", 0), ("p", 1), ("q", 0)):
         columns = {"a": rng.normal(shift, 1, 60), "b": rng.choice(["u", "v"], 60), "c": rng.integers(0, 9, 60)}
@@ -94,22 +95,23 @@ def write_tables(folder: Path) -> None:
 def test_commands_run_in_order(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """In one folder, with few rows and few candidates; what stands for a name in capitals is put in."""
+    """Run the commands in one folder, with few rows and few candidates. A file replaces each name in capitals."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(auto, "DEFAULTS", {name: auto.DEFAULTS[name] for name in ("lda", "logistic", "qda")})
-    monkeypatch.setattr(demo, "_CANDIDATES", ["lda", "logistic"])
+    for name, entry in RATIOS.items():
+        monkeypatch.setitem(RATIOS, name, replace(entry, candidate=name in QUICK))
+    monkeypatch.setattr(demo, "_CANDIDATES", list(QUICK))
     write_tables(tmp_path)
     for command in commands(page):
-        if {*command[:2]} & {*ELSEWHERE}:
+        if {*command[:2]} & {*NOT_RUN}:
             continue
         assert command[0] == "flowratio"
-        words = [NAMED.get(word, word) for word in command]
+        words = [PLACEHOLDERS.get(word, word) for word in command]
         own = words[: words.index("|")] if "|" in words else words
         monkeypatch.setattr(sys, "argv", [*own, *SMALLER.get(own[1], ())])
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as end:
             main()
         out, err = capfd.readouterr()
-        assert left.value.code == 0, f"{shlex.join(command)}: {err}"
+        assert end.value.code == 0, f"{shlex.join(command)}: {err}"
         if "-o" in own:
             assert Path(own[own.index("-o") + 1]).exists()
         else:
@@ -130,14 +132,15 @@ def test_the_tables_of_the_reproduction_are_those_of_the_results() -> None:
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
 def test_tables_and_verdicts_are_those_of_the_runs(path: Path) -> None:
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    found = experiment(kept["experiment"])
-    settings = found.PRESETS[kept["preset"]]
-    assert json.loads(json.dumps(asdict(settings))) == kept["settings"]
-    runs = {json.dumps(one["task"]): Outcome(**one) for one in kept["runs"]}
-    said = json.loads(json.dumps(asdict(found.report(settings, [runs[json.dumps(t)] for t in found.tasks(settings)]))))
-    again = f"run `flowratio reproduce {kept['experiment']} --preset {kept['preset']} --report`"
-    assert (said["tables"], said["claims"]) == (kept["tables"], kept["claims"]), again
+    results = json.loads(path.read_text(encoding="utf-8"))
+    module = experiment(results["experiment"])
+    settings = module.PRESETS[results["preset"]]
+    assert json.loads(json.dumps(asdict(settings))) == results["settings"]
+    runs = {json.dumps(run["task"]): Outcome(**run) for run in results["runs"]}
+    outcomes = [runs[json.dumps(task)] for task in module.tasks(settings)]
+    report = json.loads(json.dumps(asdict(module.report(settings, outcomes))))
+    remedy = f"run `flowratio reproduce {results['experiment']} --preset {results['preset']} --report`"
+    assert (report["tables"], report["claims"]) == (results["tables"], results["claims"]), remedy
 
 
 def test_reference_has_every_public_name_in_the_order_of_the_path() -> None:
@@ -159,7 +162,7 @@ def loaded(script: Path) -> ModuleType:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 def test_gallery_scripts_run(script: Path) -> None:
-    """On few rows: that they draw something; the build draws them in full."""
+    """With few rows, every panel has data. The build of the pages uses all rows."""
     figure = loaded(script).main(n=100)
     assert isinstance(figure, Figure)
     assert all(axes.has_data() for axes in figure.get_axes())
