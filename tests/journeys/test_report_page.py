@@ -56,7 +56,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     P, Q = table(600, 1.0, rng), table(600, 0.0, rng)
     auto = AutoRatio(["lda", "logistic"], n_folds=2, random_state=0)
     ratio = auto.fit_samples(P[:300], Q[:300])
-    X = np.concatenate([ratio.encoder_.transform(frame[:300]) for frame in (P, Q)])
+    X = np.concatenate([ratio.design(frame[:300]).matrix for frame in (P, Q)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # three epochs are few
         flow = FlowFeaturizer(max_epochs=3, hidden=(8,), n_blocks=1, random_state=0).fit(X)
