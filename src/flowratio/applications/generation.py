@@ -35,7 +35,6 @@ from flowratio.ratios.featurized.featurized import FeaturizedRatio
 from flowratio.ratios.featurized.joint import JointFeaturizedRatio
 from flowratio.ratios.inverse import InverseRatio
 from flowratio.ratios.neural.networks import evaluate
-from flowratio.ratios.registry import log_ratio_prepared
 from flowratio.weights import check_proportion, effective_sample_size, pareto_smooth, rebalance, self_normalize
 
 if TYPE_CHECKING:
