@@ -415,7 +415,7 @@ def draw_heat_map(table: Table, path: Path) -> None:
     labels = [f"{p.name} (d {p.d}, n {p.n_p}, KL {p.kl:.1f})" for p in PROBLEMS]
     axes.set_yticks(range(len(PROBLEMS)), labels, fontsize=8)
     axes.set_title(
-        "log₁₀ of the error of log r over that of the best; peers left of the line, ours right; grey: not run"
+        "log₁₀ of the error of log r over that of the best; peers left of the line, ours right; gray: not run"
     )
     figure.colorbar(image, extend="max", fraction=0.03, pad=0.01)
     figure.savefig(path, dpi=150)

@@ -73,7 +73,7 @@ def score_ours(model: Any, source: Path, out: Path) -> None:
 
 
 def score_bare(model: Any, source: Path, out: Path, dtype: type[np.floating] = np.float32) -> None:
-    network = model.classifier_.to(torch.float32 if dtype is np.float32 else torch.float64)
+    network = model.network_.to(torch.float32 if dtype is np.float32 else torch.float64)
     mean, scale = model.mean_.astype(dtype), model.scale_.astype(dtype)
     file = pq.ParquetFile(source)
     schema = file.schema_arrow.append(pa.field("log_ratio", pa.float64())).append(pa.field("weight", pa.float64()))
