@@ -40,21 +40,11 @@ _FLOW_EPOCHS = 10  # of that flow: about half of what it takes to converge
 
 @dataclass(frozen=True)
 class Model:
-    """The content of a model folder.
+    """The content of a model folder."""
 
-    Parameters
-    ----------
-    ratio
-        The ratio, fitted to rows of the two tables.
-    featurizer
-        A flow of the encoded rows of both tables: that of the ratio, if it has one. None if there is no flow.
-    evidence
-        The results of `gather` on held-out rows.
-    """
-
-    ratio: Any
-    featurizer: FlowFeaturizer | None
-    evidence: dict[str, Any]
+    ratio: Any  # fitted to rows of the two tables
+    featurizer: FlowFeaturizer | None  # of the encoded rows of both tables: that of the ratio, if it has one
+    evidence: dict[str, Any]  # results of `gather` on held-out rows
 
     def save(self, folder: Path) -> None:
         """Write a folder, or replace one that has a model and nothing else. A killed save leaves a complete model."""
@@ -73,39 +63,23 @@ class Model:
     def sample(
         self, n: int, toward: Literal["p", "q"], *, seed: int = 0, verbose: bool = False
     ) -> tuple[pl.DataFrame, TargetedSample]:
-        """Draw new rows of p or of q. Return them as a table, and the draw that they come from.
+        """Draw n new rows of p or of q, as a table, and return the draw that they come from.
 
         Each candidate of the flow becomes the nearest row of a table before it is weighted. There are 100 candidates
         for each row, and fewer for more than 2000 rows.
-
-        Parameters
-        ----------
-        n
-            Number of rows.
-        toward
-            The sample that the rows resemble.
-        seed
-            Seed of the draw.
-        verbose
-            Whether to show a progress bar.
         """
-        proportion = self.evidence["origin"]["proportion"]
-        sampler = TargetedSampler(self.ratio, self._flow, proportion=proportion, random_state=seed, verbose=verbose)
+        if self.featurizer is None:
+            raise ArgumentError("flow", "The model has no flow to draw rows from. Fit it again without --no-flow.")
+        share = self.evidence["origin"]["proportion"]
+        sampler = TargetedSampler(self.ratio, self.featurizer, proportion=share, random_state=seed, verbose=verbose)
         sample = sampler.draw(n, toward)
         return sample.X, sample
-
-    @property
-    def _flow(self) -> FlowFeaturizer:
-        if self.featurizer is None:
-            raise ArgumentError("flow", "The model has no flow, so it cannot draw rows. Fit it again with a flow.")
-        return self.featurizer
 
     @classmethod
     def load(cls, folder: Path) -> Model:
         """Read what `save` wrote."""
         ratio = load_ratio(folder)
-        featurizer = load(folder / FLOW) if (folder / FLOW).is_dir() else None
-        return cls(ratio, featurizer, read_evidence(folder))
+        return cls(ratio, load(folder / FLOW) if (folder / FLOW).is_dir() else None, read_evidence(folder))
 
 
 def load_ratio(folder: Path) -> Any:
@@ -113,8 +87,7 @@ def load_ratio(folder: Path) -> Any:
     restore_folder(Path(os.path.realpath(folder)))
     ratio = load(folder)
     if not isinstance(ratio, RatioEstimator):
-        kind = type(ratio).__name__
-        raise ValueError(f"{folder} has a {kind}, not a ratio. Use a folder of `flowratio fit`.")
+        raise ValueError(f"{folder} has a {type(ratio).__name__}, not a ratio. Use a folder of `flowratio fit`.")
     return ratio
 
 
@@ -142,32 +115,11 @@ def fit_tables(
     command: str = "",
     verbose: bool = False,
 ) -> Model:
-    """Fit a ratio r = p/q and a flow to rows of two tables, and evaluate them on held-out rows.
+    """Fit a ratio (or its name) and a flow to rows of two tables with the same columns, and check both on other rows.
 
-    The kinds and categories of the columns are learned from all rows.
-
-    Parameters
-    ----------
-    P, Q
-        Tables with the same columns.
-    ratio
-        A ratio, or its name.
-    held_out
-        Share of the rows of each table that is held out. The maximum is 2000 rows.
-    flow
-        Whether to train a flow of both tables for a ratio without one. It is needed for latent plots and new rows.
-    seed
-        Seed of the held-out rows, the ratio and the flow.
-    files
-        Names of the tables, for errors and for the evidence.
-    text_format
-        The decimal mark and the date format of text.
-    encoding
-        Encoding of CSV files, for errors that name a line.
-    command
-        The command line, for the evidence.
-    verbose
-        Whether to show progress bars.
+    The kinds and categories of the columns are learned from all rows. `held_out` is a share of each table, of at most
+    2000 rows. `flow` trains one for a ratio without a flow: latent plots and new rows need it. `files` and `encoding`
+    are for errors, `files` and `command` are for the evidence.
     """
     start = time.perf_counter()
     everything = pooled(P, Q, files)

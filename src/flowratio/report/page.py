@@ -64,43 +64,29 @@ def html(evidence: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (sig, signed, fixed, count, percent, moment, code)
-    environment.filters |= {function.__name__: function for function in filters}
-    script, style = (_source(environment, f"report.{kind}") for kind in ("js", "css"))
+    environment.filters |= {one.__name__: one for one in (sig, signed, fixed, count, percent, moment, code)}
+    loader: Any = environment.loader
+    script, style = (loader.get_source(environment, f"report.{kind}")[0] for kind in ("js", "css"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     content = _content(evidence)
     return environment.get_template("report.html.jinja").render(
         **content,
-        script=Markup(script),
+        script=Markup(script),  # our own, so it needs no escape
         script_hash=f"sha256-{digest}",
         style=Markup(style),
         payload=Markup(_safe_json(_payload(content))),
     )
 
 
-def _source(environment: Environment, name: str) -> str:
-    """Return a file of the page unchanged. It is our own, so it needs no escape."""
-    loader: Any = environment.loader
-    return loader.get_source(environment, name)[0]
-
-
 def _safe_json(value: Any) -> str:
-    r"""Return JSON that can stand inside a script element: without `<`, `>` and `&`.
-
-    Examples
-    --------
-    >>> _safe_json("</script>")
-    '"\\u003c/script\\u003e"'
-    """
+    """Return JSON that can stand inside a script element: without `<`, `>` and `&`."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _content(evidence: dict[str, Any]) -> dict[str, Any]:
     """Return the evidence with everything that the page derives from it."""
-    columns = [
-        {**column, "noun": _NOUNS[column["kind"]][0], "typical": _typical(column)} for column in evidence["columns"]
-    ]
+    columns = [{**one, "noun": _NOUNS[one["kind"]][0], "typical": _typical(one)} for one in evidence["columns"]]
     return {
         **evidence,
         "columns": columns,
@@ -115,15 +101,13 @@ def _content(evidence: dict[str, Any]) -> dict[str, Any]:
 def _payload(content: dict[str, Any]) -> dict[str, Any]:
     """Return the data of the script."""
     diagnosis, balance, weights = content["diagnosis"], content["balance"], content["weights"]
+    of_column = ("name", "kind", "histogram", "levels")
     return {
         "rows": {name: content["rows"][name] for name in ("log_p", "log_q", "p", "q", "scale")},
         "n_q": diagnosis["n_q"],
         "reliability": {name: diagnosis["reliability"][name] for name in ("predicted", "observed", "low", "high")},
         "balance": balance["table"],
-        "columns": [
-            {name: column[name] for name in ("name", "kind", "histogram", "levels") if name in column}
-            for column in content["columns"]
-        ],
+        "columns": [{name: one[name] for name in of_column if name in one} for one in content["columns"]],
         "latent": content["latent"],
         "training": content["training"],
         "fitted": {
@@ -190,19 +174,15 @@ def _advice(evidence: dict[str, Any], tone: str) -> list[str]:
     if diagnosis["warnings"] and max(after, default=0.0) > THRESHOLDS.difference:
         steps.append("Look under Balance for the columns that still differ, and adjust for them as well.")
     if tone != "bad":
-        steps.append(
-            "Compute weights with `flowratio score MODEL DATA -o OUT`, and use the column `weight` in every mean, fit "
-            f"or test about {p}."
-        )
+        use = f"use the column `weight` in every mean, fit or test about {p}"
+        steps.append(f"Compute weights with `flowratio score MODEL DATA -o OUT`, and {use}.")
     return steps or ["Fit again with more rows of both files, or leave out the columns that separate them."]
 
 
 def _samples(columns: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the share of missing values in each sample, and the kinds of columns."""
     kinds = Counter(column["kind"] for column in columns)
-    gaps = {
-        f"gaps_{sample}": sum(column["gaps"][sample] for column in columns) / max(len(columns), 1) for sample in "pq"
-    }
+    gaps = {f"gaps_{k}": sum(column["gaps"][k] for column in columns) / max(len(columns), 1) for k in "pq"}
     return {**gaps, "kinds": ", ".join(f"{n} of {_NOUNS[kind][1]}" for kind, n in kinds.most_common())}
 
 
@@ -243,21 +223,15 @@ def _numbers(column: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for sample in "pq":
         moments = column["numbers"][sample] or {"mean": None, "sd": None, "quartiles": [None] * 5}
-        unit = " days" if column["kind"] == "date" and column["numbers"][sample] else ""
-        cells = [_value(column, value) for value in (moments["mean"], *moments["quartiles"])]
-        cells.insert(1, sig(moments["sd"]) + unit)
+        sd = sig(moments["sd"]) + " days" * (column["kind"] == "date" and column["numbers"][sample] is not None)
+        mean, *quartiles = (_value(column, value) for value in (moments["mean"], *moments["quartiles"]))
+        cells = [mean, sd, *quartiles]
         rows.append({"name": column["name"], "sample": sample, "css": f"of-{sample}", "cells": cells})
     return rows
 
 
 def _value(column: dict[str, Any], value: float | None) -> str:
-    """Write a value in its own units: days since 1970 as a date.
-
-    Examples
-    --------
-    >>> _value({"kind": "date"}, 2932896.99), _value({"kind": "date"}, -719528.0)
-    ('9999-12-31', '0000-01-01')
-    """
+    """Write a value in its own units: days since 1970 as a date."""
     if column["kind"] != "date" or value is None:
         return sig(value)
     return str(np.datetime64(math.floor(min(max(value, -_MOST_DAYS), _MOST_DAYS)), "D"))
@@ -269,33 +243,19 @@ def code(text: str) -> Markup:
 
 
 def sig(value: float | None, digits: int = 3) -> str:
-    r"""Write a number with this many significant digits.
-
-    Examples
-    --------
-    >>> sig(0.012345), sig(1234.5), sig(0.5), sig(-2e-7), sig(None)
-    ('0.0123', '1\u202f230', '0.500', '−2.00e-7', '–')
-    """
-    if value is None or not math.isfinite(value):
-        return "–"
-    if value == 0:
-        return "0"
+    """Write a number with this many significant digits."""
+    if not value or not math.isfinite(value):
+        return "0" if value == 0 else "–"
     rounded = float(f"{value:.{digits - 1}e}")
     power = math.floor(math.log10(abs(rounded)))
     if not -4 <= power < 6:
         mantissa, exponent = f"{rounded:.{digits - 1}e}".split("e")
-        return f"{mantissa}e{int(exponent)}".replace("-", "−", 1) if rounded < 0 else f"{mantissa}e{int(exponent)}"
+        return f"{mantissa.replace('-', '−')}e{int(exponent)}"
     return f"{rounded:,.{max(0, digits - 1 - power)}f}".replace(",", "\u202f").replace("-", "−")
 
 
 def signed(value: float | None) -> str:
-    """Write a difference with its sign and two decimals, up to 1000.
-
-    Examples
-    --------
-    >>> signed(0.4), signed(-0.014), signed(1e6), signed(0.001)
-    ('+0.40', '−0.01', '> 1000', '0.00')
-    """
+    """Write a difference with its sign and two decimals, up to 1000."""
     if value is None:
         return "–"
     if abs(value) > 1000:
@@ -305,35 +265,17 @@ def signed(value: float | None) -> str:
 
 
 def fixed(value: float | None) -> str:
-    """Write a score with four decimals.
-
-    Examples
-    --------
-    >>> fixed(0.12), fixed(-1e-9), fixed(None)
-    ('0.1200', '0.0000', '–')
-    """
+    """Write a score with four decimals."""
     return "–" if value is None else f"{round(value, 4) + 0.0:.4f}".replace("-", "−")
 
 
 def count(value: float) -> str:
-    r"""Write a number of rows, in groups of three digits.
-
-    Examples
-    --------
-    >>> count(12345), count(12.34), count(3.0), count(48213.7)
-    ('12\u202f345', '12.3', '3', '48\u202f214')
-    """
+    """Write a number of rows, in groups of three digits."""
     return f"{value:,.0f}".replace(",", "\u202f") if value >= 100 or value == round(value) else sig(value)
 
 
 def moment(date: str) -> str:
-    """Write a date in ISO form for people. Any other text stays unchanged.
-
-    Examples
-    --------
-    >>> moment("2026-03-01T09:12:33+00:00"), moment("in spring")
-    ('1 March 2026, 09:12 UTC', 'in spring')
-    """
+    """Write a date in ISO form for people. Any other text stays unchanged."""
     try:
         when = datetime.fromisoformat(date)
     except ValueError:
@@ -342,13 +284,7 @@ def moment(date: str) -> str:
 
 
 def percent(share: float | None) -> str:
-    r"""Write a share in percent.
-
-    Examples
-    --------
-    >>> percent(0.5), percent(0.0123), percent(0), percent(0.0002), percent(1.0)
-    ('50\xa0%', '1.2\xa0%', '0\xa0%', '<\xa00.1\xa0%', '100\xa0%')
-    """
+    """Write a share in percent."""
     if share is None:
         return "–"
     if 0 < share < 0.001:
