@@ -1,7 +1,4 @@
-"""The numbers of a report: computed from held-out rows and kept as one JSON file next to the model.
-
-A report needs this file only, neither the rows nor the model.
-"""
+"""The numbers of a report, from held-out rows: one JSON file next to the model. A report needs only this file."""
 
 from __future__ import annotations
 
@@ -13,24 +10,22 @@ import platform
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
+import polars as pl
 from typing_extensions import NotRequired
 
 from flowratio import __version__
 from flowratio._support.atomic import replacing
 from flowratio._support.types import Matrix, Vector
+from flowratio.diagnostics.diagnosis import Diagnosis, diagnose
+from flowratio.diagnostics.summary import k_hat_text
 from flowratio.ratios.base import Design, RatioEstimator
 from flowratio.tables.cells import cells_of, pooled
+from flowratio.tables.columns import Column
 from flowratio.tables.encoder import TableEncoder
 from flowratio.weights import largest_k_hat
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from flowratio.diagnostics.diagnosis import Diagnosis
-    from flowratio.tables.columns import Column
 
 FILE = "evidence.json"
 _FORMAT, _VERSION = "flowratio evidence", 1
@@ -67,13 +62,13 @@ def gather(
     The latent picture needs the fitted `FlowFeaturizer` of encoded rows. `latent`, `training` and `candidates` are None
     if there is none. All values are plain numbers, texts, lists and dictionaries.
     """
-    from flowratio.diagnostics.diagnosis import diagnose
-    from flowratio.diagnostics.summary import k_hat_text
-
     design = ratio.design(P)
     X_p, X_q = design.matrix, ratio.design(Q).matrix
     diagnosis = diagnose(ratio, P, Q, random_state=0)
     overlap = diagnosis.overlap
+    k_hats = {"q": k_hat_text(overlap.k_hat_q), "p": k_hat_text(overlap.k_hat_p)}  # JSON has no infinity
+    versions = {"flowratio": __version__, "python": platform.python_version()}
+    versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "torch", "polars")}
     rng = np.random.default_rng(0)
     some_p, some_q = (rng.permutation(len(X))[:_LOG_RATIOS] for X in (X_p, X_q))
     few_p, few_q = some_p[:_ROWS], some_q[:_ROWS]
@@ -81,14 +76,10 @@ def gather(
     return {
         "format": _FORMAT,
         "version": _VERSION,
-        "origin": {**origin, "held_out_p": len(X_p), "held_out_q": len(X_q), "versions": _versions()},
+        "origin": {**origin, "held_out_p": len(X_p), "held_out_q": len(X_q), "versions": versions},
         "columns": _columns(ratio.encoder_, design, P, Q, diagnosis),  # in both samples, and their effect on log r
         "diagnosis": diagnosis.to_dict(),
-        "k_hat": {  # as text, because JSON has no infinity
-            "q": k_hat_text(overlap.k_hat_q),
-            "p": k_hat_text(overlap.k_hat_p),
-            "limit": _finite(largest_k_hat(overlap.n_q)),
-        },
+        "k_hat": {**k_hats, "limit": _finite(largest_k_hat(overlap.n_q))},
         "rows": {**log_ratios, **_encoded(X_p, X_q, few_p, few_q, diagnosis)},
         "latent": None if featurizer is None else _latent(featurizer, X_p[few_p], X_q[few_q]),
         "training": _training(featurizer),
@@ -129,11 +120,6 @@ def _digest(evidence: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(evidence, sort_keys=True).encode()).hexdigest()
 
 
-def _versions() -> dict[str, str]:
-    libraries = {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "torch", "polars")}
-    return {"flowratio": __version__, "python": platform.python_version(), **libraries}
-
-
 def _columns(
     encoder: TableEncoder | None, design: Design, P: pl.DataFrame, Q: pl.DataFrame, diagnosis: Diagnosis
 ) -> list[dict[str, Any]]:
@@ -171,16 +157,12 @@ def _described(column: Column, p: pl.Series, q: pl.Series) -> dict[str, Any]:
 
 def _numbers(cells: pl.Series) -> Vector:
     """Return cells as floats, of shape (n,): dates as days since 1970."""
-    import polars as pl
-
     if cells.dtype.is_temporal():
         return cells.dt.epoch("us").cast(pl.Float64).to_numpy() / 86_400e6
     return cells.cast(pl.Float64).to_numpy()
 
 
 def _categories(column: Column, cells: pl.Series) -> list[str]:
-    import polars as pl
-
     if column.kind == "identifier":
         return ["a value of its own"] * len(cells)
     if column.kind == "boolean":
@@ -234,15 +216,13 @@ def _levels(p: list[str], q: list[str]) -> list[dict[str, Any]]:
 
 
 def _encoded(X_p: Matrix, X_q: Matrix, few_p: Vector, few_q: Vector, diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return encoded columns of a few rows, those that differ most first, each minus its smallest value.
-
-    Divided by `scale`, a difference of means is a standardized mean difference, as in `Balance`.
-    """
+    """Return encoded columns of a few rows, those that differ most first, each minus its smallest value."""
     size = np.maximum(np.abs(diagnosis.balance.before), np.abs(diagnosis.balance.after))
     order = np.argsort(-size, kind="stable")[:_COLUMNS]
     A_p, A_q = X_p[:, order], X_q[:, order]
     origin = np.minimum(A_p.min(axis=0), A_q.min(axis=0))
     with np.errstate(over="ignore", invalid="ignore"):  # overflow becomes None
+        # a difference of means divided by it is a standardized mean difference, as in `Balance`
         scale = np.hypot(A_p.std(axis=0), A_q.std(axis=0)) / math.sqrt(2)
         parts = {"p": _rounded_columns(A_p[few_p] - origin), "q": _rounded_columns(A_q[few_q] - origin)}
     scale = _rounded(np.where((scale > 0) & np.isfinite(scale), scale, 1.0))

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 
 from flowratio._support.errors import ArgumentError
 from flowratio.applications.generation import TargetedSample, TargetedSampler
@@ -29,9 +30,6 @@ from flowratio.tables.cells import CellError, check_formats, pooled
 from flowratio.tables.encoder import TableEncoder
 from flowratio.tables.formats import TextFormat
 from flowratio.tables.recognition import GUESS
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _MAX_HELD_OUT = 2_000  # rows of a sample
 _MAX_OF_FLOW = 10_000  # rows of a sample to which the flow of a ratio in x is fitted
@@ -126,8 +124,7 @@ def fit_tables(
     check_formats(P, Q, files, text_format)
     rng = np.random.default_rng([seed, 0, 12])
     with places_named(files, len(P), encoding):
-        labels = np.repeat([1, 0], [len(P), len(Q)])
-        encoder = TableEncoder(text_format=text_format).fit(everything, labels)
+        encoder = TableEncoder(text_format=text_format).fit(everything, np.repeat([1, 0], [len(P), len(Q)]))
     P, Q = encoder.parse(P), encoder.parse(Q)  # text is parsed once
     (P, P_out), (Q, Q_out) = (_split(table, held_out, rng, name) for table, name in zip((P, Q), files, strict=True))
     model = new_ratio(ratio, seed, verbose).fit_samples(P, Q, encoder=encoder)

@@ -24,11 +24,7 @@ from flowratio.diagnostics.verdict import reliability_advice
 _ALIKE = 0.55  # share of pairs that the ratio orders correctly, up to which two samples hardly differ
 _MOST_DAYS = 1e8  # from 1970: the dates of JavaScript end there
 _DRIVERS = 3  # columns named in the verdict
-_TONES = {
-    "reliable": ("good", "✓", "Reliable"),
-    "use with care": ("care", "!", "Use with care"),
-    "do not use": ("bad", "✕", "Do not use"),
-}
+_TONES = {"reliable": ("good", "✓"), "use with care": ("care", "!"), "do not use": ("bad", "✕")}
 _HEADLINES = {
     "good": "After weighting, {q} matches {p}.",
     "care": "After weighting, {q} matches {p}, but read the points below first.",
@@ -36,15 +32,7 @@ _HEADLINES = {
     "alike": "{q} looks like {p}, with or without weights.",
 }
 _SIZES = ((_ALIKE, "hardly differ"), (0.7, "differ a little"), (0.9, "differ clearly"), (math.inf, "hardly overlap"))
-_NOUNS = {
-    "number": ("number", "numbers"),
-    "integer": ("integer", "integers"),
-    "boolean": ("boolean", "booleans"),
-    "category": ("category", "categories"),
-    "date": ("date", "dates"),
-    "constant": ("constant", "one value"),
-    "identifier": ("identifier, left out", "identifiers, left out"),
-}
+_PLURALS = {"category": "categories", "constant": "one value", "identifier": "identifiers, left out"}
 
 
 def write_report(evidence: dict[str, Any], path: str | os.PathLike[str]) -> Path:
@@ -57,25 +45,15 @@ def write_report(evidence: dict[str, Any], path: str | os.PathLike[str]) -> Path
 
 def html(evidence: dict[str, Any]) -> str:
     """Return the page of the evidence from `gather` or `read_evidence`."""
-    environment = Environment(
-        autoescape=True,
-        loader=PackageLoader("flowratio.report", "assets"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {one.__name__: one for one in (sig, signed, fixed, count, percent, moment, code)}
-    loader: Any = environment.loader
-    script, style = (loader.get_source(environment, f"report.{kind}")[0] for kind in ("js", "css"))
+    loader: Any = PackageLoader("flowratio.report", "assets")
+    pages = Environment(autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    pages.filters |= {one.__name__: one for one in (sig, signed, fixed, count, percent, moment, code)}
+    script, style = (loader.get_source(pages, f"report.{kind}")[0] for kind in ("js", "css"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assets = {"script": Markup(script), "style": Markup(style), "script_hash": f"sha256-{digest}"}
     content = _content(evidence)
-    return environment.get_template("report.html.jinja").render(
-        **content,
-        script=Markup(script),  # our own, so it needs no escape
-        script_hash=f"sha256-{digest}",
-        style=Markup(style),
-        payload=Markup(_safe_json(_payload(content))),
-    )
+    payload = Markup(_safe_json(_payload(content)))
+    return pages.get_template("report.html.jinja").render(**content, **assets, payload=payload)
 
 
 def _safe_json(value: Any) -> str:
@@ -86,13 +64,16 @@ def _safe_json(value: Any) -> str:
 
 def _content(evidence: dict[str, Any]) -> dict[str, Any]:
     """Return the evidence with everything that the page derives from it."""
-    columns = [{**one, "noun": _NOUNS[one["kind"]][0], "typical": _typical(one)} for one in evidence["columns"]]
+    balance = _balance(evidence)
+    columns = [{**one, "noun": one["kind"], "typical": _typical(one)} for one in evidence["columns"]]
+    for column in columns:
+        column["noun"] += ", left out" * (column["kind"] == "identifier")
     return {
         **evidence,
         "columns": columns,
-        "verdict": _verdict(evidence),
+        "verdict": _verdict(evidence, balance),
         "samples": _samples(columns),
-        "balance": _balance(evidence),
+        "balance": balance,
         "weights": _weights(evidence["rows"]["log_q"]),
         "numbers": [row for column in columns if "numbers" in column for row in _numbers(column)],
     }
@@ -120,25 +101,24 @@ def _payload(content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _verdict(evidence: dict[str, Any]) -> dict[str, Any]:
+def _verdict(evidence: dict[str, Any], balance: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict, its reasons and the next steps as text."""
     diagnosis, origin = evidence["diagnosis"], evidence["origin"]
-    tone, sign, name = _TONES[diagnosis["verdict"]]
-    before = max((abs(value) for value in diagnosis["balance"]["before"]), default=0.0)
-    is_alike = tone == "good" and diagnosis["direction"]["auc"] <= _ALIKE and before <= THRESHOLDS.difference
+    tone, sign = _TONES[diagnosis["verdict"]]
+    is_balanced = balance["worst_before"] <= THRESHOLDS.difference
+    is_alike = tone == "good" and diagnosis["direction"]["auc"] <= _ALIKE and is_balanced
     headline = _HEADLINES["alike" if is_alike else tone].format(p=origin["file_p"], q=origin["file_q"])
-    sentences = [_difference(evidence), _worth(diagnosis, origin)]
-    advice = _advice(evidence, tone)
-    return {"tone": tone, "sign": sign, "name": name, "headline": headline, "sentences": sentences, "advice": advice}
+    sentences, advice = [_difference(evidence), _worth(diagnosis, origin)], _advice(evidence, balance, tone)
+    texts = {"headline": headline, "sentences": sentences, "advice": advice}
+    return {"tone": tone, "sign": sign, "name": diagnosis["verdict"].capitalize(), **texts}
 
 
 def _worth(diagnosis: dict[str, Any], origin: dict[str, Any]) -> str:
     """Say how many rows of p the weighted rows of q replace."""
     ess, draws = diagnosis["overlap"]["ess_q"], diagnosis["overlap"]["draws_q"]
-    rows = f"After weighting, the {count(diagnosis['n_q'])} held-out rows of {origin['file_q']}"
-    text = f"{rows} are worth {count(ess)} rows of {origin['file_p']}."
-    limit = f" The rows of {origin['file_p']} show that they are worth only {count(draws)}."
-    return text + limit if draws < 0.8 * ess else text
+    rows, p = f"the {count(diagnosis['n_q'])} held-out rows of {origin['file_q']}", origin["file_p"]
+    limit = f" The rows of {p} show that they are worth only {count(draws)}." * (draws < 0.8 * ess)
+    return f"After weighting, {rows} are worth {count(ess)} rows of {p}.{limit}"
 
 
 def _difference(evidence: dict[str, Any]) -> str:
@@ -154,7 +134,7 @@ def _difference(evidence: dict[str, Any]) -> str:
     return f"{text} (50 % = a guess). What drives the difference: {listed}."
 
 
-def _advice(evidence: dict[str, Any], tone: str) -> list[str]:
+def _advice(evidence: dict[str, Any], balance: dict[str, Any], tone: str) -> list[str]:
     """Return the next steps, the most important one first."""
     diagnosis, overlap, origin = evidence["diagnosis"], evidence["diagnosis"]["overlap"], evidence["origin"]
     p, q = origin["file_p"], origin["file_q"]
@@ -170,8 +150,7 @@ def _advice(evidence: dict[str, Any], tone: str) -> list[str]:
     curve = diagnosis["reliability"]
     if curve["p_value"] < 1e-3 and curve["error"] - curve["noise"] > 0.025:
         steps.append(f"{reliability_advice(curve['slope'], curve['slope_error'])}: the probabilities are off.")
-    after = [abs(value) for value in diagnosis["balance"]["after"]]
-    if diagnosis["warnings"] and max(after, default=0.0) > THRESHOLDS.difference:
+    if diagnosis["warnings"] and balance["worst_after"] > THRESHOLDS.difference:
         steps.append("Look under Balance for the columns that still differ, and adjust for them as well.")
     if tone != "bad":
         use = f"use the column `weight` in every mean, fit or test about {p}"
@@ -183,7 +162,7 @@ def _samples(columns: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the share of missing values in each sample, and the kinds of columns."""
     kinds = Counter(column["kind"] for column in columns)
     gaps = {f"gaps_{k}": sum(column["gaps"][k] for column in columns) / max(len(columns), 1) for k in "pq"}
-    return {**gaps, "kinds": ", ".join(f"{n} of {_NOUNS[kind][1]}" for kind, n in kinds.most_common())}
+    return {**gaps, "kinds": ", ".join(f"{n} of {_PLURALS.get(kind, f'{kind}s')}" for kind, n in kinds.most_common())}
 
 
 def _balance(evidence: dict[str, Any]) -> dict[str, Any]:
@@ -225,8 +204,7 @@ def _numbers(column: dict[str, Any]) -> list[dict[str, Any]]:
         moments = column["numbers"][sample] or {"mean": None, "sd": None, "quartiles": [None] * 5}
         sd = sig(moments["sd"]) + " days" * (column["kind"] == "date" and column["numbers"][sample] is not None)
         mean, *quartiles = (_value(column, value) for value in (moments["mean"], *moments["quartiles"]))
-        cells = [mean, sd, *quartiles]
-        rows.append({"name": column["name"], "sample": sample, "css": f"of-{sample}", "cells": cells})
+        rows.append({"name": column["name"], "sample": sample, "css": f"of-{sample}", "cells": [mean, sd, *quartiles]})
     return rows
 
 
