@@ -130,6 +130,5 @@ def check_folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
-        raise BadParameter(
-            f"Cannot write to {out} ({error.strerror}). Give another path.", param_hint="--out"
-        ) from error
+        fault = f"Cannot write to {out} ({error.strerror}). Give a writable folder, or the path of a new one."
+        raise BadParameter(fault, param_hint="--out") from error

@@ -59,8 +59,8 @@ def gather(
 ) -> dict[str, Any]:
     """Check a fitted ratio r = p/q on held-out rows P and Q, and return everything that a report needs.
 
-    The latent picture needs the fitted `FlowFeaturizer` of encoded rows. `latent`, `training` and `candidates` are None
-    if there is none. All values are plain numbers, texts, lists and dictionaries.
+    The latent picture needs a fitted `FlowFeaturizer` of encoded rows. `latent`, `training` and `candidates` may be
+    None. All values are plain numbers, texts, lists and dictionaries.
     """
     design = ratio.design(P)
     X_p, X_q = design.matrix, ratio.design(Q).matrix

@@ -115,9 +115,9 @@ def fit_tables(
 ) -> Model:
     """Fit a ratio (or its name) and a flow to rows of two tables with the same columns, and check both on other rows.
 
-    The kinds and categories of the columns are learned from all rows. `held_out` is a share of each table, of at most
-    2000 rows. `flow` trains one for a ratio without a flow: latent plots and new rows need it. `files` and `encoding`
-    are for errors, `files` and `command` are for the evidence.
+    The kinds and categories of the columns are learned from all rows. `held_out` is a share of each table. Its maximum
+    is 2000 rows. `flow` trains a flow for a ratio without one: latent plots and new rows need it. `files` and
+    `encoding` are for errors, `files` and `command` are for the evidence.
     """
     start = time.perf_counter()
     everything = pooled(P, Q, files)
