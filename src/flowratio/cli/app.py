@@ -10,20 +10,19 @@ import shlex
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
+from typer import Argument, BadParameter, Option
 
 from flowratio import __version__
 from flowratio.cli import options as opt
-from flowratio.cli.console import command_line, leave, messages, print_json, print_result, print_table
-
-if TYPE_CHECKING:
-    from flowratio.tables.encoder import TableEncoder
+from flowratio.cli.console import command_line, leave, messages, print_result
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 _SHARE_OF_CHOICE = 0.7  # of the budget of `fit`: the flow and the checks come after the automatic choice
+_EXPERIMENTS = f"One of {', '.join(import_module('flowratio_paper').NAMES)}, or all."  # by name: nothing depends on it
 _QUICK = "quick is a small problem that shows that everything runs. Do not compare its numbers with the paper."
 
 
@@ -32,7 +31,7 @@ def main() -> None:
     leave(lambda: app(prog_name="flowratio", standalone_mode=False))
 
 
-def _print_version(wanted: bool) -> None:
+def _version(wanted: bool) -> None:
     if wanted:
         print(f"flowratio {__version__}")
         raise typer.Exit
@@ -41,24 +40,21 @@ def _print_version(wanted: bool) -> None:
 @app.callback(invoke_without_command=True)
 def _start(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Estimate density ratios r(x) = p(x) / q(x) from two samples, in the latent space of a normalizing flow.
 
     Example: flowratio fit new.csv old.csv -o model && flowratio score model old.csv -o weights.csv
     """
-    del version
     if context.invoked_subcommand is None:
         print(context.get_help())
 
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the figure, the model and its page.")] = Path("flowratio-demo"),
+    out: Annotated[Path, Option(help="Folder for the figure, the model and its page.")] = Path("flowratio-demo"),
     seed: opt.Seed = 0,
-    rows: Annotated[int, typer.Option(min=50, max=1_000_000, help="Rows of each sample.", hidden=True)] = 3_000,
+    rows: Annotated[int, Option(min=50, max=1_000_000, help="Rows of each sample.", hidden=True)] = 3_000,
     quiet: opt.Quiet = False,
 ) -> None:
     """Estimate r = p/q for two Gaussians, p = N(0, I) and q = N((3, 3), I), in x, in latent space and automatically.
@@ -69,17 +65,20 @@ def demo(
     Example: flowratio demo --out my-demo --seed 1
     """
     opt.check_folder(out)
+    from rich.console import Console
+    from rich.table import Table
+
     from flowratio.cli.demo import NEAR, run_demo
     from flowratio.ratios.registry import silent
 
     print(f"p = N((0, 0), I), the numerator, and q = N((3, 3), I), the denominator: {rows} rows of each.", flush=True)
     with silent():  # p and q hardly overlap, as the page shows
         estimates, model = run_demo(out, rows, seed, command_line(), not quiet)
-    print_table(
-        ("ratio", "mean squared error of log r", f"where |log r| < {NEAR:g}", "seconds"),
-        [(one.name, f"{one.error:.3g}", f"{one.error_near:.3g}", f"{one.seconds:.1f}") for one in estimates],
-    )
-    _print_candidates(model.ratio)
+    table = Table("ratio", "mean squared error of log r", f"where |log r| < {NEAR:g}", "seconds")
+    for one in estimates:
+        table.add_row(one.name, f"{one.error:.3g}", f"{one.error_near:.3g}", f"{one.seconds:.1f}")
+    Console().print(table)
+    print(model.ratio.results_)
     print("The flow is invertible, so r(x) = p(x) / q(x) = p_Z(z) / q_Z(z): a ratio learned in z is the ratio in x.")
     print("Here log r is linear in x, and a linear ratio in x is hard to beat. The automatic choice finds it.")
     print(f"figure: {out / 'ratios.png'}\npage:   {out / 'report.html'}\nmodel:  {out / 'model'}")
@@ -89,7 +88,7 @@ def demo(
 def fit(
     p: opt.TableP,
     q: opt.TableQ,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model.")],
+    out: Annotated[Path, Option("--out", "-o", help="Folder for the model.")],
     method: opt.Method = "auto",
     budget: opt.Budget = 240.0,
     columns: opt.Columns = None,
@@ -97,13 +96,8 @@ def fit(
     decimal: opt.Decimal = None,
     date_format: opt.DateFormat = None,
     encoding: opt.Encoding = None,
-    held_out: Annotated[
-        float,
-        typer.Option(callback=opt.check_held_out, help="Share of rows held out for the checks. Maximum: 2000 rows."),
-    ] = 0.2,
-    no_flow: Annotated[
-        bool, typer.Option("--no-flow", help="Train no flow if the ratio needs none: faster, but without `sample`.")
-    ] = False,
+    held_out: opt.HeldOut = 0.2,
+    no_flow: Annotated[bool, Option("--no-flow", help="Train no extra flow: faster, but without `sample`.")] = False,
     seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
     as_json: opt.AsJson = False,
@@ -116,8 +110,7 @@ def fit(
     """
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("fit", {"X_p": p, "X_q": q})):
-        from flowratio.cli.inputs import read_tables
-        from flowratio.cli.methods import named_method
+        from flowratio.cli.inputs import column_kinds, named_method, read_tables
         from flowratio.report.model import check_model_folder, fit_tables
 
         check_model_folder(out)
@@ -138,13 +131,13 @@ def fit(
         )
         model.save(out)
     if as_json:
-        print_json(
-            {"model": str(out), **{name: model.evidence[name] for name in ("origin", "diagnosis", "candidates")}}
-        )
+        parts = {name: model.evidence[name] for name in ("origin", "diagnosis", "candidates")}
+        print_result({"model": str(out), **parts}, as_json)
         return
     if model.ratio.encoder_ is not None:
-        _print_columns(model.ratio.encoder_)
-    _print_candidates(model.ratio)
+        print(column_kinds(model.ratio.encoder_))
+    if hasattr(model.ratio, "results_"):  # of an AutoRatio
+        print(model.ratio.results_)
     _print_checks(model.evidence)
     ending = ".parquet" if q.lower().endswith((".parquet", ".pq")) else ".csv"
     print(f"model: {out}\nNext: flowratio score {shlex.quote(str(out))} {shlex.quote(q)} -o scores{ending}")
@@ -154,21 +147,13 @@ def fit(
 @app.command()
 def score(
     model: opt.ModelFolder,
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Rows: CSV, Parquet, NPY, NPZ, or - for CSV.")],
+    data: Annotated[str, Argument(metavar="DATA", help="Rows: CSV, Parquet, NPY, NPZ, or - for CSV.")],
     out: opt.RowsOut = "-",
-    gamma: Annotated[
-        float,
-        typer.Option("--temper", callback=opt.check_power, metavar="GAMMA", help="Raise r to this power, such as 0.5."),
-    ] = 1.0,
-    largest: Annotated[
-        float | None,
-        typer.Option(
-            "--cap", callback=opt.check_cap, metavar="MAX", help="Maximum weight, in units of the mean weight."
-        ),
-    ] = None,
-    scores_only: Annotated[bool, typer.Option("--scores-only", help="Leave out the columns of DATA.")] = False,
+    gamma: opt.Power = 1.0,
+    largest: opt.Cap = None,
+    scores_only: Annotated[bool, Option("--scores-only", help="Leave out the columns of DATA.")] = False,
     encoding: opt.Encoding = None,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Batches that are scored at the same time.")] = 2,
+    workers: Annotated[int, Option(min=1, max=64, help="Batches that are scored at the same time.")] = 2,
     quiet: opt.Quiet = False,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -194,19 +179,16 @@ def score(
             workers=workers,
             verbose=not quiet,
         )
-    file = sys.stderr if out == "-" else sys.stdout  # standard output is for the rows
-    if as_json:
-        print_json(scores.to_dict(), file)
-    elif out != "-" or not quiet:
-        print(scores, file=file)
+    if as_json or out != "-" or not quiet:
+        print_result(scores, as_json, sys.stderr if out == "-" else sys.stdout)  # standard output is for the rows
 
 
 @app.command()
 def report(
     model: opt.ModelFolder,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file.")] = Path("report.html"),
-    p: Annotated[str | None, typer.Option("--p", metavar="P", help="Other rows of p for the checks.")] = None,
-    q: Annotated[str | None, typer.Option("--q", metavar="Q", help="Other rows of q, together with --p.")] = None,
+    out: Annotated[Path, Option("--out", "-o", help="The HTML file.")] = Path("report.html"),
+    p: Annotated[str | None, Option("--p", metavar="P", help="Other rows of p for the checks.")] = None,
+    q: Annotated[str | None, Option("--q", metavar="Q", help="Other rows of q, together with --p.")] = None,
 ) -> None:
     """Write one HTML page on a model: what differs, how accurate the ratio is, and whether to use the weights.
 
@@ -215,7 +197,7 @@ def report(
     Example: flowratio report model -o report.html
     """
     if (p is None) != (q is None):
-        raise typer.BadParameter("Give rows of both samples, or of none.", param_hint="--p, --q")
+        raise BadParameter("Give rows of both samples, or of none.", param_hint="--p, --q")
     with messages(opt.argument_names("report", {"X_p": p, "X_q": q})):
         from flowratio.cli.inputs import parsed, read_tables
         from flowratio.report.evidence import gather, read_evidence
@@ -239,8 +221,8 @@ def report(
 def compare(
     p: opt.TableP,
     q: opt.TableQ,
-    method: Annotated[str | None, typer.Option(help=f"Without it, a fast rank test. {opt.MethodHelp}")] = None,
-    permutations: Annotated[int, typer.Option(min=1, help="The smallest p-value is 1 / (this + 1).")] = 200,
+    method: Annotated[str | None, Option(help=f"Without it, a fast rank test. {opt.MethodHelp}")] = None,
+    permutations: Annotated[int, Option(min=1, help="The smallest p-value is 1 / (this + 1).")] = 200,
     columns: opt.Columns = None,
     exclude: opt.Exclude = None,
     decimal: opt.Decimal = None,
@@ -255,12 +237,11 @@ def compare(
     Example: flowratio test new.csv old.csv --exclude id
     """
     if method == "auto":
-        raise typer.BadParameter("auto would choose again for each permutation. Name one ratio.", param_hint="--method")
+        raise BadParameter("auto would choose again for each permutation. Name one ratio.", param_hint="--method")
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("test", {"X_p": p, "X_q": q})):
         from flowratio.applications.testing import two_sample_test
-        from flowratio.cli.inputs import comparable, read_tables
-        from flowratio.cli.methods import named_method
+        from flowratio.cli.inputs import comparable, named_method, read_tables
 
         ratio = None if method is None else named_method(method)
         P, Q = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
@@ -272,7 +253,7 @@ def compare(
 def divergence(
     p: opt.TableP,
     q: opt.TableQ,
-    kind: Annotated[str, typer.Option(help="kl, reverse-kl, js, pearson, tv or hellinger.")] = "kl",
+    kind: Annotated[str, Option(help="kl, reverse-kl, js, pearson, tv or hellinger.")] = "kl",
     method: opt.Method = "auto",
     budget: opt.Budget = 60.0,
     columns: opt.Columns = None,
@@ -290,23 +271,22 @@ def divergence(
     """
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("divergence", {"X_p": p, "X_q": q})):
-        from flowratio.applications.divergences import KINDS
-        from flowratio.applications.divergences import divergence as measure
-        from flowratio.cli.inputs import comparable, read_tables
-        from flowratio.cli.methods import named_method
+        from flowratio.applications import divergences
+        from flowratio.cli.inputs import comparable, named_method, read_tables
 
-        opt.check_one_of(kind.lower(), [*KINDS], "--kind")
+        opt.check_one_of(kind.lower(), [*divergences.KINDS], "--kind")
         ratio = named_method(method, budget)
         P, Q = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
-        result = measure(P, Q, cast("Any", kind.lower()), ratio=ratio, random_state=seed, verbose=not quiet)
+        measure = cast("Any", kind.lower())
+        result = divergences.divergence(P, Q, measure, ratio=ratio, random_state=seed, verbose=not quiet)
     print_result(result, as_json)
 
 
 @app.command()
 def mi(
-    x: Annotated[str, typer.Argument(metavar="X", help="Rows of X: CSV, Parquet, NPY, NPZ, or -.")],
-    y: Annotated[str, typer.Argument(metavar="Y", help="Rows of Y, in the same order.")],
-    given: Annotated[str | None, typer.Option(metavar="Z", help="Rows of Z, for I(X; Y | Z).")] = None,
+    x: Annotated[str, Argument(metavar="X", help="Rows of X: CSV, Parquet, NPY, NPZ, or -.")],
+    y: Annotated[str, Argument(metavar="Y", help="Rows of Y, in the same order.")],
+    given: Annotated[str | None, Option(metavar="Z", help="Rows of Z, for I(X; Y | Z).")] = None,
     method: opt.Method = "auto",
     budget: opt.Budget = 60.0,
     exclude: opt.Exclude = None,
@@ -324,8 +304,7 @@ def mi(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("mi", {"X": x, "Y": y, "Z": given})):
         from flowratio.applications.information import mutual_information
-        from flowratio.cli.inputs import comparable, read_tables
-        from flowratio.cli.methods import named_method
+        from flowratio.cli.inputs import comparable, named_method, read_tables
 
         ratio = named_method(method, budget)
         paths = [path for path in (x, y, given) if path is not None]
@@ -338,8 +317,8 @@ def mi(
 @app.command()
 def sample(
     model: opt.ModelFolder,
-    n: Annotated[int, typer.Option("-n", min=1, help="Number of rows.")] = 1000,
-    toward: Annotated[Literal["p", "q"], typer.Option(help="The sample that the new rows resemble.")] = "p",
+    n: Annotated[int, Option("-n", min=1, help="Number of rows.")] = 1000,
+    toward: Annotated[Literal["p", "q"], Option(help="The sample that the new rows resemble.")] = "p",
     out: opt.RowsOut = "-",
     seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
@@ -356,21 +335,20 @@ def sample(
         table, draws = Model.load(model).sample(n, toward, seed=seed, verbose=not quiet)
         write_table(iter([table]), out, for_pandas(table))
     if out != "-":
-        print(
-            f"{n} rows toward {toward}: {out}\n{draws.unique_share:.0%} of the rows are distinct. They were drawn "
-            f"from {len(draws.log_w)} candidates with an effective sample size of {draws.effective_sample_size:.0f}."
-        )
+        print(f"{n} rows toward {toward}: {out}\n{draws.unique_share:.0%} of the rows are distinct.", end=" ")
+        ess = f"an effective sample size of {draws.effective_sample_size:.0f}"
+        print(f"They were drawn from {len(draws.log_w)} candidates with {ess}.")
 
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=opt.experiment_help())],
-    preset: Annotated[str, typer.Option(help="quick, laptop or paper: the size of the experiment.")] = "quick",
-    seeds: Annotated[int | None, typer.Option(min=1, help="Number of repetitions.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Number of processes.")] = 2,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results and figures.")] = Path("results"),
-    restart: Annotated[bool, typer.Option("--restart", help="Delete earlier results first.")] = False,
-    report: Annotated[bool, typer.Option("--report", help="Only write tables and figures of earlier results.")] = False,
+    name: Annotated[str, Argument(metavar="NAME", help=_EXPERIMENTS)],
+    preset: Annotated[str, Option(help="quick, laptop or paper: the size of the experiment.")] = "quick",
+    seeds: Annotated[int | None, Option(min=1, help="Number of repetitions.")] = None,
+    jobs: Annotated[int, Option(min=1, max=256, help="Number of processes.")] = 2,
+    out: Annotated[Path, Option("--out", "-o", help="Folder for results and figures.")] = Path("results"),
+    restart: Annotated[bool, Option("--restart", help="Delete earlier results first.")] = False,
+    report: Annotated[bool, Option("--report", help="Only write tables and figures of earlier results.")] = False,
     quiet: opt.Quiet = False,
 ) -> None:
     """Run an experiment of the paper, and print its table next to the paper's numbers, with a verdict on each claim.
@@ -385,51 +363,27 @@ def reproduce(
     opt.check_folder(out)
     if restart and report:
         raise ValueError("--restart deletes earlier results, and --report needs them. Give only one of the two.")
-    running, stages = import_module("flowratio_paper.running"), import_module("flowratio_paper.stages")
+    runs, stages = import_module("flowratio_paper.running"), import_module("flowratio_paper.stages")
     experiments = paper.NAMES if name == "all" else (name,)
     for one in experiments if restart else ():  # all at once: without --restart the same command resumes none of them
-        stages.forget(running.results_file(one, preset, out))
+        stages.forget(runs.results_file(one, preset, out))
     for one in experiments:
-        result, paths = running.reproduce(
-            one, preset, out, seeds=seeds, jobs=jobs, report_only=report, verbose=not quiet
-        )
-        print(running.experiment(one).TITLE)
+        result, paths = runs.reproduce(one, preset, out, seeds=seeds, jobs=jobs, report_only=report, verbose=not quiet)
+        print(runs.experiment(one).TITLE)
         if preset == "quick":
             print(_QUICK)
         print(f"{result}\n{' '.join(map(str, paths))}", flush=True)
 
 
-def _print_columns(encoder: TableEncoder) -> None:
-    """Print the columns by kind."""
-    kinds: dict[str, list[str]] = {}
-    for column in encoder.columns_:
-        kinds.setdefault(column.kind, []).append(column.name)
-    print(f"Columns, encoded as {len(encoder.names_)} columns of numbers:")
-    for kind, names in kinds.items():
-        print(f"  {kind}: {', '.join(names)}{' (left out)' * (kind in ('constant', 'identifier'))}")
-
-
-def _print_candidates(ratio: Any) -> None:
-    """Print the candidates of an `AutoRatio`."""
-    results = getattr(ratio, "results_", None)
-    if results is not None:
-        print(results)
-
-
 def _print_checks(evidence: dict[str, Any]) -> None:
     """Print what the held-out rows show, and the verdict."""
     origin, diagnosis = evidence["origin"], evidence["diagnosis"]
-    overlap = diagnosis["overlap"]
-    print(
-        f"r = p/q with p = {origin['file_p']} and q = {origin['file_q']}. Fitted to {origin['n_p']} and "
-        f"{origin['n_q']} rows in {origin['seconds']:.0f} seconds, checked on {origin['held_out_p']} and "
-        f"{origin['held_out_q']} held-out rows."
-    )
-    print(
-        f"Score: {diagnosis['score']:.4f} ± {diagnosis['score_error']:.4f} nats (0 = identical, 0.69 = separable)."
-        f"\nEffective sample size of {origin['file_q']}: {overlap['draws_q']:.0f} of {overlap['n_q']:.0f} rows.\nAfter "
-        f"weighting, a classifier is right for {diagnosis['leftover']['auc']:.0%} of pairs (50 % = a guess)."
-    )
+    overlap, auc = diagnosis["overlap"], diagnosis["leftover"]["auc"]
+    print("r = p/q with p = {file_p} and q = {file_q}. Fitted to {n_p} and {n_q} rows".format(**origin), end=" ")
+    print("in {seconds:.0f} seconds, checked on {held_out_p} and {held_out_q} held-out rows.".format(**origin))
+    print("Score: {score:.4f} ± {score_error:.4f} nats (0 = identical, 0.69 = separable).".format(**diagnosis))
+    print(f"Effective sample size of {origin['file_q']}: {overlap['draws_q']:.0f} of {overlap['n_q']:.0f} rows.")
+    print(f"After weighting, a classifier is right for {auc:.0%} of pairs (50 % = a guess).")
     print(f"Verdict: {diagnosis['verdict']}.")
     for text in diagnosis["warnings"]:
         print(f"- {text}")

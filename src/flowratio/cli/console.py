@@ -39,9 +39,8 @@ def leave(run: Callable[[], int | None]) -> None:
         # an error of ours has its whole text in `strerror`
         say(error.strerror if error.strerror and not error.filename else str(error))
     except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ not in _EXPECTED:
-            raise
-        if os.environ.get("FLOWRATIO_TRACEBACK"):
+        is_expected = isinstance(error, Exception) or type(error).__name__ in _EXPECTED
+        if not is_expected or os.environ.get("FLOWRATIO_TRACEBACK"):
             raise
         say(_text(error))
     if code == 130:  # typer returns it too
@@ -50,7 +49,7 @@ def leave(run: Callable[[], int | None]) -> None:
 
 
 def _way_on(words: Sequence[str]) -> str:
-    if words[:1] == [] or words[0] not in _RESUMED:
+    if not words or words[0] not in _RESUMED:
         return "The same command starts again from the beginning."
     return f"The same command{' without --restart' * ('--restart' in words)} resumes."
 
@@ -76,13 +75,7 @@ def _refusal(error: Any) -> str:
 
 @contextmanager
 def messages(names: Mapping[str, str]) -> Iterator[None]:
-    """Print each warning once, as one line, and name options and files instead of arguments in warnings and errors.
-
-    Parameters
-    ----------
-    names
-        The option or the file for each argument in Python.
-    """
+    """Print each warning once, as one line. Warnings and errors name the option or file for each argument in Python."""
     lines: set[str] = set()
 
     def show(message: Warning | str, *_: Any) -> None:
@@ -105,25 +98,8 @@ def command_line() -> str:
     return shlex.join(["flowratio", *sys.argv[1:]])
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print cells in a frame."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*head)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
-
-
-def print_result(result: Any, as_json: bool) -> None:
-    """Print a result as text, or its `to_dict()` as JSON."""
+def print_result(result: Any, as_json: bool, file: TextIO | None = None) -> None:
+    """Print a result as text, or as one JSON object: a dictionary or its `to_dict()`."""
     if as_json:
-        print_json(result.to_dict())
-    else:
-        print(result)
-
-
-def print_json(value: Any, file: TextIO | None = None) -> None:
-    """Print one JSON object."""
-    print(json.dumps(value, indent=1, allow_nan=False), file=file)
+        result = json.dumps(result if isinstance(result, dict) else result.to_dict(), indent=1, allow_nan=False)
+    print(result, file=file)

@@ -41,25 +41,11 @@ def true_log_ratio(X: Matrix) -> Vector:
 
 
 def run_demo(out: Path, rows: int, seed: int, command: str, verbose: bool) -> tuple[list[Estimate], Model]:
-    """Fit ratios in x, in z and by the automatic choice, and write the figure, the model and its page to a folder.
-
-    Parameters
-    ----------
-    out
-        An existing folder.
-    rows
-        Rows of each sample.
-    seed
-        Seed of the rows and of all fits.
-    command
-        The command that was typed, for the page.
-    verbose
-        Whether to show progress bars.
-    """
+    """Fit ratios in x, in z and by the automatic choice, and write the figure, the model and its page to a folder."""
     check_model_folder(out / "model")
     rng = np.random.default_rng(seed)
-    X_p, X_q = _samples(rows, rng)
-    X = np.concatenate(_samples(rows, rng))  # new rows for the errors
+    X_p, X_q, *new_rows = (rng.normal(mean, 1, (rows, 2)) for mean in (0, SHIFT, 0, SHIFT))
+    X = np.concatenate(new_rows)  # for the errors
     in_x = NetworkRatio("mlp", random_state=seed, verbose=verbose)
     in_z = FeaturizedRatio("mlp", random_state=seed, verbose=verbose)
     estimates = []
@@ -70,21 +56,13 @@ def run_demo(out: Path, rows: int, seed: int, command: str, verbose: bool) -> tu
         estimates.append(_estimate(name, X, ratio.log_ratio(X), seconds))
     files = ("N((0, 0), I)", "N((3, 3), I)")
     auto = AutoRatio(_CANDIDATES, n_folds=2, time_budget=_BUDGET)
-    model = fit_tables(_table(X_p), _table(X_q), auto, seed=seed, files=files, command=command, verbose=verbose)
-    log_r, seconds = model.ratio.log_ratio(_table(X)), model.evidence["origin"]["seconds"]
-    estimates.append(_estimate("AutoRatio", X, log_r, seconds))
+    P, Q, table = (pl.DataFrame(sample, schema=["x1", "x2"]) for sample in (X_p, X_q, X))
+    model = fit_tables(P, Q, auto, seed=seed, files=files, command=command, verbose=verbose)
+    estimates.append(_estimate("AutoRatio", X, model.ratio.log_ratio(table), model.evidence["origin"]["seconds"]))
     model.save(out / "model")
     write_report(model.evidence, out / "report.html")
     _save_figure(X, in_z.featurizer_.transform(X), estimates, out / "ratios.png")
     return estimates, model
-
-
-def _samples(n: int, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
-    return rng.normal(0, 1, (n, 2)), rng.normal(SHIFT, 1, (n, 2))
-
-
-def _table(X: Matrix) -> pl.DataFrame:
-    return pl.DataFrame(X, schema=["x1", "x2"])
 
 
 def _estimate(name: str, X: Matrix, log_r: Vector, seconds: float) -> Estimate:

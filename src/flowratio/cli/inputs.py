@@ -1,48 +1,46 @@
-"""The files of a command: read, restricted to columns, and parsed, with errors that name the file and the line."""
+"""The ratio and the files of a command: read, restricted to columns, and parsed. Errors name the file and the line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
+import typer
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.wording import listed, nearest
-from flowratio.cli.options import TextOptions, check_standard_input
+from flowratio.cli.options import TextOptions
+from flowratio.ratios.registry import named_ratio
 from flowratio.report.model import places_named
 from flowratio.storage.reading import open_table, read_table
 from flowratio.tables.cells import check_formats, pooled
 from flowratio.tables.encoder import TableEncoder
 
 
+def named_method(name: str, budget: float | None = None) -> Any:
+    """Return the unfitted ratio that `--method` names. `"auto"` has `budget` seconds to choose."""
+    ratio = named_ratio(name)
+    return ratio.set_params(time_budget=budget) if "time_budget" in ratio.get_params(deep=False) else ratio
+
+
 def read_tables(
     paths: Sequence[str], columns: Sequence[str] | None, exclude: Sequence[str] | None, text: TextOptions
 ) -> list[pl.DataFrame]:
-    """Read the files of a command.
-
-    Parameters
-    ----------
-    paths
-        Paths of the files.
-    columns
-        Names of the columns to read from every file. All if None.
-    exclude
-        Names of columns to leave out. Each must be in at least one file.
-    text
-        How text files are written.
-    """
-    check_standard_input(*paths)
+    """Read columns of the files (None for all), without those to exclude, which must be in at least one file."""
+    if list(paths).count("-") > 1:
+        raise typer.BadParameter("Only one of the files can be standard input (-).")
     tables = [read_table(path, columns, encoding=text.encoding) for path in paths]
     names = {name for path, table in zip(paths, tables, strict=True) for name in _all_columns(path, table, text)}
     for name in exclude or ():
         if name not in names:
-            text_ = f"`exclude` names {name!r}, which is not a column of {' or '.join(paths)}.{nearest(name, names)}"
-            raise ArgumentError("exclude", text_)
+            fault = f"`exclude` names {name!r}, which is not a column of {' or '.join(paths)}."
+            raise ArgumentError("exclude", fault + nearest(name, names))
     tables = [table.drop(exclude or (), strict=False) for table in tables]
     for path, table in zip(paths, tables, strict=True):
         if not table.columns:
-            text_ = f"No column of {path} is left. Keep at least one with `columns` and `exclude`."
-            raise ArgumentError(("columns", "exclude"), text_)
+            fault = f"No column of {path} is left. Keep at least one with `columns` and `exclude`."
+            raise ArgumentError(("columns", "exclude"), fault)
     return tables
 
 
@@ -76,3 +74,13 @@ def comparable(paths: Sequence[str], tables: Sequence[pl.DataFrame], text: TextO
             check_formats(first, last, names, text.format)
         encoder = TableEncoder(text_format=text.format).fit(pooled(first, last, names) if len(tables) > 1 else first)
         return [encoder.parse(table) for table in tables]
+
+
+def column_kinds(encoder: TableEncoder) -> str:
+    """Return a line for each kind of column, with the names of its columns."""
+    kinds: dict[str, list[str]] = {}
+    for column in encoder.columns_:
+        kinds.setdefault(column.kind, []).append(column.name)
+    notes = {"constant": " (left out)", "identifier": " (left out)"}
+    lines = [f"  {kind}: {', '.join(names)}{notes.get(kind, '')}" for kind, names in kinds.items()]
+    return "\n".join([f"Columns, encoded as {len(encoder.names_)} columns of numbers:", *lines])

@@ -6,11 +6,10 @@ import ast
 import csv
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
-import typer
+from typer import Argument, BadParameter, Option
 
 import flowratio
 from flowratio._support.wording import nearest
@@ -18,12 +17,8 @@ from flowratio._support.wording import nearest
 if TYPE_CHECKING:
     from flowratio.tables.formats import TextFormat
 
-_TABLES = {
-    "columns": "--columns",
-    "exclude": "--exclude",
-    "decimal": "--decimal",
-    "date_format": "--date-format",
-    "encoding": "--encoding",
+_TABLES = {name: f"--{name}" for name in ("columns", "exclude", "decimal", "encoding")} | {
+    "date_format": "--date-format"
 }
 _RATIO = {"ratio": "--method", "estimator": "--method", "classifier": "--method", "time_budget": "--budget"}
 _SEED = {"random_state": "--seed"}
@@ -32,8 +27,7 @@ _OF_FIT = {argument: f"flowratio fit {option}" for argument, option in (_TABLES 
 OPTIONS: dict[str, Mapping[str, str]] = {
     "demo": _SEED,
     "fit": _TABLES | _RATIO | _SEED | {"held_out": "--held-out"},
-    "score": _OF_FIT
-    | {"encoding": "--encoding", "gamma": "--temper", "largest": "--cap"}
+    "score": {**_OF_FIT, "encoding": "--encoding", "gamma": "--temper", "largest": "--cap"}
     | {"scores_only": "--scores-only", "workers": "--workers"},
     "report": _OF_FIT | {"X_p": "--p", "X_q": "--q"},
     "test": _TABLES | _RATIO | _SEED | {"time_budget": "--method", "n_permutations": "--permutations"},
@@ -60,11 +54,6 @@ def method_names() -> list[str]:
     raise LookupError(f"{path} has no table RATIOS.")
 
 
-def experiment_help() -> str:
-    """Return the names of the experiments. The package of the paper is imported by name: nothing depends on it."""
-    return f"One of {', '.join(import_module('flowratio_paper').NAMES)}, or all."
-
-
 class TextOptions(NamedTuple):
     """How the text files of a command are written. None means: detect it."""
 
@@ -74,7 +63,6 @@ class TextOptions(NamedTuple):
 
     @property
     def format(self) -> TextFormat:
-        """The format of numbers and dates."""
         from flowratio.tables.formats import TextFormat
 
         return TextFormat(cast("Any", self.decimal), self.date_format)
@@ -85,7 +73,7 @@ def rule(holds: Callable[[float], bool], text: str) -> Callable[[float | None], 
 
     def check(value: float | None) -> float | None:
         if value is not None and not holds(value):
-            raise typer.BadParameter(text)
+            raise BadParameter(text)
         return value
 
     return check
@@ -97,58 +85,50 @@ def _names(lines: Sequence[str] | None) -> list[str] | None:
         return None
     names = [name for line in csv.reader(lines, skipinitialspace=True) for name in line if name]
     if not names:
-        raise typer.BadParameter("No column is named. Give names with commas between them, such as age,income.")
+        raise BadParameter("No column is named. Give names with commas between them, such as age,income.")
     return names
 
 
 _check_seed = rule(lambda seed: 0 <= seed < 2**63, "Use an integer from 0 to 2**63 - 1.")
 _check_budget = rule(lambda seconds: 0 < seconds < float("inf"), "Use seconds above 0, such as 60.")
-check_held_out = rule(lambda share: 0 < share < 1, "Use a share between 0 and 1, such as 0.2.")
-check_power = rule(lambda power: 0 <= power < float("inf"), "Use a power of 0 or more, such as 0.5. 1 changes nothing.")
-check_cap = rule(lambda cap: cap > 0, "Use a maximum above 0, in units of the mean weight, such as 20.")
+_check_held_out = rule(lambda share: 0 < share < 1, "Use a share between 0 and 1, such as 0.2.")
+_check_power = rule(lambda power: 0 <= power < float("inf"), "Use a power of 0 or more, such as 0.5.")
+_check_cap = rule(lambda cap: cap > 0, "Use a maximum above 0, in units of the mean weight, such as 20.")
 
-Seed = Annotated[int, typer.Option(callback=_check_seed, help="Integer. The same seed gives the same result.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bars.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Columns = Annotated[list[str] | None, typer.Option(callback=_names, metavar="A,B", help="Use only these columns.")]
-Exclude = Annotated[list[str] | None, typer.Option(callback=_names, metavar="A,B", help="Leave out these columns.")]
-Decimal = Annotated[str | None, typer.Option(metavar="MARK", help="Decimal mark of numbers in text: . or ,")]
-DateFormat = Annotated[
-    str | None, typer.Option(metavar="FORMAT", help="Format of dates in text, such as %m/%d/%Y or %d-%b-%y.")
-]
-Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of CSV files, such as latin-1.")]
+Seed = Annotated[int, Option(callback=_check_seed, help="Integer. The same seed gives the same result.")]
+Quiet = Annotated[bool, Option("--quiet", help="Show no progress bars.")]
+AsJson = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
+Columns = Annotated[list[str] | None, Option(callback=_names, metavar="A,B", help="Use only these columns.")]
+Exclude = Annotated[list[str] | None, Option(callback=_names, metavar="A,B", help="Leave out these columns.")]
+Decimal = Annotated[str | None, Option(metavar="MARK", help="Decimal mark of numbers in text: . or ,")]
+DateFormat = Annotated[str | None, Option(metavar="FORMAT", help="Date format of text, such as %m/%d/%Y or %d-%b-%y.")]
+Encoding = Annotated[str | None, Option(metavar="NAME", help="Encoding of CSV files, such as latin-1.")]
 _KINDS = "CSV, Parquet, NPY, NPZ, or - for CSV from standard input"
-TableP = Annotated[str, typer.Argument(metavar="P", help=f"Rows of p, the numerator: {_KINDS}.")]
-TableQ = Annotated[str, typer.Argument(metavar="Q", help="Rows of q, the denominator.")]
-ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `flowratio fit` wrote.")]
-RowsOut = Annotated[str, typer.Option("--out", "-o", help="CSV or Parquet file, or - for CSV to standard output.")]
-Budget = Annotated[
-    float, typer.Option(callback=_check_budget, metavar="SECONDS", help="Time for --method auto to compare candidates.")
-]
+TableP = Annotated[str, Argument(metavar="P", help=f"Rows of p, the numerator: {_KINDS}.")]
+TableQ = Annotated[str, Argument(metavar="Q", help="Rows of q, the denominator.")]
+ModelFolder = Annotated[Path, Argument(metavar="MODEL", help="Folder that `flowratio fit` wrote.")]
+RowsOut = Annotated[str, Option("--out", "-o", help="CSV or Parquet file, or - for CSV to standard output.")]
+Budget = Annotated[float, Option(callback=_check_budget, metavar="SECONDS", help="Time for --method auto to choose.")]
+HeldOut = Annotated[float, Option(callback=_check_held_out, help="Share of rows held out for checks. Maximum: 2000.")]
+Power = Annotated[float, Option("--temper", callback=_check_power, metavar="GAMMA", help="Power of r, such as 0.5.")]
+Cap = Annotated[float | None, Option("--cap", callback=_check_cap, metavar="MAX", help="Maximum weight (mean = 1).")]
 MethodHelp = f"One of {', '.join(method_names())}."
-Method = Annotated[str, typer.Option(help=MethodHelp)]
+Method = Annotated[str, Option(help=MethodHelp)]
 
 
 def check_one_of(value: str, choices: Sequence[str], hint: str) -> None:
     """Refuse a value that is not one of the choices, and suggest the nearest one."""
     if value not in choices:
-        text = f"{value!r} is not one of {', '.join(choices)}.{nearest(value, choices)}"
-        raise typer.BadParameter(text, param_hint=hint)
+        raise BadParameter(f"{value!r} is not one of {', '.join(choices)}.{nearest(value, choices)}", param_hint=hint)
 
 
 def check_folder(out: Path) -> None:
     """Create the folder and a file in it, before time is spent on results that could not be written."""
     if out.exists() and not out.is_dir():
-        raise typer.BadParameter(f"{out} is a file. Give a folder, or the path of a new one.", param_hint="--out")
+        raise BadParameter(f"{out} is a file. Give a folder, or the path of a new one.", param_hint="--out")
     try:
         out.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
-        text = f"Cannot write to {out} ({error.strerror}). Give a writable folder, or the path of a new one."
-        raise typer.BadParameter(text, param_hint="--out") from error
-
-
-def check_standard_input(*files: str | None) -> None:
-    """Refuse standard input in two places."""
-    if files.count("-") > 1:
-        raise typer.BadParameter("Only one of the files can be standard input (-).")
+        fault = f"Cannot write to {out} ({error.strerror}). Give a writable folder, or the path of a new one."
+        raise BadParameter(fault, param_hint="--out") from error

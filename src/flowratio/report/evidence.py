@@ -1,7 +1,4 @@
-"""The numbers of a report: computed from held-out rows and kept as one JSON file next to the model.
-
-A report needs this file only, neither the rows nor the model.
-"""
+"""The numbers of a report, from held-out rows: one JSON file next to the model. A report needs only this file."""
 
 from __future__ import annotations
 
@@ -13,24 +10,22 @@ import platform
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
+import polars as pl
 from typing_extensions import NotRequired
 
 from flowratio import __version__
 from flowratio._support.atomic import replacing
 from flowratio._support.types import Matrix, Vector
+from flowratio.diagnostics.diagnosis import Diagnosis, diagnose
+from flowratio.diagnostics.summary import k_hat_text
 from flowratio.ratios.base import Design, RatioEstimator
 from flowratio.tables.cells import cells_of, pooled
+from flowratio.tables.columns import Column
 from flowratio.tables.encoder import TableEncoder
 from flowratio.weights import largest_k_hat
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from flowratio.diagnostics.diagnosis import Diagnosis
-    from flowratio.tables.columns import Column
 
 FILE = "evidence.json"
 _FORMAT, _VERSION = "flowratio evidence", 1
@@ -43,77 +38,49 @@ _OUTER = 0.005  # share of the rows on either side that the outermost bars of a 
 
 
 class Origin(TypedDict):
-    """How a model was made, from the caller of `gather`.
-
-    Parameters
-    ----------
-    command, date, seed, seconds
-        The command, its time in ISO form, its seed, and the duration of the fit.
-    file_p, file_q, n_p, n_q
-        Names of the two files, and the number of rows of each that the model was fitted to.
-    proportion
-        Share of p in the rows that the flow was trained on.
-    held_out_p, held_out_q, versions
-        Numbers of held-out rows, and the versions of flowratio, Python and the libraries. `gather` adds them.
-    """
+    """How a model was made, from the caller of `gather`, which adds the last three."""
 
     command: str
-    date: str
+    date: str  # ISO form
     seed: int
-    seconds: float
+    seconds: float  # duration of the fit
     file_p: str
     file_q: str
-    n_p: int
+    n_p: int  # rows of each file that the model was fitted to
     n_q: int
-    proportion: float
+    proportion: float  # share of p in the rows that the flow was trained on
     held_out_p: NotRequired[int]
     held_out_q: NotRequired[int]
-    versions: NotRequired[dict[str, str]]
+    versions: NotRequired[dict[str, str]]  # of flowratio, Python and the libraries
 
 
 def gather(
     ratio: RatioEstimator, P: pl.DataFrame, Q: pl.DataFrame, *, featurizer: Any = None, origin: Origin
 ) -> dict[str, Any]:
-    """Check a fitted ratio r = p/q (p is y = 1) on held-out rows, and return everything that a report needs.
+    """Check a fitted ratio r = p/q on held-out rows P and Q, and return everything that a report needs.
 
-    Parameters
-    ----------
-    ratio
-        A fitted ratio.
-    P, Q
-        Rows of p and of q that the ratio was *not* fitted to.
-    featurizer
-        A fitted `FlowFeaturizer` of encoded rows. None for no latent picture.
-    origin
-        How the model was made.
-
-    Returns
-    -------
-    dict
-        Plain numbers, texts, lists and dictionaries, with the keys `origin`, `columns` (each source column in both
-        samples, and how much it changes log r), `diagnosis` (`Diagnosis.to_dict()`), `k_hat` (as text), `rows` (log r,
-        and encoded columns of some rows), `latent`, `training` and `candidates` (each None if there is none).
+    The latent picture needs a fitted `FlowFeaturizer` of encoded rows. `latent`, `training` and `candidates` may be
+    None. All values are plain numbers, texts, lists and dictionaries.
     """
-    from flowratio.diagnostics.diagnosis import diagnose
-
     design = ratio.design(P)
     X_p, X_q = design.matrix, ratio.design(Q).matrix
     diagnosis = diagnose(ratio, P, Q, random_state=0)
+    overlap = diagnosis.overlap
+    k_hats = {"q": k_hat_text(overlap.k_hat_q), "p": k_hat_text(overlap.k_hat_p)}  # JSON has no infinity
+    versions = {"flowratio": __version__, "python": platform.python_version()}
+    versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "torch", "polars")}
     rng = np.random.default_rng(0)
     some_p, some_q = (rng.permutation(len(X))[:_LOG_RATIOS] for X in (X_p, X_q))
     few_p, few_q = some_p[:_ROWS], some_q[:_ROWS]
+    log_ratios = {"log_p": _rounded(diagnosis.log_p[some_p]), "log_q": _rounded(diagnosis.log_q[some_q])}
     return {
         "format": _FORMAT,
         "version": _VERSION,
-        "origin": {**origin, "held_out_p": len(X_p), "held_out_q": len(X_q), "versions": _versions()},
-        "columns": _columns(ratio.encoder_, design, P, Q, diagnosis),
+        "origin": {**origin, "held_out_p": len(X_p), "held_out_q": len(X_q), "versions": versions},
+        "columns": _columns(ratio.encoder_, design, P, Q, diagnosis),  # in both samples, and their effect on log r
         "diagnosis": diagnosis.to_dict(),
-        "k_hat": _k_hats(diagnosis),
-        "rows": {
-            "log_p": _rounded(diagnosis.log_p[some_p]),
-            "log_q": _rounded(diagnosis.log_q[some_q]),
-            **_encoded(X_p, X_q, few_p, few_q, diagnosis),
-        },
+        "k_hat": {**k_hats, "limit": _finite(largest_k_hat(overlap.n_q))},
+        "rows": {**log_ratios, **_encoded(X_p, X_q, few_p, few_q, diagnosis)},
         "latent": None if featurizer is None else _latent(featurizer, X_p[few_p], X_q[few_q]),
         "training": _training(featurizer),
         "candidates": _candidates(getattr(ratio, "results_", None)),
@@ -141,11 +108,9 @@ def read_evidence(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f"{path} is cut short or not JSON ({error}). {remedy}") from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise ValueError(f"{path} is JSON, but not evidence of flowratio. {remedy}")
-    if isinstance(document.get("version"), int) and document["version"] > _VERSION:
-        raise ValueError(
-            f"{path} has format version {document['version']}. This flowratio reads versions up to {_VERSION}. Upgrade "
-            "flowratio."
-        )
+    edition = document.get("version")
+    if isinstance(edition, int) and edition > _VERSION:
+        raise ValueError(f"{path} has format version {edition}. This flowratio reads up to {_VERSION}. Upgrade it.")
     if document.pop("sha256", None) != _digest(document):
         raise ValueError(f"{path} was changed after it was written: its digest does not match. {remedy}")
     return document
@@ -153,23 +118,6 @@ def read_evidence(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _digest(evidence: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(evidence, sort_keys=True).encode()).hexdigest()
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "flowratio": __version__,
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "scipy", "scikit-learn", "torch", "polars")},
-    }
-
-
-def _k_hats(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return both k̂ as text, because JSON has no infinity, and the limit of that of q."""
-    from flowratio.diagnostics.summary import k_hat_text
-
-    overlap = diagnosis.overlap
-    limit = _finite(largest_k_hat(overlap.n_q))
-    return {"q": k_hat_text(overlap.k_hat_q), "p": k_hat_text(overlap.k_hat_p), "limit": limit}
 
 
 def _columns(
@@ -181,15 +129,14 @@ def _columns(
     numbers = zip(importance.effect, importance.standard_error, importance.share, strict=True)
     effects = dict(zip(importance.columns.tolist(), numbers, strict=True))
     column_of = {column.name: column for column in encoder.columns_}
-    described = []
-    for j in [*effects, *(j for j in range(len(design.columns)) if j not in effects)]:
+    descriptions = []
+    for j in dict.fromkeys([*effects, *range(len(design.columns))]):
         name, own = design.columns[j], design.groups == j
-        effect, error, share = effects.get(j, (0.0, 0.0, 0.0))
-        driver = {"effect": effect, "error": error, "share": share}
-        driver |= {"before": _largest(balance.before[own]), "after": _largest(balance.after[own])}
-        described.append(_described(column_of[name], cells_of(P[name]), cells_of(Q[name])))
-        described[-1]["driver"] = {key: _finite(value) for key, value in driver.items()}
-    return described
+        values = (*effects.get(j, (0.0, 0.0, 0.0)), _largest(balance.before[own]), _largest(balance.after[own]))
+        driver = dict(zip(("effect", "error", "share", "before", "after"), map(_finite, values), strict=True))
+        description = _described(column_of[name], cells_of(P[name]), cells_of(Q[name]))
+        descriptions.append({**description, "driver": driver})
+    return descriptions
 
 
 def _largest(differences: Vector) -> float:
@@ -199,29 +146,23 @@ def _largest(differences: Vector) -> float:
 def _described(column: Column, p: pl.Series, q: pl.Series) -> dict[str, Any]:
     """Describe parsed cells of both samples: missing values, and numbers (dates as days since 1970) or categories."""
     gaps = {"p": _finite(p.null_count() / len(p)), "q": _finite(q.null_count() / len(q))}
-    description: dict[str, Any] = {"name": column.name, "kind": column.kind, "gaps": gaps}
+    description = {"name": column.name, "kind": column.kind, "gaps": gaps}
     p, q = p.drop_nulls(), q.drop_nulls()
-    if column.kind in ("number", "integer", "date"):
-        values_p, values_q = _numbers(p), _numbers(q)
-        description["numbers"] = {"p": _moments(values_p), "q": _moments(values_q)}
-        description["histogram"] = _histogram(values_p, values_q)
-    else:
-        description["levels"] = _levels(_categories(column, p), _categories(column, q))
-    return description
+    if column.kind not in ("number", "integer", "date"):
+        return {**description, "levels": _levels(_categories(column, p), _categories(column, q))}
+    values_p, values_q = _numbers(p), _numbers(q)
+    moments = {"p": _moments(values_p), "q": _moments(values_q)}
+    return {**description, "numbers": moments, "histogram": _histogram(values_p, values_q)}
 
 
 def _numbers(cells: pl.Series) -> Vector:
     """Return cells as floats, of shape (n,): dates as days since 1970."""
-    import polars as pl
-
     if cells.dtype.is_temporal():
         return cells.dt.epoch("us").cast(pl.Float64).to_numpy() / 86_400e6
     return cells.cast(pl.Float64).to_numpy()
 
 
 def _categories(column: Column, cells: pl.Series) -> list[str]:
-    import polars as pl
-
     if column.kind == "identifier":
         return ["a value of its own"] * len(cells)
     if column.kind == "boolean":
@@ -275,23 +216,17 @@ def _levels(p: list[str], q: list[str]) -> list[dict[str, Any]]:
 
 
 def _encoded(X_p: Matrix, X_q: Matrix, few_p: Vector, few_q: Vector, diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return encoded columns of a few rows, those that differ most first, each minus its smallest value.
-
-    Divided by `scale`, a difference of means is a standardized mean difference, as in `Balance`.
-    """
+    """Return encoded columns of a few rows, those that differ most first, each minus its smallest value."""
     size = np.maximum(np.abs(diagnosis.balance.before), np.abs(diagnosis.balance.after))
     order = np.argsort(-size, kind="stable")[:_COLUMNS]
     A_p, A_q = X_p[:, order], X_q[:, order]
     origin = np.minimum(A_p.min(axis=0), A_q.min(axis=0))
     with np.errstate(over="ignore", invalid="ignore"):  # overflow becomes None
+        # a difference of means divided by it is a standardized mean difference, as in `Balance`
         scale = np.hypot(A_p.std(axis=0), A_q.std(axis=0)) / math.sqrt(2)
-        few_p, few_q = A_p[few_p] - origin, A_q[few_q] - origin
-    return {
-        "columns": order.tolist(),
-        "scale": _rounded(np.where((scale > 0) & np.isfinite(scale), scale, 1.0)),
-        "p": [_rounded(column) for column in few_p.T],
-        "q": [_rounded(column) for column in few_q.T],
-    }
+        parts = {"p": _rounded_columns(A_p[few_p] - origin), "q": _rounded_columns(A_q[few_q] - origin)}
+    scale = _rounded(np.where((scale > 0) & np.isfinite(scale), scale, 1.0))
+    return {"columns": order.tolist(), "scale": scale, **parts}
 
 
 def _latent(featurizer: Any, X_p: Matrix, X_q: Matrix) -> dict[str, Any]:
@@ -302,59 +237,33 @@ def _latent(featurizer: Any, X_p: Matrix, X_q: Matrix) -> dict[str, Any]:
         D = Z - Z.mean(axis=0)
         variance, directions = np.linalg.eigh(D.T @ D)
         share = variance[-2:].sum() / max(variance.sum(), np.finfo(np.float64).tiny)
-        Z, names = (
-            D @ directions[:, :-3:-1],
-            ["main direction 1", f"main direction 2 (both: {share:.0%} of the spread)"],
-        )
-    n_p = len(X_p)
-    return {
-        "names": names,
-        "p": [_rounded(column) for column in Z[:n_p].T],
-        "q": [_rounded(column) for column in Z[n_p:].T],
-    }
+        Z = D @ directions[:, :-3:-1]
+        names = ["main direction 1", f"main direction 2 (both: {share:.0%} of the spread)"]
+    return {"names": names, "p": _rounded_columns(Z[: len(X_p)]), "q": _rounded_columns(Z[len(X_p) :])}
 
 
 def _training(featurizer: Any) -> dict[str, Any] | None:
     history = getattr(featurizer, "history_", None)
     if history is None or not history.epoch:
         return None
-    return {
-        "epoch": list(history.epoch),
-        "train_loss": _rounded(history.train_loss, 6),
-        "held_out_loss": _rounded(history.held_out_loss, 6),
-        "best_epoch": history.best_epoch,
-        "stopped": history.stop_reason,
-    }
+    losses = {name: _rounded(getattr(history, name), 6) for name in ("train_loss", "held_out_loss")}
+    return {"epoch": [*history.epoch], **losses, "best_epoch": history.best_epoch, "stopped": history.stop_reason}
 
 
 def _candidates(results: Any) -> dict[str, Any] | None:
     """Return the table of the candidates of an `AutoRatio`."""
     if results is None:
         return None
-    return {
-        "verdict": results.verdict,
-        "table": [
-            {
-                "name": one.name,
-                "score": _finite(one.score),
-                "error": _finite(one.standard_error),
-                "seconds": _finite(one.seconds),
-                "weight": _finite(one.weight),
-                "note": one.note,
-            }
-            for one in results.candidates
-        ],
-    }
+    numbers = {"score": "score", "error": "standard_error", "seconds": "seconds", "weight": "weight"}
+    table = [
+        {"name": one.name, **{key: _finite(getattr(one, name)) for key, name in numbers.items()}, "note": one.note}
+        for one in results.candidates
+    ]
+    return {"verdict": results.verdict, "table": table}
 
 
 def _finite(value: float, digits: int = 4) -> float | None:
-    """Round to significant digits, None for a number that is not finite.
-
-    Examples
-    --------
-    >>> _finite(1234.5678), _finite(math.nan)
-    (1235.0, None)
-    """
+    """Round to significant digits, None for a number that is not finite."""
     rounded = float(f"{value:.{digits}g}")
     return rounded if math.isfinite(rounded) else float(value) if math.isfinite(value) else None
 
@@ -363,3 +272,7 @@ def _rounded(values: Iterable[float], digits: int = 4) -> list[float | None]:
     """Round many numbers. Integers lose their point, which takes less space."""
     rounded = [_finite(value, digits) for value in values]
     return [int(value) if value is not None and value == int(value) else value for value in rounded]
+
+
+def _rounded_columns(X: Matrix) -> list[list[float | None]]:
+    return [_rounded(column) for column in X.T]

@@ -13,28 +13,20 @@ from flowratio.report.evidence import FILE
 from flowratio.storage.saving import is_model
 
 FLOW = "flow"
-_OWN = re.compile(  # files of a model folder, and of writers that were killed
-    rf"(\.[0-9a-f]{{8}}\.)?(model\.json|{re.escape(FILE)}|tensors-[0-9a-f]{{16}}\.safetensors)"
-)
+_KILLED = r"\.[0-9a-f]{8}\."  # prefix of files and folders of writers that were killed
+_OWN = re.compile(rf"({_KILLED})?(model\.json|{re.escape(FILE)}|tensors-[0-9a-f]{{16}}\.safetensors)")
 
 
 def check_model_folder(folder: Path) -> None:
-    """Refuse a path where a model cannot be written. Complete or remove what a killed save left there.
-
-    A folder is replaced as a whole. It must be empty, or have a model and nothing else.
-    """
+    """Refuse a path that is not new, empty or only a model. Complete or remove what a killed save left there."""
     target = Path(os.path.realpath(folder))
     if target.exists() and not target.is_dir():
         raise OSError(errno.ENOTDIR, f"{folder} is a file, but a model is a folder. Choose another path.")
     if target.is_dir() and any(target.iterdir()) and not is_model(target):
         raise OSError(errno.EEXIST, f"{folder} has files that are not a model of flowratio. Choose another folder.")
-    others = _others(target) if target.is_dir() else []
-    if others:
-        raise OSError(
-            errno.EEXIST,
-            f"{folder} has {others[0]!r} next to a model, and a new model replaces the whole folder. Move the file, or "
-            "choose another folder.",
-        )
+    if target.is_dir() and (others := _others(target)):
+        text = f"{folder} has {others[0]!r} next to a model. A new model replaces the whole folder. Choose another one."
+        raise OSError(errno.EEXIST, text)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         restore_folder(target)
@@ -65,7 +57,7 @@ def temporary_folder(folder: Path) -> Path:
 
 def _temporaries(folder: Path) -> list[Path]:
     """Return the temporary folders that killed saves left next to a folder."""
-    name = re.compile(r"\.[0-9a-f]{8}\." + re.escape(folder.name))
+    name = re.compile(_KILLED + re.escape(folder.name))
     paths = [path for path in folder.parent.iterdir() if name.fullmatch(path.name)]
     return [path for path in paths if path.is_dir() and not path.is_symlink() and not _others(path)]
 

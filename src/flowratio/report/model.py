@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 
 from flowratio.applications.generation import TargetedSample, TargetedSampler
 from flowratio.latent.featurizer import FlowFeaturizer
@@ -29,9 +30,6 @@ from flowratio.tables.encoder import TableEncoder
 from flowratio.tables.formats import TextFormat
 from flowratio.tables.recognition import GUESS
 
-if TYPE_CHECKING:
-    import polars as pl
-
 _MAX_HELD_OUT = 2_000  # rows of a sample
 _MAX_OF_FLOW = 10_000  # rows of a sample to which the flow of a ratio in x is fitted
 _FLOW_EPOCHS = 10  # of that flow: about half of what it takes to converge
@@ -39,21 +37,11 @@ _FLOW_EPOCHS = 10  # of that flow: about half of what it takes to converge
 
 @dataclass(frozen=True)
 class Model:
-    """The content of a model folder.
+    """The content of a model folder."""
 
-    Parameters
-    ----------
-    ratio
-        The ratio, fitted to rows of the two tables.
-    featurizer
-        A flow of the encoded rows of both tables: that of the ratio, if it has one. None if there is no flow.
-    evidence
-        The results of `gather` on held-out rows.
-    """
-
-    ratio: Any
-    featurizer: FlowFeaturizer | None
-    evidence: dict[str, Any]
+    ratio: Any  # fitted to rows of the two tables
+    featurizer: FlowFeaturizer | None  # of the encoded rows of both tables: that of the ratio, if it has one
+    evidence: dict[str, Any]  # results of `gather` on held-out rows
 
     def save(self, folder: Path) -> None:
         """Write a folder, or replace one that has a model and nothing else. A killed save leaves a complete model."""
@@ -72,41 +60,23 @@ class Model:
     def sample(
         self, n: int, toward: Literal["p", "q"], *, seed: int = 0, verbose: bool = False
     ) -> tuple[pl.DataFrame, TargetedSample]:
-        """Draw new rows of p or of q. Return them as a table, and the draw that they come from.
+        """Draw n new rows of p or of q, as a table, and return the draw that they come from.
 
         Each candidate of the flow becomes the nearest row of a table before it is weighted. There are 100 candidates
         for each row, and fewer for more than 2000 rows.
-
-        Parameters
-        ----------
-        n
-            Number of rows.
-        toward
-            The sample that the rows resemble.
-        seed
-            Seed of the draw.
-        verbose
-            Whether to show a progress bar.
         """
-        proportion = self.evidence["origin"]["proportion"]
-        sampler = TargetedSampler(self.ratio, self._flow, proportion=proportion, random_state=seed, verbose=verbose)
+        if self.featurizer is None:
+            raise ArgumentError("flow", "The model has no flow to draw rows from. Fit it again without --no-flow.")
+        share = self.evidence["origin"]["proportion"]
+        sampler = TargetedSampler(self.ratio, self.featurizer, proportion=share, random_state=seed, verbose=verbose)
         sample = sampler.draw(n, toward)
         return sample.X, sample
-
-    @property
-    def _flow(self) -> FlowFeaturizer:
-        if self.featurizer is None:
-            raise ValueError(
-                "The model has no flow, so it cannot draw rows. Fit it again with a flow (without --no-flow)."
-            )
-        return self.featurizer
 
     @classmethod
     def load(cls, folder: Path) -> Model:
         """Read what `save` wrote."""
         ratio = load_ratio(folder)
-        featurizer = load(folder / FLOW) if (folder / FLOW).is_dir() else None
-        return cls(ratio, featurizer, read_evidence(folder))
+        return cls(ratio, load(folder / FLOW) if (folder / FLOW).is_dir() else None, read_evidence(folder))
 
 
 def load_ratio(folder: Path) -> Any:
@@ -114,8 +84,7 @@ def load_ratio(folder: Path) -> Any:
     restore_folder(Path(os.path.realpath(folder)))
     ratio = load(folder)
     if not isinstance(ratio, RatioEstimator):
-        kind = type(ratio).__name__
-        raise ValueError(f"{folder} has a {kind}, not a ratio. Use a folder of `flowratio fit`.")
+        raise ValueError(f"{folder} has a {type(ratio).__name__}, not a ratio. Use a folder of `flowratio fit`.")
     return ratio
 
 
@@ -143,40 +112,18 @@ def fit_tables(
     command: str = "",
     verbose: bool = False,
 ) -> Model:
-    """Fit a ratio r = p/q and a flow to rows of two tables, and evaluate them on held-out rows.
+    """Fit a ratio (or its name) and a flow to rows of two tables with the same columns, and check both on other rows.
 
-    The kinds and categories of the columns are learned from all rows.
-
-    Parameters
-    ----------
-    P, Q
-        Tables with the same columns.
-    ratio
-        A ratio, or its name.
-    held_out
-        Share of the rows of each table that is held out. The maximum is 2000 rows.
-    flow
-        Whether to train a flow of both tables for a ratio without one. It is needed for latent plots and new rows.
-    seed
-        Seed of the held-out rows, the ratio and the flow.
-    files
-        Names of the tables, for errors and for the evidence.
-    text_format
-        The decimal mark and the date format of text.
-    encoding
-        Encoding of CSV files, for errors that name a line.
-    command
-        The command line, for the evidence.
-    verbose
-        Whether to show progress bars.
+    The kinds and categories of the columns are learned from all rows. `held_out` is a share of each table. Its maximum
+    is 2000 rows. `flow` trains a flow for a ratio without one: latent plots and new rows need it. `files` and
+    `encoding` are for errors, `files` and `command` are for the evidence.
     """
     start = time.perf_counter()
     everything = pooled(P, Q, files)
     check_formats(P, Q, files, text_format)
     rng = np.random.default_rng([seed, 0, 12])
     with places_named(files, len(P), encoding):
-        labels = np.repeat([1, 0], [len(P), len(Q)])
-        encoder = TableEncoder(text_format=text_format).fit(everything, labels)
+        encoder = TableEncoder(text_format=text_format).fit(everything, np.repeat([1, 0], [len(P), len(Q)]))
     P, Q = encoder.parse(P), encoder.parse(Q)  # text is parsed once
     (P, P_out), (Q, Q_out) = (_split(table, held_out, rng, name) for table, name in zip((P, Q), files, strict=True))
     model = new_ratio(ratio, seed, verbose).fit_samples(P, Q, encoder=encoder)

@@ -24,11 +24,7 @@ from flowratio.diagnostics.verdict import reliability_advice
 _ALIKE = 0.55  # share of pairs that the ratio orders correctly, up to which two samples hardly differ
 _MOST_DAYS = 1e8  # from 1970: the dates of JavaScript end there
 _DRIVERS = 3  # columns named in the verdict
-_TONES = {
-    "reliable": ("good", "✓", "Reliable"),
-    "use with care": ("care", "!", "Use with care"),
-    "do not use": ("bad", "✕", "Do not use"),
-}
+_TONES = {"reliable": ("good", "✓"), "use with care": ("care", "!"), "do not use": ("bad", "✕")}
 _HEADLINES = {
     "good": "After weighting, {q} matches {p}.",
     "care": "After weighting, {q} matches {p}, but read the points below first.",
@@ -36,15 +32,7 @@ _HEADLINES = {
     "alike": "{q} looks like {p}, with or without weights.",
 }
 _SIZES = ((_ALIKE, "hardly differ"), (0.7, "differ a little"), (0.9, "differ clearly"), (math.inf, "hardly overlap"))
-_NOUNS = {
-    "number": ("number", "numbers"),
-    "integer": ("integer", "integers"),
-    "boolean": ("boolean", "booleans"),
-    "category": ("category", "categories"),
-    "date": ("date", "dates"),
-    "constant": ("constant", "one value"),
-    "identifier": ("identifier, left out", "identifiers, left out"),
-}
+_PLURALS = {"category": "categories", "constant": "one value", "identifier": "identifiers, left out"}
 
 
 def write_report(evidence: dict[str, Any], path: str | os.PathLike[str]) -> Path:
@@ -57,56 +45,35 @@ def write_report(evidence: dict[str, Any], path: str | os.PathLike[str]) -> Path
 
 def html(evidence: dict[str, Any]) -> str:
     """Return the page of the evidence from `gather` or `read_evidence`."""
-    environment = Environment(
-        autoescape=True,
-        loader=PackageLoader("flowratio.report", "assets"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    filters = (sig, signed, fixed, count, percent, moment, code)
-    environment.filters |= {function.__name__: function for function in filters}
-    script, style = (_source(environment, f"report.{kind}") for kind in ("js", "css"))
+    loader: Any = PackageLoader("flowratio.report", "assets")
+    pages = Environment(autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    pages.filters |= {one.__name__: one for one in (sig, signed, fixed, count, percent, moment, code)}
+    script, style = (loader.get_source(pages, f"report.{kind}")[0] for kind in ("js", "css"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assets = {"script": Markup(script), "style": Markup(style), "script_hash": f"sha256-{digest}"}
     content = _content(evidence)
-    return environment.get_template("report.html.jinja").render(
-        **content,
-        script=Markup(script),
-        script_hash=f"sha256-{digest}",
-        style=Markup(style),
-        payload=Markup(_safe_json(_payload(content))),
-    )
-
-
-def _source(environment: Environment, name: str) -> str:
-    """Return a file of the page unchanged. It is our own, so it needs no escape."""
-    loader: Any = environment.loader
-    return loader.get_source(environment, name)[0]
+    payload = Markup(_safe_json(_payload(content)))
+    return pages.get_template("report.html.jinja").render(**content, **assets, payload=payload)
 
 
 def _safe_json(value: Any) -> str:
-    r"""Return JSON that can stand inside a script element: without `<`, `>` and `&`.
-
-    Examples
-    --------
-    >>> _safe_json("</script>")
-    '"\\u003c/script\\u003e"'
-    """
+    """Return JSON that can stand inside a script element: without `<`, `>` and `&`."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _content(evidence: dict[str, Any]) -> dict[str, Any]:
     """Return the evidence with everything that the page derives from it."""
-    columns = [
-        {**column, "noun": _NOUNS[column["kind"]][0], "typical": _typical(column)} for column in evidence["columns"]
-    ]
+    balance = _balance(evidence)
+    columns = [{**one, "noun": one["kind"], "typical": _typical(one)} for one in evidence["columns"]]
+    for column in columns:
+        column["noun"] += ", left out" * (column["kind"] == "identifier")
     return {
         **evidence,
         "columns": columns,
-        "verdict": _verdict(evidence),
+        "verdict": _verdict(evidence, balance),
         "samples": _samples(columns),
-        "balance": _balance(evidence),
+        "balance": balance,
         "weights": _weights(evidence["rows"]["log_q"]),
         "numbers": [row for column in columns if "numbers" in column for row in _numbers(column)],
     }
@@ -115,15 +82,13 @@ def _content(evidence: dict[str, Any]) -> dict[str, Any]:
 def _payload(content: dict[str, Any]) -> dict[str, Any]:
     """Return the data of the script."""
     diagnosis, balance, weights = content["diagnosis"], content["balance"], content["weights"]
+    of_column = ("name", "kind", "histogram", "levels")
     return {
         "rows": {name: content["rows"][name] for name in ("log_p", "log_q", "p", "q", "scale")},
         "n_q": diagnosis["n_q"],
         "reliability": {name: diagnosis["reliability"][name] for name in ("predicted", "observed", "low", "high")},
         "balance": balance["table"],
-        "columns": [
-            {name: column[name] for name in ("name", "kind", "histogram", "levels") if name in column}
-            for column in content["columns"]
-        ],
+        "columns": [{name: one[name] for name in of_column if name in one} for one in content["columns"]],
         "latent": content["latent"],
         "training": content["training"],
         "fitted": {
@@ -136,25 +101,24 @@ def _payload(content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _verdict(evidence: dict[str, Any]) -> dict[str, Any]:
+def _verdict(evidence: dict[str, Any], balance: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict, its reasons and the next steps as text."""
     diagnosis, origin = evidence["diagnosis"], evidence["origin"]
-    tone, sign, name = _TONES[diagnosis["verdict"]]
-    before = max((abs(value) for value in diagnosis["balance"]["before"]), default=0.0)
-    is_alike = tone == "good" and diagnosis["direction"]["auc"] <= _ALIKE and before <= THRESHOLDS.difference
+    tone, sign = _TONES[diagnosis["verdict"]]
+    is_balanced = balance["worst_before"] <= THRESHOLDS.difference
+    is_alike = tone == "good" and diagnosis["direction"]["auc"] <= _ALIKE and is_balanced
     headline = _HEADLINES["alike" if is_alike else tone].format(p=origin["file_p"], q=origin["file_q"])
-    sentences = [_difference(evidence), _worth(diagnosis, origin)]
-    advice = _advice(evidence, tone)
-    return {"tone": tone, "sign": sign, "name": name, "headline": headline, "sentences": sentences, "advice": advice}
+    sentences, advice = [_difference(evidence), _worth(diagnosis, origin)], _advice(evidence, balance, tone)
+    texts = {"headline": headline, "sentences": sentences, "advice": advice}
+    return {"tone": tone, "sign": sign, "name": diagnosis["verdict"].capitalize(), **texts}
 
 
 def _worth(diagnosis: dict[str, Any], origin: dict[str, Any]) -> str:
     """Say how many rows of p the weighted rows of q replace."""
     ess, draws = diagnosis["overlap"]["ess_q"], diagnosis["overlap"]["draws_q"]
-    rows = f"After weighting, the {count(diagnosis['n_q'])} held-out rows of {origin['file_q']}"
-    text = f"{rows} are worth {count(ess)} rows of {origin['file_p']}."
-    limit = f" The rows of {origin['file_p']} show that they are worth only {count(draws)}."
-    return text + limit if draws < 0.8 * ess else text
+    rows, p = f"the {count(diagnosis['n_q'])} held-out rows of {origin['file_q']}", origin["file_p"]
+    limit = f" The rows of {p} show that they are worth only {count(draws)}." * (draws < 0.8 * ess)
+    return f"After weighting, {rows} are worth {count(ess)} rows of {p}.{limit}"
 
 
 def _difference(evidence: dict[str, Any]) -> str:
@@ -170,7 +134,7 @@ def _difference(evidence: dict[str, Any]) -> str:
     return f"{text} (50 % = a guess). What drives the difference: {listed}."
 
 
-def _advice(evidence: dict[str, Any], tone: str) -> list[str]:
+def _advice(evidence: dict[str, Any], balance: dict[str, Any], tone: str) -> list[str]:
     """Return the next steps, the most important one first."""
     diagnosis, overlap, origin = evidence["diagnosis"], evidence["diagnosis"]["overlap"], evidence["origin"]
     p, q = origin["file_p"], origin["file_q"]
@@ -186,24 +150,19 @@ def _advice(evidence: dict[str, Any], tone: str) -> list[str]:
     curve = diagnosis["reliability"]
     if curve["p_value"] < 1e-3 and curve["error"] - curve["noise"] > 0.025:
         steps.append(f"{reliability_advice(curve['slope'], curve['slope_error'])}: the probabilities are off.")
-    after = [abs(value) for value in diagnosis["balance"]["after"]]
-    if diagnosis["warnings"] and max(after, default=0.0) > THRESHOLDS.difference:
+    if diagnosis["warnings"] and balance["worst_after"] > THRESHOLDS.difference:
         steps.append("Look under Balance for the columns that still differ, and adjust for them as well.")
     if tone != "bad":
-        steps.append(
-            "Compute weights with `flowratio score MODEL DATA -o OUT`, and use the column `weight` in every mean, fit "
-            f"or test about {p}."
-        )
+        use = f"use the column `weight` in every mean, fit or test about {p}"
+        steps.append(f"Compute weights with `flowratio score MODEL DATA -o OUT`, and {use}.")
     return steps or ["Fit again with more rows of both files, or leave out the columns that separate them."]
 
 
 def _samples(columns: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the share of missing values in each sample, and the kinds of columns."""
     kinds = Counter(column["kind"] for column in columns)
-    gaps = {
-        f"gaps_{sample}": sum(column["gaps"][sample] for column in columns) / max(len(columns), 1) for sample in "pq"
-    }
-    return {**gaps, "kinds": ", ".join(f"{n} of {_NOUNS[kind][1]}" for kind, n in kinds.most_common())}
+    gaps = {f"gaps_{k}": sum(column["gaps"][k] for column in columns) / max(len(columns), 1) for k in "pq"}
+    return {**gaps, "kinds": ", ".join(f"{n} of {_PLURALS.get(kind, f'{kind}s')}" for kind, n in kinds.most_common())}
 
 
 def _balance(evidence: dict[str, Any]) -> dict[str, Any]:
@@ -243,21 +202,14 @@ def _numbers(column: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for sample in "pq":
         moments = column["numbers"][sample] or {"mean": None, "sd": None, "quartiles": [None] * 5}
-        unit = " days" if column["kind"] == "date" and column["numbers"][sample] else ""
-        cells = [_value(column, value) for value in (moments["mean"], *moments["quartiles"])]
-        cells.insert(1, sig(moments["sd"]) + unit)
-        rows.append({"name": column["name"], "sample": sample, "css": f"of-{sample}", "cells": cells})
+        sd = sig(moments["sd"]) + " days" * (column["kind"] == "date" and column["numbers"][sample] is not None)
+        mean, *quartiles = (_value(column, value) for value in (moments["mean"], *moments["quartiles"]))
+        rows.append({"name": column["name"], "sample": sample, "css": f"of-{sample}", "cells": [mean, sd, *quartiles]})
     return rows
 
 
 def _value(column: dict[str, Any], value: float | None) -> str:
-    """Write a value in its own units: days since 1970 as a date.
-
-    Examples
-    --------
-    >>> _value({"kind": "date"}, 2932896.99), _value({"kind": "date"}, -719528.0)
-    ('9999-12-31', '0000-01-01')
-    """
+    """Write a value in its own units: days since 1970 as a date."""
     if column["kind"] != "date" or value is None:
         return sig(value)
     return str(np.datetime64(math.floor(min(max(value, -_MOST_DAYS), _MOST_DAYS)), "D"))
@@ -269,33 +221,19 @@ def code(text: str) -> Markup:
 
 
 def sig(value: float | None, digits: int = 3) -> str:
-    r"""Write a number with this many significant digits.
-
-    Examples
-    --------
-    >>> sig(0.012345), sig(1234.5), sig(0.5), sig(-2e-7), sig(None)
-    ('0.0123', '1\u202f230', '0.500', '−2.00e-7', '–')
-    """
-    if value is None or not math.isfinite(value):
-        return "–"
-    if value == 0:
-        return "0"
+    """Write a number with this many significant digits."""
+    if not value or not math.isfinite(value):
+        return "0" if value == 0 else "–"
     rounded = float(f"{value:.{digits - 1}e}")
     power = math.floor(math.log10(abs(rounded)))
     if not -4 <= power < 6:
         mantissa, exponent = f"{rounded:.{digits - 1}e}".split("e")
-        return f"{mantissa}e{int(exponent)}".replace("-", "−", 1) if rounded < 0 else f"{mantissa}e{int(exponent)}"
+        return f"{mantissa.replace('-', '−')}e{int(exponent)}"
     return f"{rounded:,.{max(0, digits - 1 - power)}f}".replace(",", "\u202f").replace("-", "−")
 
 
 def signed(value: float | None) -> str:
-    """Write a difference with its sign and two decimals, up to 1000.
-
-    Examples
-    --------
-    >>> signed(0.4), signed(-0.014), signed(1e6), signed(0.001)
-    ('+0.40', '−0.01', '> 1000', '0.00')
-    """
+    """Write a difference with its sign and two decimals, up to 1000."""
     if value is None:
         return "–"
     if abs(value) > 1000:
@@ -305,35 +243,17 @@ def signed(value: float | None) -> str:
 
 
 def fixed(value: float | None) -> str:
-    """Write a score with four decimals.
-
-    Examples
-    --------
-    >>> fixed(0.12), fixed(-1e-9), fixed(None)
-    ('0.1200', '0.0000', '–')
-    """
+    """Write a score with four decimals."""
     return "–" if value is None else f"{round(value, 4) + 0.0:.4f}".replace("-", "−")
 
 
 def count(value: float) -> str:
-    r"""Write a number of rows, in groups of three digits.
-
-    Examples
-    --------
-    >>> count(12345), count(12.34), count(3.0), count(48213.7)
-    ('12\u202f345', '12.3', '3', '48\u202f214')
-    """
+    """Write a number of rows, in groups of three digits."""
     return f"{value:,.0f}".replace(",", "\u202f") if value >= 100 or value == round(value) else sig(value)
 
 
 def moment(date: str) -> str:
-    """Write a date in ISO form for people. Any other text stays unchanged.
-
-    Examples
-    --------
-    >>> moment("2026-03-01T09:12:33+00:00"), moment("in spring")
-    ('1 March 2026, 09:12 UTC', 'in spring')
-    """
+    """Write a date in ISO form for people. Any other text stays unchanged."""
     try:
         when = datetime.fromisoformat(date)
     except ValueError:
@@ -342,13 +262,7 @@ def moment(date: str) -> str:
 
 
 def percent(share: float | None) -> str:
-    r"""Write a share in percent.
-
-    Examples
-    --------
-    >>> percent(0.5), percent(0.0123), percent(0), percent(0.0002), percent(1.0)
-    ('50\xa0%', '1.2\xa0%', '0\xa0%', '<\xa00.1\xa0%', '100\xa0%')
-    """
+    """Write a share in percent."""
     if share is None:
         return "–"
     if 0 < share < 0.001:

@@ -117,6 +117,10 @@ def test_levels_of_a_column(found: dict[str, Any], samples: tuple[pl.DataFrame, 
     assert column(found, "country")["levels"] == [{"level": "NL", "p": 1.0, "q": 1.0}]
 
 
+def test_numbers_are_rounded() -> None:
+    assert (module._finite(1234.5678), module._finite(math.nan)) == (1235.0, None)
+
+
 def test_rare_levels_of_many_are_one() -> None:
     levels = module._levels([f"a{k}" for k in range(30)] + ["b"] * 30, ["b"])
     assert levels[0] == {"level": "b", "p": 0.5, "q": 1.0}

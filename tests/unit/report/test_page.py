@@ -15,7 +15,7 @@ import pytest
 
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.report.evidence import Origin, gather
-from flowratio.report.page import _value, html, percent, sig, write_report
+from flowratio.report.page import _safe_json, _value, count, fixed, html, moment, percent, sig, signed, write_report
 
 IMAGE, SCRIPT = "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>"
 MADE: Origin = {
@@ -191,10 +191,44 @@ def test_dates_that_no_calendar_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("days", "text"), [(1e300, "275760-09-13"), (-1e300, "-271821-04-20"), (-0.5, "1969-12-31"), (0.5, "1970-01-01")]
+    ("days", "text"),
+    [
+        (1e300, "275760-09-13"),
+        (-1e300, "-271821-04-20"),
+        (-0.5, "1969-12-31"),
+        (0.5, "1970-01-01"),
+        (2932896.99, "9999-12-31"),
+        (-719528.0, "0000-01-01"),
+    ],
 )
 def test_any_number_is_a_date(days: float, text: str) -> None:
     assert _value({"kind": "date"}, days) == text
+
+
+@pytest.mark.parametrize(
+    ("written", "texts"),
+    [
+        ([sig(x) for x in (0.012345, 1234.5, 0.5, -2e-7, 0.0)], ["0.0123", "1\u202f230", "0.500", "−2.00e-7", "0"]),
+        ([sig(None), fixed(None), signed(None), percent(None)], ["–"] * 4),
+        ([signed(x) for x in (0.4, -0.014, 1e6, 0.001)], ["+0.40", "−0.01", "> 1000", "0.00"]),
+        ([fixed(x) for x in (0.12, -1e-9)], ["0.1200", "0.0000"]),
+        ([count(x) for x in (12345, 12.34, 3.0, 48213.7)], ["12\u202f345", "12.3", "3", "48\u202f214"]),
+        (
+            [moment(text) for text in ("2026-03-01T09:12:33+00:00", "in spring")],
+            ["1 March 2026, 09:12 UTC", "in spring"],
+        ),
+        (
+            [percent(x) for x in (0.5, 0.0123, 0, 0.0002, 1.0)],
+            ["50\xa0%", "1.2\xa0%", "0\xa0%", "<\xa00.1\xa0%", "100\xa0%"],
+        ),
+    ],
+)
+def test_numbers_are_written_for_people(written: list[str], texts: list[str]) -> None:
+    assert written == texts
+
+
+def test_json_in_a_script_element_has_no_tags() -> None:
+    assert _safe_json("</script>") == '"\\u003c/script\\u003e"'
 
 
 def test_size_of_a_large_page(evidence: dict[str, Any]) -> None:
