@@ -66,7 +66,7 @@ class Model:
         for each row, and fewer for more than 2000 rows.
         """
         if self.featurizer is None:
-            raise ArgumentError("flow", "The model has no flow to draw rows from. Fit it again without --no-flow.")
+            raise ValueError("The model has no flow to draw rows from. Fit it again without --no-flow.")
         share = self.evidence["origin"]["proportion"]
         sampler = TargetedSampler(self.ratio, self.featurizer, proportion=share, random_state=seed, verbose=verbose)
         sample = sampler.draw(n, toward)
