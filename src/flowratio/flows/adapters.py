@@ -66,12 +66,12 @@ class AdaptedFlow(Flow):
     def forward(self, x: Tensor) -> Pair:
         with self._explained("x to z"):
             z, log_det = self._encode(x)
-        return z, log_det.expand(len(x))
+        return z, _per_row(log_det, len(x))
 
     def inverse(self, z: Tensor) -> Pair:
         with self._explained("z to x"):
             x, log_det = self._decode(z)
-        return x, -log_det.expand(len(z))
+        return x, -_per_row(log_det, len(z))
 
     def base_log_prob(self, z: Tensor) -> Tensor:
         return self._base().log_prob(z)
@@ -115,12 +115,10 @@ class ZukoFlow(AdaptedFlow):
         super().__init__(flow, shape)
 
     def _encode(self, x: Tensor) -> Pair:
-        z, log_det = self.flow().transform.call_and_ladj(x)
-        return z, _sum_columns(log_det)
+        return self.flow().transform.call_and_ladj(x)
 
     def _decode(self, z: Tensor) -> Pair:
-        x, log_det = self.flow().transform.inv.call_and_ladj(z)
-        return x, _sum_columns(log_det)
+        return self.flow().transform.inv.call_and_ladj(z)
 
     def _base(self) -> Any:
         return self.flow().base
@@ -193,9 +191,9 @@ class NormflowsFlow(AdaptedFlow):
         return base.loc, base.log_scale.exp() * (1.0 if base.temperature is None else base.temperature)
 
 
-def _sum_columns(log_det: Tensor) -> Tensor:
-    """Sum the terms of a coordinatewise map. Other maps give (n,) already."""
-    return log_det.sum(1) if log_det.dim() == 2 else log_det
+def _per_row(log_det: Tensor, n: int) -> Tensor:
+    """Return the log-determinant, (n,), from one number, (n,), or the terms of a coordinatewise map, (n, d)."""
+    return (log_det.sum(1) if log_det.dim() == 2 else log_det).expand(n)
 
 
 def _refuse_context(flow: nn.Module, package: str) -> None:

@@ -55,8 +55,8 @@ class CouplingFlow(Flow):
         self.n_blocks, self.hidden = n_blocks, hidden
         self._n_inputs = n_features // 2
         sizes = self._n_inputs, n_params, n_features - self._n_inputs
-        source = generator or torch.Generator()  # the global generator is never used
-        self.nets = nn.ModuleList(Conditioner(*sizes, hidden, source) for _ in range(n_blocks))
+        generator = generator or torch.Generator()  # the global generator is never used
+        self.nets = nn.ModuleList(Conditioner(*sizes, hidden, generator) for _ in range(n_blocks))
 
     @abstractmethod
     def _map(self, block: int, params: Tensor, x: Tensor, inverse: bool) -> Pair:
@@ -89,13 +89,8 @@ class RealNVP(CouplingFlow):
 
     Parameters
     ----------
-    n_features, n_blocks, hidden
-        Number of columns d, number of coupling blocks, and widths of the hidden layers of each block's network. With
-        one block, d//2 of the coordinates are never mapped.
-    max_log_scale
-        Soft bound c on the log-scales, α = c·tanh(a/c), so that the map is finite far from the data.
-    generator
-        Source of the initial weights, by default with torch's default seed.
+    n_features, n_blocks, hidden, max_log_scale, generator
+        As in `MAF`. With one block, d//2 of the coordinates are never mapped.
 
     References
     ----------
@@ -103,8 +98,7 @@ class RealNVP(CouplingFlow):
 
     Examples
     --------
-    >>> flow = RealNVP(3, generator=torch.Generator().manual_seed(0))
-    >>> x = torch.tensor([[0.5, -1.0, 2.0]])
+    >>> flow, x = RealNVP(3), torch.tensor([[0.5, -1.0, 2.0]])
     >>> torch.allclose(flow.inverse(flow(x)[0])[0], x, atol=1e-5)
     True
     """

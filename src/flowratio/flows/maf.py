@@ -6,7 +6,7 @@ The backward pass is written by hand: on tables the number of operations decides
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,8 @@ from torch.autograd.function import once_differentiable
 
 from flowratio.flows.base import Flow, Pair, check_shape
 from flowratio.flows.masked import MaskedNet
+
+_Tape: TypeAlias = tuple[list[Tensor], Tensor | None, Tensor, Tensor]  # of a block: inputs, tanh(a/c), exp(a), z
 
 _EPS = 1e-5  # added to the variance, as in torch
 _MOMENTUM = 0.1  # share of the newest batch in the running statistics, as in torch
@@ -43,8 +45,7 @@ class MAF(Flow):
 
     Examples
     --------
-    >>> flow = MAF(3, generator=torch.Generator().manual_seed(0)).eval()
-    >>> x = torch.tensor([[0.5, -1.0, 2.0]])
+    >>> flow, x = MAF(3), torch.tensor([[0.5, -1.0, 2.0]])
     >>> torch.allclose(flow.inverse(flow(x)[0])[0], x, atol=1e-5)
     True
     """
@@ -68,7 +69,7 @@ class MAF(Flow):
             raise ValueError(f"`max_log_scale` is {max_log_scale}. Use a number above 0, or None.")
         self.n_blocks, self.hidden = n_blocks, hidden
         self.batch_norm, self.max_log_scale = batch_norm, max_log_scale
-        generator = generator or torch.Generator()
+        generator = generator or torch.Generator()  # the global generator is never used
         self._nets = [MaskedNet(n_features, 2, hidden, generator) for _ in range(n_blocks)]
         self.nets = nn.ModuleList(self._nets)
         if batch_norm:
@@ -114,15 +115,6 @@ class MAF(Flow):
         return torch.addcmul(-shift, z, torch.exp(-log_scale)), log_scale
 
 
-class _Tape(NamedTuple):
-    """What the backward pass needs of one block, (n, d) each."""
-
-    inputs: list[Tensor]
-    bounded: Tensor | None  # tanh(a/c), where the log-scale is bounded
-    scale: Tensor  # exp(a)
-    z: Tensor
-
-
 class _Norm:
     """Batch normalization of one block, by the statistics of the batch in training and by running ones otherwise."""
 
@@ -163,7 +155,7 @@ def _run(flow: MAF, x: Tensor, norms: list[_Norm], norm_log_scale: Tensor | None
         scale = log_scale.exp()
         z = (x + shift).mul_(scale)
         if tapes is not None:
-            tapes.append(_Tape(inputs, bounded, scale, z))
+            tapes.append((inputs, bounded, scale, z))
         x = (norms[block].forward(z) if norms else z).flip(1)
     log_det = log_scales.sum(1)
     if norm_log_scale is not None:
@@ -190,17 +182,17 @@ class _MAFFunction(torch.autograd.Function):
         grad_thetas: list[Tensor] = []
         grad_norms: list[list[Tensor]] = []
         for block in range(flow.n_blocks - 1, -1, -1):
-            tape: _Tape = ctx.tapes[block]
+            inputs, bounded, scale, z = ctx.tapes[block]
             grad = grad.flip(1)
             if ctx.norms:
-                grad, *grad_norm = ctx.norms[block].backward(tape.z, grad, total)
+                grad, *grad_norm = ctx.norms[block].backward(z, grad, total)
                 grad_norms.append(grad_norm)
-            grad_x = grad * tape.scale  # z = (x + m) exp(a): ∂z/∂x = ∂z/∂m = exp(a), ∂z/∂a = z
-            grad_a = torch.addcmul(grad_log_det[:, None], grad, tape.z)
-            if tape.bounded is not None:
-                grad_a = torch.ops.aten.tanh_backward(grad_a, tape.bounded)
+            grad_x = grad * scale  # z = (x + m) exp(a): ∂z/∂x = ∂z/∂m = exp(a), ∂z/∂a = z
+            grad_a = torch.addcmul(grad_log_det[:, None], grad, z)
+            if bounded is not None:
+                grad_a = torch.ops.aten.tanh_backward(grad_a, bounded)
             needs_x, grad_out = block > 0 or ctx.needs_input_grad[0], torch.cat((grad_x, grad_a), 1)
-            grad_in, grad_theta = flow._nets[block].pull(tape.inputs, grad_out, needs_x)
+            grad_in, grad_theta = flow._nets[block].pull(inputs, grad_out, needs_x)
             grad_thetas.append(grad_theta)
             grad = grad_x if grad_in is None else grad_x.add_(grad_in)
         grad_log_scale = grad_norm_shift = None

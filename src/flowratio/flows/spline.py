@@ -16,7 +16,6 @@ References
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,20 +26,8 @@ from flowratio.flows.base import Flow, Pair, check_shape
 from flowratio.flows.coupling import CouplingFlow
 from flowratio.flows.masked import MaskedNet
 
-# soft bound c on the raw parameters, c·tanh(·/c), so that the map can be inverted in float32 far from the data: bins
-# differ in width and height by a factor of at most e⁴, and derivatives at knots lie within e⁻² and e²
+# soft bound c on the raw parameters, c·tanh(·/c), so that the map can be inverted in float32 far from the data
 _MAX_RAW = 2.0
-
-
-class _Bins(NamedTuple):
-    """The bin that holds each value; every tensor has the shape of the values."""
-
-    left: Tensor  # x_k + B
-    bottom: Tensor  # y_k + B
-    width: Tensor
-    height: Tensor
-    slope_0: Tensor  # derivative at the left edge
-    slope_1: Tensor  # derivative at the right edge
 
 
 def rational_quadratic(x: Tensor, params: Tensor, bound: float) -> Pair:
@@ -50,31 +37,34 @@ def rational_quadratic(x: Tensor, params: Tensor, bound: float) -> Pair:
     through an exponential. Zeros give the identity.
     """
     value = x.clamp(-bound, bound) + bound
-    bins = _locate(value, params, bound, searched=0)
-    u, s = (value - bins.left) / bins.width, bins.height / bins.width
-    num = torch.addcmul(bins.slope_0 * u * (1 - u), s * u, u)
-    den, log_slope = _denominator_and_log_slope(u, s, bins)
+    left, bottom, width, height, *slopes = _locate(value, params, bound, searched=0)
+    u, s = (value - left) / width, height / width
+    num = torch.addcmul(slopes[0] * u * (1 - u), s * u, u)
+    den, log_slope = _denominator_and_log_slope(u, s, *slopes)
     inside = x.abs() < bound
-    return torch.where(inside, torch.addcdiv(bins.bottom - bound, bins.height * num, den), x), log_slope * inside
+    return torch.where(inside, torch.addcdiv(bottom - bound, height * num, den), x), log_slope * inside
 
 
 def rational_quadratic_inverse(z: Tensor, params: Tensor, bound: float) -> Pair:
     """Map z back through its spline: x, and the log-derivative of x → z (not of z → x), each of the shape of z."""
     value = z.clamp(-bound, bound) + bound
-    bins = _locate(value, params, bound, searched=1)
-    s, rise = bins.height / bins.width, value - bins.bottom
-    bend = rise * (bins.slope_0 + bins.slope_1 - 2 * s)
+    left, bottom, width, height, *slopes = _locate(value, params, bound, searched=1)
+    s, rise = height / width, value - bottom
+    bend = rise * (slopes[0] + slopes[1] - 2 * s)
     # a u² + b u = c with c ≥ 0; of the root's two forms, the one without a difference of near-equals in float32
-    a, b, c = bins.height * (s - bins.slope_0) + bend, bins.height * bins.slope_0 - bend, s * rise
+    a, b, c = height * (s - slopes[0]) + bend, height * slopes[0] - bend, s * rise
     root = torch.addcmul(b * b, a, c, value=4).clamp(min=torch.finfo(z.dtype).tiny).sqrt()
     u = torch.where(b < 0, root - b, 2 * c) / torch.where(b < 0, 2 * a, root + b)
-    _, log_slope = _denominator_and_log_slope(u, s, bins)
+    _, log_slope = _denominator_and_log_slope(u, s, *slopes)
     inside = z.abs() < bound
-    return torch.where(inside, torch.addcmul(bins.left - bound, u, bins.width), z), log_slope * inside
+    return torch.where(inside, torch.addcmul(left - bound, u, width), z), log_slope * inside
 
 
-def _locate(value: Tensor, params: Tensor, bound: float, *, searched: int) -> _Bins:
-    """Find the bin of each value, counted from −bound, among the widths (`searched` = 0) or the heights (1)."""
+def _locate(value: Tensor, params: Tensor, bound: float, *, searched: int) -> tuple[Tensor, ...]:
+    """Find the bin of each value, counted from −bound, among the widths (`searched` = 0) or the heights (1).
+
+    Return x_k + B, y_k + B, width, height, and the derivatives at both edges, each of the shape of the values.
+    """
     n_bins = (params.shape[-2] + 1) // 3
     logits = (params[..., : 2 * n_bins, :] / _MAX_RAW).tanh() * _MAX_RAW
     sizes = logits.unflatten(-2, (2, n_bins)).softmax(-2) * (2 * bound)
@@ -86,15 +76,15 @@ def _locate(value: Tensor, params: Tensor, bound: float, *, searched: int) -> _B
     # a raw zero at both ends: derivative 1, where the identity begins
     raw = F.pad(params[..., 2 * n_bins :, :], (0, 0, 1, 1)).gather(-2, torch.cat([index, index + 1], -2))
     slopes = ((raw / _MAX_RAW).tanh() * _MAX_RAW).exp()
-    return _Bins(*edge.unbind(-2), *size.unbind(-2), *slopes.unbind(-2))
+    return *edge.unbind(-2), *size.unbind(-2), *slopes.unbind(-2)
 
 
-def _denominator_and_log_slope(u: Tensor, s: Tensor, bins: _Bins) -> Pair:
+def _denominator_and_log_slope(u: Tensor, s: Tensor, slope_0: Tensor, slope_1: Tensor) -> Pair:
     """Return the spline's denominator, and log of its derivative s²(δ₁u² + 2su(1−u) + δ₀(1−u)²) / denominator²."""
     v = 1 - u
     uv = u * v
-    den = torch.addcmul(s, bins.slope_0 + bins.slope_1 - 2 * s, uv)
-    inner = torch.addcmul(torch.addcmul(2 * s * uv, bins.slope_1 * u, u), bins.slope_0 * v, v)
+    den = torch.addcmul(s, slope_0 + slope_1 - 2 * s, uv)
+    inner = torch.addcmul(torch.addcmul(2 * s * uv, slope_1 * u, u), slope_0 * v, v)
     return den, ((s / den).square() * inner).log()
 
 
@@ -103,18 +93,14 @@ class SplineMAF(Flow):
 
     Parameters
     ----------
-    n_features, n_blocks, hidden
-        Number of columns d, number of masked blocks, and widths of the hidden layers of each block's network. The order
-        of the coordinates is reversed after each block.
+    n_features, n_blocks, hidden, generator
+        As in `MAF`.
     n_bins, bound
         Each spline has n_bins bins on [−bound, bound] and is the identity outside. Scale the data first.
-    generator
-        Source of the initial weights, by default with torch's default seed.
 
     Examples
     --------
-    >>> flow = SplineMAF(3, generator=torch.Generator().manual_seed(0))
-    >>> x = torch.tensor([[0.5, -1.0, 2.0]])
+    >>> flow, x = SplineMAF(3), torch.tensor([[0.5, -1.0, 2.0]])
     >>> torch.allclose(flow.inverse(flow(x)[0])[0], x, atol=1e-5)
     True
     """
@@ -137,8 +123,8 @@ class SplineMAF(Flow):
         generator = generator or torch.Generator()  # the global generator is never used
         self._nets = [MaskedNet(n_features, 3 * n_bins - 1, hidden, generator) for _ in range(n_blocks)]
         self.nets = nn.ModuleList(self._nets)
-        self.shifts = nn.Parameter(torch.zeros(n_blocks, n_features))
-        self.log_scales = nn.Parameter(torch.zeros(n_blocks, n_features))
+        shape = n_blocks, n_features
+        self.shifts, self.log_scales = nn.Parameter(torch.zeros(shape)), nn.Parameter(torch.zeros(shape))
 
     def forward(self, x: Tensor) -> Pair:
         log_slopes = -self.log_scales.sum(0)  # (d,), then (n, d), in any order of the columns
@@ -172,8 +158,7 @@ class SplineCoupling(CouplingFlow):
 
     Examples
     --------
-    >>> flow = SplineCoupling(3, generator=torch.Generator().manual_seed(0))
-    >>> x = torch.tensor([[0.5, -1.0, 2.0]])
+    >>> flow, x = SplineCoupling(3), torch.tensor([[0.5, -1.0, 2.0]])
     >>> torch.allclose(flow.inverse(flow(x)[0])[0], x, atol=1e-5)
     True
     """
