@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -45,8 +45,7 @@ class AdaptedFlow(Flow):
 
     def __init__(self, flow: nn.Module, shape: tuple[int, ...]) -> None:
         if len(shape) != 1:
-            what = f"`flow` is a flow of {self.package} over arrays of shape {shape}."
-            raise ValueError(f"{what} Flatten the data, and use a flow whose base has the shape (d,).")
+            raise ValueError(f"`flow` is over arrays of shape {shape}. Flatten the data, and use a base of shape (d,).")
         super().__init__(shape[0])
         self.flow: Any = flow  # the package need not be installed, so there is no type to name
 
@@ -85,15 +84,13 @@ class AdaptedFlow(Flow):
             return base.sample((n,) if isinstance(base, Distribution) else n).to(like(self))
 
     def config(self) -> dict[str, Any]:
-        what = f"A flow of {self.package} cannot be rebuilt from its arguments."
-        raise TypeError(f"{what} Build it there, load its weights (`load_state_dict`), and adapt it again.")
+        raise TypeError(f"A flow of {self.package} cannot be rebuilt. Build it there, load its weights, and adapt it.")
 
     @contextmanager
     def _explained(self, direction: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:
-            # nflows has its own class for a missing inverse
+        except Exception as error:  # nflows has its own class for a missing inverse
             if not isinstance(error, NotImplementedError) and type(error).__name__ != "InverseNotAvailable":
                 raise
             what = f"{self.package} cannot map {direction} with this flow ({type(error).__name__}: {error})."
@@ -110,8 +107,8 @@ class ZukoFlow(AdaptedFlow):
         try:
             shape = _run_row_zuko(flow)
         except Exception as error:
-            what = f"`flow` is a {type(flow).__name__} of zuko that does not run without a context ({error})."
-            raise ValueError(f"{what} Use an unconditional flow, built with `context=0`.") from error
+            what = f"`flow` does not run without a context ({error})."
+            raise ValueError(f"{what} Use an unconditional flow of zuko, built with `context=0`.") from error
         super().__init__(flow, shape)
 
     def _encode(self, x: Tensor) -> Pair:
@@ -139,7 +136,7 @@ class NFlowsFlow(AdaptedFlow):
         _refuse_context(flow, self.package)
         base: Any = flow._distribution
         # the Gaussians of nflows have a shape, and one of them cannot be sampled
-        super().__init__(flow, tuple(getattr(base, "_shape", None) or _sample_shape(base.sample, flow)))
+        super().__init__(flow, tuple(getattr(base, "_shape", None) or _sample_shape(base, flow)))
 
     def _encode(self, x: Tensor) -> Pair:
         return self.flow._transform(x)
@@ -164,8 +161,7 @@ class NormflowsFlow(AdaptedFlow):
 
     def __init__(self, flow: nn.Module) -> None:
         _refuse_context(flow, self.package)
-        base: Any = flow.q0
-        super().__init__(flow, _sample_shape(base.sample, flow))
+        super().__init__(flow, _sample_shape(cast(Any, flow).q0, flow))
 
     def _encode(self, x: Tensor) -> Pair:
         return self._walk(x, [layer.inverse for layer in reversed(self.flow.flows)])
@@ -203,14 +199,13 @@ def _refuse_context(flow: nn.Module, package: str) -> None:
     conditional += [m for m in flow.modules() if any(getattr(m, name, None) is not None for name in _CONTEXT)]
     if conditional or _comes_from(flow, package, "ConditionalNormalizingFlow"):
         names = ", ".join(sorted({type(module).__name__ for module in conditional or [flow]}))
-        what = f"`flow` is a flow of {package} that needs a context or a class ({names})."
-        raise ValueError(f"{what} Use an unconditional flow.")
+        raise ValueError(f"`flow` needs a context or a class ({names} of {package}). Use an unconditional flow.")
 
 
-def _sample_shape(draw: Callable[[int], Tensor], flow: nn.Module) -> tuple[int, ...]:
+def _sample_shape(base: Any, flow: nn.Module) -> tuple[int, ...]:
     """Return the shape of a row of the base, without a change of torch's global state."""
     with torch.no_grad(), seeded(0, like(flow).device):
-        return tuple(draw(2).shape[1:])
+        return tuple(base.sample(2).shape[1:])
 
 
 def _run_row_zuko(flow: nn.Module) -> tuple[int, ...]:

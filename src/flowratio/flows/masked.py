@@ -4,8 +4,6 @@ Units are sorted by degree, the number of coordinates a unit may see [1]_. Every
 r sees only the first `reach[r]` columns. Masked weights are zero and get no gradient. Large layers multiply panel by
 panel and skip what lies above the stairs. The inverse computes no unit twice: it costs about one forward pass.
 
-References
-----------
 .. [1] Germain, Gregor, Murray, Larochelle (2015). *MADE: Masked Autoencoder for Distribution Estimation.*
 """
 
@@ -27,7 +25,7 @@ _PANEL_ROWS = 128
 _INVERSE_COORDINATES = 32  # coordinates solved between two large products of the inverse
 _INVERSE_ROWS = 1024  # rows solved together, so that they fit the cache
 
-Solve: TypeAlias = Callable[[Tensor, Tensor], Pair]
+Solve: TypeAlias = Callable[[Tensor, Tensor], Pair]  # parameters, (k, m), and z, (m,), to x and the log-slope, (m,)
 Panel: TypeAlias = tuple[int, int, int]  # a, b, c: rows a:b of a weight matrix see only the first c columns
 
 
@@ -167,11 +165,7 @@ class MaskedNet(nn.Module):
 
     @torch.no_grad()
     def invert(self, z: Tensor, solve: Solve) -> Pair:
-        """Find x coordinate by coordinate: (n, d) to (n, d), and the log-determinant, of shape (n,).
-
-        `solve` maps the parameters of one coordinate, (k, m), and its z, (m,), to its x and its term of the
-        log-determinant, (m,) each.
-        """
+        """Find x coordinate by coordinate: (n, d) to (n, d), and the log-determinant, of shape (n,)."""
         x, log_det = zip(*(self._invert_rows(part, solve) for part in z.split(_INVERSE_ROWS)), strict=True)
         return torch.cat(x), torch.cat(log_det)
 

@@ -8,8 +8,6 @@ knots :math:`(x_k, y_k)`. Outside it is the identity, and the outermost derivati
 
 Learned constants first shift and scale each coordinate, so that a long tail fits inside the bound.
 
-References
-----------
 .. [1] Durkan, Bekasov, Murray, Papamakarios (2019). *Neural Spline Flows.*
 """
 

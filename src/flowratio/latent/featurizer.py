@@ -73,18 +73,15 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     random_state, device, verbose
         Seed, device of torch (`"auto"` is a GPU if there is one), and whether to show a progress bar. The same seed
         gives the same bits on the same machine. Global generators are never used.
-    checkpoint
-        Folder that stores the state of the training. A killed run resumes from it and gives the same bits.
-    callback
-        Function called after each evaluation on held-out rows with the flow, in evaluation mode, and the number of
-        epochs. It is not saved with the model.
+    checkpoint, callback
+        Folder that stores the state of the training, so that a killed run resumes and gives the same bits, and function
+        called after each evaluation with the flow and the number of epochs. It is not saved with the model.
 
     Attributes
     ----------
-    flow_, scaler_, discrete_
-        The fitted flow, the fitted scaler, and the discrete columns (in a file, of a sample of 200 000 rows) or None.
-    history_
-        Losses by epoch, with `plot`. None for a pretrained flow.
+    flow_, scaler_, discrete_, history_
+        The fitted flow, the fitted scaler, the discrete columns (in a file, of a sample of 200 000 rows) or None, and
+        the losses by epoch, with `plot`, or None for a pretrained flow.
 
     References
     ----------
@@ -92,8 +89,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.exp(rng.normal(size=(500, 2)))
+    >>> X = np.exp(np.random.default_rng(0).normal(size=(500, 2)))
     >>> featurizer = FlowFeaturizer(max_epochs=20, random_state=0).fit(X)
     >>> Z = featurizer.transform(X)
     >>> bool(np.allclose(featurizer.inverse_transform(Z), X, rtol=1e-3))
@@ -101,6 +97,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     """
 
     discrete_: DiscreteColumns | None = None
+    history_: History | None
 
     def __init__(
         self,
@@ -144,33 +141,29 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _fit(self, X: Any) -> None:
         rows, seed = self._begin(X, self.dequantize)
-        self.history_ = None if isinstance(self.flow, nn.Module) else self._train(rows, seed)
-        self.flow_.eval()
+        if not isinstance(self.flow, nn.Module):
+            self.history_ = self._train(rows, seed)
 
     def initialize(self, X: TableLike | str | Path | Rows) -> Self:
         """Fit the scaling to rows as in `fit`, and draw the first weights of the flow, without training or noise."""
         with unchanged_on_failure(self):
             self._begin(X, dequantize=False)
-            self.history_ = None
-            self.flow_.eval()
         return self
 
     def _begin(self, X: Any, dequantize: bool) -> tuple[Rows, int]:
         """Set the discrete columns, the scaler and the flow. Return the rows and the seed."""
         self._check_settings()
-        rows = self._open(X)
-        seed = seed_from(self.random_state)
+        rows, seed = self._open(X), seed_from(self.random_state)
         rng = np.random.default_rng([seed, 0, 1])
         sample = next(rows.blocks(rows.n_rows)) if type(rows) is ArrayRows else rows.sample(_SCALING_ROWS, rng)
-        scaler = self._new_scaler()
-        self.discrete_ = None
+        scaler, self.discrete_, self.history_ = self._new_scaler(), None, None
         if dequantize and not isinstance(self.flow, nn.Module) and takes_noise(scaler):
             self.discrete_, sample = DiscreteColumns.spread(sample, np.random.default_rng([seed, 0, 4]))
         self.scaler_ = scaler.fit_array(sample, rows.feature_names)
         d = self._n_features_out = self.scaler_.n_features_out_
         if d == rows.n_features or not isinstance(X, Rows):  # a ratio does not need the columns that are left out
             self._warn_of_scaling(rows)
-        self.flow_ = self._new_flow(d, rows.n_rows, seed).to(choose_device(self.device))
+        self.flow_ = self._new_flow(d, rows.n_rows, seed).to(choose_device(self.device)).eval()
         if self.flow_.n_features != d:
             after = "" if d == rows.n_features else " after scaling"
             message = f"`flow` maps {self.flow_.n_features} columns, but the data have {d}{after}. Use a flow of {d}."
@@ -182,8 +175,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if self.recipe is not None and not isinstance(self.recipe, Recipe):
             raise ArgumentError("recipe", f"`recipe` is {self.recipe!r}. Use a `flowratio.Recipe` or None.")
         if self.checkpoint is not None and not isinstance(self.random_state, numbers.Integral):
-            what = f"`random_state` is {self.random_state!r}, but `checkpoint` needs a fixed seed."
-            raise ArgumentError("random_state", f"{what} Use an integer.")
+            message = f"`random_state` is {self.random_state!r}, but `checkpoint` needs a fixed seed. Use an integer."
+            raise ArgumentError("random_state", message)
 
     def _open(self, X: Any) -> Rows:
         if isinstance(X, str | Path | Rows):
@@ -192,10 +185,9 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 name = "`X`" if isinstance(X, Rows) else X
                 raise ArgumentError("X", f"{name} has {rows.n_rows} row. Use at least 2 rows.")
             self.n_features_in_ = rows.n_features
+            vars(self).pop("feature_names_in_", None)
             if rows.feature_names is not None:
                 self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
-            elif hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
             return rows
         X = validate_data(self, X, dtype=_FLOATS, ensure_min_samples=2)
         return ArrayRows(X, list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None)
@@ -203,12 +195,11 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _new_scaler(self) -> Scaler:
         if isinstance(self.scaling, Scaler):
             return cast(Scaler, clone(self.scaling))
+        if self.scaling not in ("auto", *SCALINGS):
+            rule = f"Use a scaler, or one of auto, {', '.join(SCALINGS)}."
+            raise ArgumentError("scaling", f"`scaling` is {self.scaling!r}. {rule}")
         auto = "none" if isinstance(self.flow, nn.Module) else "white"
-        name = auto if self.scaling == "auto" else self.scaling
-        if name not in SCALINGS:
-            names = ", ".join(SCALINGS)
-            raise ArgumentError("scaling", f"`scaling` is {name!r}. Use a scaler, or one of auto, {names}.")
-        return SCALINGS[name]()
+        return SCALINGS[auto if self.scaling == "auto" else self.scaling]()
 
     def _warn_of_scaling(self, rows: Rows) -> None:
         """Warn about columns that the scaler left out, and about rows of a large file that contradict this."""
@@ -228,8 +219,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             with seeded(seed, torch.device("cpu")):  # other libraries draw weights from the global generator
                 return adapt(self.flow(d))
         if self.flow not in FLOWS:
-            names = ", ".join(FLOWS)
-            raise ArgumentError("flow", f"`flow` is {self.flow!r}. Use a flow, a function, or one of {names}.")
+            rule = f"Use a flow, a function, or one of {', '.join(FLOWS)}."
+            raise ArgumentError("flow", f"`flow` is {self.flow!r}. {rule}")
         new: Any = FLOWS[self.flow]
         n_blocks = {} if self.n_blocks is None else {"n_blocks": self.n_blocks}
         return new(d, hidden=self.hidden or hidden_widths(n, d), generator=generator, **n_blocks)
@@ -252,8 +243,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         options |= {"checkpoint": self.checkpoint, "callback": self.callback}
         return train(self.flow_, lambda x: -self.flow_.log_prob(x).mean(), rest, held_out, recipe, seed=seed, **options)
 
-    def _prepare(self, X: Matrix, rng: np.random.Generator) -> Matrix:
-        """Scale a block of rows, with new noise in every epoch."""
+    def _prepare(self, X: Matrix, rng: np.random.Generator) -> Matrix:  # with new noise in every epoch
         X = X if self.discrete_ is None else self.discrete_.jitter(X, rng)
         return self.scaler_.forward(X, rng)[0].astype(np.float32)
 
@@ -289,7 +279,6 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def score(self, X: TableLike, y: Any = None) -> float:
         """Return the mean log-density of rows of x in nats. `y` is ignored."""
-        del y
         return float(self.score_samples(X).mean())
 
     def _checked(self, X: Any) -> Matrix:
@@ -318,8 +307,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Z = np.asarray(check_array(Z, dtype=_FLOATS))
         if Z.shape[1] != self._n_features_out:
             raise ValueError(f"`Z` has {Z.shape[1]} columns, but the latent space has {self._n_features_out}.")
-        kind = like(self.flow_)
-        X = np.empty((len(Z), self.n_features_in_), Z.dtype)
+        kind, X = like(self.flow_), np.empty((len(Z), self.n_features_in_), Z.dtype)
         for part in chunks(len(Z), self.n_features_in_, _CHUNK_VALUES):
             z = torch.tensor(Z[part], dtype=kind.dtype, device=kind.device)
             X[part] = self.scaler_.inverse(self.flow_.inverse(z)[0].cpu().double().numpy())[0]

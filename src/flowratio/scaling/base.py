@@ -23,8 +23,7 @@ class ScalingWarning(UserWarning):
 class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
     """An invertible map between data x and scaled data z, in float64.
 
-    `fit`, `transform` and `inverse_transform` take arrays and data frames, check them, and issue `ScalingWarning`.
-    `fit_array`, `forward` and `inverse` take checked arrays and never warn.
+    `fit`, `transform` and `inverse_transform` check tables and may warn. The other methods take checked arrays.
     """
 
     n_features_in_: int

@@ -9,8 +9,6 @@ The knots are rows at levels evenly spaced in normal scores. Equal values share 
 knot, with slope s there, :math:`t = t_e + \log(1 + \rho s\,(x - x_e)) / \rho`: a straight line for :math:`\rho = 0`,
 and the curve of a log-normal column for :math:`\rho > 0`. Finally the scores are standardized.
 
-References
-----------
 .. [1] Gregory, Delbourgo (1982). *Piecewise rational quadratic interpolation to monotonic data.*
 """
 
@@ -112,8 +110,7 @@ def fit_curve(x: np.ndarray, n_knots: int) -> Curve:
     right = np.searchsorted(level, targets).clip(1, len(level) - 1)
     knots = np.unique(right - (targets - level[right - 1] < level[right] - targets))
     score = ndtri(level)
-    knots_x, knots_t = values[knots], score[knots]
-    height = np.diff(knots_t)
+    knots_x, knots_t, height = values[knots], score[knots], np.diff(score[knots])
     log_secant = np.log(height) - np.log(np.diff(knots_x))
     # geometric means of neighbors, the nearer knot counts more: positive, and exact to second order
     inner = (log_secant[:-1] * height[1:] + log_secant[1:] * height[:-1]) / (height[:-1] + height[1:])

@@ -16,8 +16,7 @@ from flowratio.scaling.chain import ScalerChain
 from flowratio.scaling.images import Dequantizer, Logit
 from flowratio.scaling.standardizer import Standardizer
 
-_MAX_VALUES = 100
-_ROWS_PER_VALUE = 5
+_MAX_VALUES, _ROWS_PER_VALUE = 100, 5
 _FIRST_ROWS = 1000  # enough to recognize most continuous columns
 
 

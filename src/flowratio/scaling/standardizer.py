@@ -9,11 +9,11 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from flowratio._support.chunks import chunks
+from flowratio._support.types import Matrix, Vector
 from flowratio.scaling.base import Scaler
 from flowratio.scaling.curves import SMALLEST, Pair
 
 Coefficients: TypeAlias = dict[int, np.ndarray]
-
 _LARGEST = 1e300  # sums of larger values overflow
 _MAX_LISTED = 8
 
@@ -65,8 +65,7 @@ class Standardizer(Scaler):
 
     def _confirmed(self, X: np.ndarray, basis: list[int], coefficients: Coefficients) -> Coefficients:
         """Return the combinations that hold within rounding on every row."""
-        mean, scale = self.mean_, self.scale_
-        columns = list(coefficients)
+        mean, scale, columns = self.mean_, self.scale_, list(coefficients)
         B = np.zeros((len(basis), len(columns)))
         for k, b in enumerate(coefficients.values()):
             B[: len(b), k] = b
@@ -122,14 +121,12 @@ class Standardizer(Scaler):
         return super().get_feature_names_out(input_features)[self.columns_]
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
-        Z = (self.select(X) - self.mean_[self.columns_]) / self.scale_[self.columns_]
-        return Z, self._log_det(len(X))
+        scale = self.scale_[self.columns_]
+        return (self.select(X) - self.mean_[self.columns_]) / scale, np.full(len(X), -np.log(scale).sum())
 
     def _inverse(self, Z: np.ndarray) -> Pair:
-        return self.rebuild(self.mean_[self.columns_] + self.scale_[self.columns_] * Z), self._log_det(len(Z))
-
-    def _log_det(self, n: int) -> np.ndarray:
-        return np.full(n, -np.log(self.scale_[self.columns_]).sum())
+        scale = self.scale_[self.columns_]
+        return self.rebuild(self.mean_[self.columns_] + scale * Z), np.full(len(Z), -np.log(scale).sum())
 
 
 def _moments(X: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -148,20 +145,18 @@ def _moments(X: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     return mean + unit * shift, unit * std, covariance / np.outer(safe, safe)
 
 
-def _combinations(
-    correlation: np.ndarray, slack: np.ndarray, columns: np.ndarray, n_rows: int
-) -> tuple[list[int], Coefficients]:
+def _combinations(R: Matrix, slack: Vector, columns: Vector, n_rows: int) -> tuple[list[int], Coefficients]:
     """Return the columns that add variance, by Cholesky in column order, and the coefficients of others on them."""
-    L = np.zeros_like(correlation)
+    L = np.zeros_like(R)
     basis: list[int] = []
     coefficients: Coefficients = {}
     for j in columns.tolist():
         k = len(basis)
         if n_rows - k <= 6:
             break
-        left = correlation[j, j] - L[j, :k] @ L[j, :k]
+        left = R[j, j] - L[j, :k] @ L[j, :k]
         if left > slack[j]:
-            L[j:, k] = (correlation[j:, j] - L[j:, :k] @ L[j, :k]) / np.sqrt(left)
+            L[j:, k] = (R[j:, j] - L[j:, :k] @ L[j, :k]) / np.sqrt(left)
             basis.append(j)
         else:
             coefficients[j] = solve_triangular(L[basis, :k].T, L[j, :k])

@@ -16,12 +16,8 @@ class Whitener(Scaler):
 
     .. math:: L L^\top = D\,((1 - \lambda) R + \lambda I)\,D, \qquad \log|\det| = -\sum_j \log L_{jj}
 
-    R is the matrix of correlations, D the standard deviations, and λ the share from `shrunk_correlation`.
-
-    Attributes
-    ----------
-    mean_, mixing_, unmixing_
-        m, of shape (d,), and L and its inverse, of shape (d, d).
+    R is the matrix of correlations, D the standard deviations, and λ the share from `shrunk_correlation`. The fitted
+    `mean_` is m, of shape (d,), and `mixing_` and `unmixing_` are L and its inverse, of shape (d, d).
 
     Examples
     --------
@@ -44,13 +40,10 @@ class Whitener(Scaler):
         self.unmixing_ = solve_triangular(self.mixing_, np.eye(d), lower=True)
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
-        return (X - self.mean_) @ self.unmixing_.T, self._log_det(len(X))
+        return (X - self.mean_) @ self.unmixing_.T, np.full(len(X), -np.log(np.diag(self.mixing_)).sum())
 
     def _inverse(self, Z: np.ndarray) -> Pair:
-        return Z @ self.mixing_.T + self.mean_, self._log_det(len(Z))
-
-    def _log_det(self, n: int) -> np.ndarray:
-        return np.full(n, -np.log(np.diag(self.mixing_)).sum())
+        return Z @ self.mixing_.T + self.mean_, np.full(len(Z), -np.log(np.diag(self.mixing_)).sum())
 
 
 def shrunk_correlation(R: np.ndarray, n: float, min_share: float = 1e-9) -> tuple[np.ndarray, float]:

@@ -58,8 +58,7 @@ def train(
     """
     rows = ArrayRows(rows) if isinstance(rows, np.ndarray) else rows
     run = Run(model, loss, recipe, callback)
-    held_out = prepare(held_out, np.random.default_rng(seed)) if prepare else held_out
-    store = None
+    held_out, store = prepare(held_out, np.random.default_rng(seed)) if prepare else held_out, None
     if checkpoint is not None:
         store = Checkpoint(Path(checkpoint), checkpoint_seconds, _fingerprint(run, rows, held_out, seed))
         run.resume(*store.begin(*run.state()))
