@@ -122,8 +122,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ) -> None:
         self.flow, self.n_blocks, self.hidden = flow, n_blocks, hidden
         self.scaling, self.dequantize = scaling, dequantize
-        self.max_epochs, self.batch_size, self.patience = max_epochs, batch_size, patience
-        self.learning_rate, self.weight_decay, self.recipe = learning_rate, weight_decay, recipe
+        self.max_epochs, self.batch_size, self.learning_rate = max_epochs, batch_size, learning_rate
+        self.weight_decay, self.patience, self.recipe = weight_decay, patience, recipe
         self.validation_fraction, self.random_state = validation_fraction, random_state
         self.device, self.verbose, self.checkpoint, self.callback = device, verbose, checkpoint, callback
 
