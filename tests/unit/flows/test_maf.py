@@ -67,5 +67,5 @@ def test_arguments_are_checked(arguments: dict[str, object], words: str) -> None
 
 
 def test_no_columns_are_refused() -> None:
-    with pytest.raises(ValueError, match="`n_features` is 0. Use an integer of 1 or more"):
+    with pytest.raises(ValueError, match=r"`n_features` is 0. Use an integer of 1 or more"):
         MAF(0)
