@@ -10,9 +10,4 @@ from flowratio.flows.spline import SplineCoupling, SplineMAF
 
 __all__ = ["FLOWS", "MAF", "Flow", "RealNVP", "SplineCoupling", "SplineMAF", "adapt"]
 
-FLOWS: dict[str, type[Flow]] = {
-    "maf": MAF,
-    "coupling": RealNVP,
-    "spline": SplineMAF,
-    "spline-coupling": SplineCoupling,
-}
+FLOWS: dict[str, type[Flow]] = {"maf": MAF, "coupling": RealNVP, "spline": SplineMAF, "spline-coupling": SplineCoupling}

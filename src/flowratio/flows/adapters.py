@@ -1,7 +1,6 @@
-r"""Flows of zuko, nflows and normflows behind our interface.
+"""Flows of zuko, nflows and normflows behind our interface.
 
-zuko and nflows map x → z, normflows maps z → x, and each returns the log-determinant of the direction that it runs.
-Here `log_det` is always that of x → z. No package is imported: a flow is recognized by the module of its class.
+Their log-determinant is that of the direction that runs, ours is always that of x → z. No package is imported.
 """
 
 from __future__ import annotations
@@ -9,42 +8,29 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Independent, Normal
+from torch.distributions import Distribution, Independent, Normal
 
-from flowratio.flows.base import Flow, like, new_generator
+from flowratio.flows.base import Flow, Pair, like, new_generator
 
 Gaussian: TypeAlias = tuple[Tensor | float, Tensor | float]  # location and scale
-
 # attributes of layers and bases of nflows and normflows that need a context or a class
 _CONTEXT = ("context_layer", "context_features", "context_encoder", "_context_encoder", "num_classes")
 
 
 def adapt(flow: nn.Module) -> Flow:
-    """Return a flow with our interface that shares the parameters of an unconditional flow over rows (n, d).
-
-    A `flowratio.Flow` is returned unchanged.
-
-    Examples
-    --------
-    >>> from flowratio.flows.maf import MAF
-    >>> flow = MAF(3)
-    >>> adapt(flow) is flow
-    True
-    """
+    """Return a flow with our interface that shares the parameters of an unconditional flow over rows (n, d)."""
     if isinstance(flow, Flow):
         return flow
     for adapter, name in ((ZukoFlow, "Flow"), (NFlowsFlow, "Flow"), (NormflowsFlow, "NormalizingFlow")):
         if _comes_from(flow, adapter.package, name):
             return adapter(flow)
     kind = f"{type(flow).__module__}.{type(flow).__qualname__}"
-    raise TypeError(
-        f"`flow` is a {kind}. Use a flow of flowratio, a `zuko.flows.Flow`, an `nflows.flows.Flow` or a "
-        "`normflows.NormalizingFlow`, or write a subclass of `flowratio.Flow` with `forward` and `inverse`."
-    )
+    rule = "Use a `Flow` of zuko or nflows, a `normflows.NormalizingFlow`, or write a subclass of `flowratio.Flow`."
+    raise TypeError(f"`flow` is a {kind}. {rule}")
 
 
 def _comes_from(module: nn.Module, package: str, name: str) -> bool:
@@ -59,75 +45,57 @@ class AdaptedFlow(Flow):
 
     def __init__(self, flow: nn.Module, shape: tuple[int, ...]) -> None:
         if len(shape) != 1:
-            raise ValueError(
-                f"`flow` is a flow of {self.package} over arrays of shape {shape}. Use a flow over rows of d numbers: "
-                "flatten the data, and build the flow with a base of shape (d,)."
-            )
+            raise ValueError(f"`flow` is over arrays of shape {shape}. Flatten the data, and use a base of shape (d,).")
         super().__init__(shape[0])
         self.flow: Any = flow  # the package need not be installed, so there is no type to name
 
     @abstractmethod
-    def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Map x to z, and the log-determinant of x → z."""
+    def _encode(self, x: Tensor) -> Pair: ...  # z, and the log-determinant of x → z
 
     @abstractmethod
-    def _decode(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Map z to x, and the log-determinant of z → x."""
+    def _decode(self, z: Tensor) -> Pair: ...  # x, and the log-determinant of z → x
 
     @abstractmethod
-    def _base(self) -> Any:
-        """Return the distribution of z, with `log_prob` and `sample`."""
+    def _base(self) -> Any: ...  # the distribution of z
 
     @staticmethod
     @abstractmethod
-    def _gaussian(base: Any) -> Gaussian | None:
-        """Return location and scale of a diagonal Gaussian base, or None for another base."""
+    def _gaussian(base: Any) -> Gaussian | None: ...  # None for a base that is not a diagonal Gaussian
 
-    def _draw(self, n: int) -> Tensor:
-        """Draw n rows from the base with torch's global generator."""
-        return self._base().sample(n)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor) -> Pair:
         with self._explained("x to z"):
             z, log_det = self._encode(x)
-        return z, log_det.expand(len(x))
+        return z, _per_row(log_det, len(x))
 
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def inverse(self, z: Tensor) -> Pair:
         with self._explained("z to x"):
             x, log_det = self._decode(z)
-        return x, -log_det.expand(len(z))
+        return x, -_per_row(log_det, len(z))
 
     def base_log_prob(self, z: Tensor) -> Tensor:
         return self._base().log_prob(z)
 
     def base_sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        generator = generator or new_generator()
-        gaussian = self._gaussian(self._base())
-        if gaussian is not None:
+        generator, base = generator or new_generator(), self._base()
+        if (gaussian := self._gaussian(base)) is not None:
             return gaussian[0] + gaussian[1] * super().base_sample(n, generator)
         seed = int(torch.randint(2**62, (), generator=generator))
         with seeded(seed, like(self).device):
-            return self._draw(n).to(like(self))
+            return base.sample((n,) if isinstance(base, Distribution) else n).to(like(self))
 
     def config(self) -> dict[str, Any]:
-        raise TypeError(
-            f"A flow of {self.package} cannot be rebuilt from its arguments. Build it there, load its weights "
-            "(`load_state_dict`), and adapt it again."
-        )
+        raise TypeError(f"A flow of {self.package} cannot be rebuilt. Build it there, load its weights, and adapt it.")
 
     @contextmanager
     def _explained(self, direction: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:
-            # nflows has its own class for a missing inverse
+        except Exception as error:  # nflows has its own class for a missing inverse
             if not isinstance(error, NotImplementedError) and type(error).__name__ != "InverseNotAvailable":
                 raise
-            raise NotImplementedError(
-                f"{self.package} cannot map {direction} with this {type(self.flow).__name__} "
-                f"({type(error).__name__}: {error}). A flow must run in both directions. Use layers that have an "
-                "inverse, and call `.eval()` on a flow with batch statistics."
-            ) from error
+            what = f"{self.package} cannot map {direction} with this flow ({type(error).__name__}: {error})."
+            rule = "Use layers that have an inverse, and call `.eval()` on a flow with batch statistics."
+            raise NotImplementedError(f"{what} {rule}") from error
 
 
 class ZukoFlow(AdaptedFlow):
@@ -139,19 +107,15 @@ class ZukoFlow(AdaptedFlow):
         try:
             shape = _run_row_zuko(flow)
         except Exception as error:
-            raise ValueError(
-                f"`flow` is a {type(flow).__name__} of zuko that does not run without a context ({error}). Use an "
-                "unconditional flow, built with `context=0`."
-            ) from error
+            what = f"`flow` does not run without a context ({error})."
+            raise ValueError(f"{what} Use an unconditional flow of zuko, built with `context=0`.") from error
         super().__init__(flow, shape)
 
-    def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        z, log_det = self.flow().transform.call_and_ladj(x)
-        return z, _sum_columns(log_det)
+    def _encode(self, x: Tensor) -> Pair:
+        return self.flow().transform.call_and_ladj(x)
 
-    def _decode(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        x, log_det = self.flow().transform.inv.call_and_ladj(z)
-        return x, _sum_columns(log_det)
+    def _decode(self, z: Tensor) -> Pair:
+        return self.flow().transform.inv.call_and_ladj(z)
 
     def _base(self) -> Any:
         return self.flow().base
@@ -161,9 +125,6 @@ class ZukoFlow(AdaptedFlow):
         while isinstance(base, Independent):
             base = base.base_dist
         return (base.loc, base.scale) if type(base) is Normal else None
-
-    def _draw(self, n: int) -> Tensor:
-        return self._base().sample((n,))
 
 
 class NFlowsFlow(AdaptedFlow):
@@ -175,12 +136,12 @@ class NFlowsFlow(AdaptedFlow):
         _refuse_context(flow, self.package)
         base: Any = flow._distribution
         # the Gaussians of nflows have a shape, and one of them cannot be sampled
-        super().__init__(flow, tuple(getattr(base, "_shape", None) or _sample_shape(base.sample, flow)))
+        super().__init__(flow, tuple(getattr(base, "_shape", None) or _sample_shape(base, flow)))
 
-    def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _encode(self, x: Tensor) -> Pair:
         return self.flow._transform(x)
 
-    def _decode(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def _decode(self, z: Tensor) -> Pair:
         return self.flow._transform.inverse(z)
 
     def _base(self) -> Any:
@@ -188,10 +149,9 @@ class NFlowsFlow(AdaptedFlow):
 
     @staticmethod
     def _gaussian(base: Any) -> Gaussian | None:
-        kind = type(base).__name__
-        if kind == "StandardNormal":
-            return 0.0, 1.0
-        return (base.mean_, base.log_std_.exp()) if kind == "DiagonalNormal" else None
+        if type(base).__name__ == "DiagonalNormal":
+            return base.mean_, base.log_std_.exp()
+        return (0.0, 1.0) if type(base).__name__ == "StandardNormal" else None
 
 
 class NormflowsFlow(AdaptedFlow):
@@ -201,17 +161,16 @@ class NormflowsFlow(AdaptedFlow):
 
     def __init__(self, flow: nn.Module) -> None:
         _refuse_context(flow, self.package)
-        base: Any = flow.q0
-        super().__init__(flow, _sample_shape(base.sample, flow))
+        super().__init__(flow, _sample_shape(cast(Any, flow).q0, flow))
 
-    def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _encode(self, x: Tensor) -> Pair:
         return self._walk(x, [layer.inverse for layer in reversed(self.flow.flows)])
 
-    def _decode(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def _decode(self, z: Tensor) -> Pair:
         return self._walk(z, list(self.flow.flows))
 
     @staticmethod
-    def _walk(x: Tensor, layers: list[Callable[[Tensor], tuple[Tensor, Tensor]]]) -> tuple[Tensor, Tensor]:
+    def _walk(x: Tensor, layers: list[Callable[[Tensor], Pair]]) -> Pair:
         log_det = x.new_zeros(len(x))  # the package itself adds in float32
         for layer in layers:
             x, term = layer(x)
@@ -228,9 +187,9 @@ class NormflowsFlow(AdaptedFlow):
         return base.loc, base.log_scale.exp() * (1.0 if base.temperature is None else base.temperature)
 
 
-def _sum_columns(log_det: Tensor) -> Tensor:
-    """Sum the terms of a coordinatewise map. Other maps give (n,) already."""
-    return log_det.sum(1) if log_det.dim() == 2 else log_det
+def _per_row(log_det: Tensor, n: int) -> Tensor:
+    """Return the log-determinant, (n,), from one number, (n,), or the terms of a coordinatewise map, (n, d)."""
+    return (log_det.sum(1) if log_det.dim() == 2 else log_det).expand(n)
 
 
 def _refuse_context(flow: nn.Module, package: str) -> None:
@@ -239,23 +198,19 @@ def _refuse_context(flow: nn.Module, package: str) -> None:
     conditional = [] if embedding is None or isinstance(embedding, nn.Identity) else [embedding]
     conditional += [m for m in flow.modules() if any(getattr(m, name, None) is not None for name in _CONTEXT)]
     if conditional or _comes_from(flow, package, "ConditionalNormalizingFlow"):
-        names = sorted({type(module).__name__ for module in conditional or [flow]})
-        raise ValueError(
-            f"`flow` is a flow of {package} that needs a context or a class ({', '.join(names)}). Use an unconditional "
-            "flow."
-        )
+        names = ", ".join(sorted({type(module).__name__ for module in conditional or [flow]}))
+        raise ValueError(f"`flow` needs a context or a class ({names} of {package}). Use an unconditional flow.")
 
 
-def _sample_shape(draw: Callable[[int], Tensor], flow: nn.Module) -> tuple[int, ...]:
+def _sample_shape(base: Any, flow: nn.Module) -> tuple[int, ...]:
     """Return the shape of a row of the base, without a change of torch's global state."""
     with torch.no_grad(), seeded(0, like(flow).device):
-        return tuple(draw(2).shape[1:])
+        return tuple(base.sample(2).shape[1:])
 
 
 def _run_row_zuko(flow: nn.Module) -> tuple[int, ...]:
     """Map one row, since zuko builds lazily, and return its shape. Every module stays in its mode."""
-    modes = [(module, module.training) for module in flow.modules()]
-    kind = like(flow)
+    modes, kind = [(module, module.training) for module in flow.modules()], like(flow)
     flow.eval()
     try:
         with torch.no_grad(), seeded(0, kind.device):

@@ -1,9 +1,4 @@
-r"""The interface of every flow: x to z and back, with the log-determinant.
-
-.. math:: \log p(x) = \log p_Z(f(x)) + \log\left|\det \partial f / \partial x\right|
-
-A flow writes `forward` and `inverse`. The density and the sampler follow from them.
-"""
+"""The interface of every flow: x to z and back, with the log-determinant."""
 
 from __future__ import annotations
 
@@ -12,37 +7,37 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from flowratio._support.validation import check_count, check_hidden
+
+Pair: TypeAlias = tuple[Tensor, Tensor]
+
 
 class Flow(nn.Module, ABC):
-    """An invertible map between data x and a standard Gaussian z of the same size.
+    r"""An invertible map z = f(x) between data x and a standard Gaussian z, each with d = `n_features` columns.
 
-    A subclass stores each argument of its `__init__` except `generator`, unchanged, in an attribute of the same name,
-    so that `config` can rebuild it.
+    .. math:: \log p(x) = \log p_Z(f(x)) + \log\left|\det \partial f / \partial x\right|
 
-    Parameters
-    ----------
-    n_features
-        Number of columns d of x and of z.
+    A subclass writes `forward` and `inverse`, and stores each argument of its `__init__` except `generator`, unchanged,
+    in an attribute of the same name, so that `config` can rebuild it.
     """
 
     def __init__(self, n_features: int) -> None:
         super().__init__()
-        if n_features < 1:
-            raise ValueError(f"`n_features` is {n_features}. Use at least 1 column.")
+        check_count(n_features, "n_features")
         self.n_features = n_features
 
     @abstractmethod
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor) -> Pair:
         """Map x to z: (n, d) to (n, d), and the log-determinant of x → z, of shape (n,)."""
 
     @abstractmethod
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def inverse(self, z: Tensor) -> Pair:
         """Map z to x: (n, d) to (n, d), and the log-determinant of x → z (not of z → x), of shape (n,)."""
 
     def base_log_prob(self, z: Tensor) -> Tensor:
@@ -51,8 +46,7 @@ class Flow(nn.Module, ABC):
 
     def base_sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw n latent rows, of shape (n, d). Without a generator, every call gives other rows."""
-        generator = generator or new_generator()
-        kind = like(self)
+        generator, kind = generator or new_generator(), like(self)
         # drawn on the CPU, so that a seed gives the same rows on every device
         return torch.randn(n, self.n_features, generator=generator, dtype=kind.dtype).to(kind.device)
 
@@ -80,10 +74,8 @@ def like(module: nn.Module) -> Tensor:
 
 def check_shape(n_blocks: int, hidden: Sequence[int]) -> None:
     """Refuse a flow without blocks, or networks without hidden layers."""
-    if n_blocks < 1:
-        raise ValueError(f"`n_blocks` is {n_blocks}. Use an integer of 1 or more.")
-    if not hidden or min(hidden) < 1:
-        raise ValueError(f"`hidden` is {tuple(hidden)}. Use one or more hidden layers, each of 1 unit or more.")
+    check_count(n_blocks, "n_blocks")
+    check_hidden(hidden)
 
 
 def new_generator() -> torch.Generator:

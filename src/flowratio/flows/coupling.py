@@ -1,45 +1,24 @@
-r"""The affine coupling flow (RealNVP): one part of the coordinates decides how to scale and shift the rest.
-
-A block does not change part a and maps part b,
-
-.. math:: z_b = (x_b - \mu(x_a))\, e^{-\alpha(x_a)}, \qquad \log|\det| = -\sum \alpha(x_a)
-
-so that both directions cost one pass of a plain network [1]_. Part a is the first d//2 coordinates in one block and the
-last d//2 in the next.
-
-References
-----------
-.. [1] Dinh, Sohl-Dickstein, Bengio (2017). *Density estimation using Real NVP.*
-"""
+"""Coupling flows: one part of the coordinates decides how to map the rest. RealNVP scales and shifts them."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from flowratio.flows.base import Flow, check_shape
+from flowratio._support.validation import check_positive
+from flowratio.flows.base import Flow, Pair, check_shape
 
-# the output layer starts this much smaller than the others, so that a flow starts near the identity
-_OUTPUT_GAIN = 0.03
+_OUTPUT_GAIN = 0.03  # the output layer starts this much smaller than the others: a flow starts near the identity
 
 
 class Conditioner(nn.Module):
-    """A ReLU network from n_inputs coordinates to k = n_params parameters of each of m = n_outputs others.
-
-    Without inputs (d = 1) the parameters are free constants.
-
-    Examples
-    --------
-    >>> net = Conditioner(2, 5, 3, (16,), torch.Generator().manual_seed(0))
-    >>> net(torch.zeros(10, 2)).shape
-    torch.Size([10, 5, 3])
-    """
+    """A ReLU network, (n, n_inputs) to (n, k, m): k parameters of each of m outputs, constants if n_inputs is 0."""
 
     def __init__(
         self, n_inputs: int, n_params: int, n_outputs: int, hidden: Sequence[int], generator: torch.Generator
@@ -56,19 +35,17 @@ class Conditioner(nn.Module):
                 self.weights.append(nn.Parameter(gain * math.sqrt(2) * weight))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the parameters, (n, n_inputs) to (n, k, m)."""
         *hidden, bias = self.biases
         if not len(self.weights):
             return bias.view(self.n_params, self.n_outputs).expand(len(x), -1, -1)
         *hidden_weights, weight = self.weights
-        h = x
         for hidden_weight, hidden_bias in zip(hidden_weights, hidden, strict=True):
-            h = F.linear(h, hidden_weight, hidden_bias).relu_()
-        return F.linear(h, weight, bias).view(len(x), self.n_params, self.n_outputs)
+            x = F.linear(x, hidden_weight, hidden_bias).relu_()
+        return F.linear(x, weight, bias).view(len(x), self.n_params, self.n_outputs)
 
 
 class CouplingFlow(Flow):
-    """Coupling blocks. A subclass maps a coordinate by its n_params parameters, and back."""
+    """Coupling blocks, which map the last coordinates by the first d//2, then the first by the last d//2, in turn."""
 
     def __init__(
         self, n_features: int, n_params: int, n_blocks: int, hidden: Sequence[int], generator: torch.Generator | None
@@ -78,56 +55,50 @@ class CouplingFlow(Flow):
         self.n_blocks, self.hidden = n_blocks, hidden
         self._n_inputs = n_features // 2
         sizes = self._n_inputs, n_params, n_features - self._n_inputs
-        source = generator or torch.Generator()  # the global generator is never used
-        self.nets = nn.ModuleList(Conditioner(*sizes, hidden, source) for _ in range(n_blocks))
+        generator = generator or torch.Generator()  # the global generator is never used
+        self.nets = nn.ModuleList(Conditioner(*sizes, hidden, generator) for _ in range(n_blocks))
 
     @abstractmethod
-    def _map(self, block: int, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Map x to z by a block's parameters (n, k, m): z and log-derivatives of x → z, (n, m) each."""
+    def _map(self, block: int, params: Tensor, x: Tensor, inverse: bool) -> Pair:
+        """Map x to z, or z to x, by params, (n, k, m): the result and the log-derivatives of x → z, (n, m) each."""
 
-    @abstractmethod
-    def _unmap(self, block: int, params: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Map z to x by a block's parameters (n, k, m): x and log-derivatives of x → z, (n, m) each."""
+    def forward(self, x: Tensor) -> Pair:
+        return self._walk(x, inverse=False)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self._walk(x, range(self.n_blocks), inverse=False)
+    def inverse(self, z: Tensor) -> Pair:
+        return self._walk(z, inverse=True)
 
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        return self._walk(z, reversed(range(self.n_blocks)), inverse=True)
-
-    def _walk(self, x: Tensor, blocks: Iterable[int], *, inverse: bool) -> tuple[Tensor, Tensor]:
-        transform = self._unmap if inverse else self._map
+    def _walk(self, x: Tensor, inverse: bool) -> Pair:
         sizes = [self._n_inputs, self.n_features - self._n_inputs]
         log_slopes: list[Tensor] = []
-        for block in blocks:
+        for block in range(self.n_blocks)[:: -1 if inverse else 1]:
             first, last = x.split(sizes if block % 2 == 0 else sizes[::-1], dim=1)
             if block % 2 == 0:
-                last, log_slope = transform(block, self.nets[block](first), last)
+                last, log_slope = self._map(block, self.nets[block](first), last, inverse)
             else:
-                first, log_slope = transform(block, self.nets[block](last), first)
+                first, log_slope = self._map(block, self.nets[block](last), first, inverse)
             x = torch.cat([first, last], dim=1)
             log_slopes.append(log_slope)
         return x, torch.cat(log_slopes, dim=1).sum(1)
 
 
 class RealNVP(CouplingFlow):
-    """Affine coupling flow.
+    r"""Affine coupling flow [1]_: part a of the coordinates scales and shifts part b. Both directions cost one pass.
+
+    .. math:: z_b = (x_b - \mu(x_a))\, e^{-\alpha(x_a)}, \qquad \log|\det| = -\sum \alpha(x_a)
 
     Parameters
     ----------
-    n_features, n_blocks
-        Number of columns d, and of coupling blocks. With one block, d//2 of the coordinates are never mapped.
-    hidden
-        Widths of the hidden layers of each block's network.
-    max_log_scale
-        Soft bound c on the log-scales, α = c·tanh(a/c), so that the map is finite far from the data.
-    generator
-        Source of the initial weights, by default with torch's default seed.
+    n_features, n_blocks, hidden, max_log_scale, generator
+        As in `MAF`. With one block, d//2 of the coordinates are never mapped.
+
+    References
+    ----------
+    .. [1] Dinh, Sohl-Dickstein, Bengio (2017). *Density estimation using Real NVP.*
 
     Examples
     --------
-    >>> flow = RealNVP(3, generator=torch.Generator().manual_seed(0))
-    >>> x = torch.tensor([[0.5, -1.0, 2.0]])
+    >>> flow, x = RealNVP(3), torch.tensor([[0.5, -1.0, 2.0]])
     >>> torch.allclose(flow.inverse(flow(x)[0])[0], x, atol=1e-5)
     True
     """
@@ -141,20 +112,13 @@ class RealNVP(CouplingFlow):
         max_log_scale: float = 2.0,
         generator: torch.Generator | None = None,
     ) -> None:
-        if not max_log_scale > 0:
-            raise ValueError(f"`max_log_scale` is {max_log_scale}. Use a number above 0.")
+        check_positive(max_log_scale, "max_log_scale")
         super().__init__(n_features, 2, n_blocks, hidden, generator)
         self.max_log_scale = max_log_scale
 
-    def _map(self, block: int, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        shift, minus_alpha = self._shift_and_slope(params)
-        return (x - shift) * minus_alpha.exp(), minus_alpha
-
-    def _unmap(self, block: int, params: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        shift, minus_alpha = self._shift_and_slope(params)
-        return torch.addcmul(shift, z, (-minus_alpha).exp()), minus_alpha
-
-    def _shift_and_slope(self, params: Tensor) -> tuple[Tensor, Tensor]:
-        """Return μ and −α, each of shape (n, m)."""
+    def _map(self, block: int, params: Tensor, x: Tensor, inverse: bool) -> Pair:
         shift, raw = params.unbind(1)
-        return shift, (raw / self.max_log_scale).tanh() * -self.max_log_scale
+        minus_alpha = (raw / self.max_log_scale).tanh() * -self.max_log_scale
+        if inverse:
+            return torch.addcmul(shift, x, (-minus_alpha).exp()), minus_alpha
+        return (x - shift) * minus_alpha.exp(), minus_alpha

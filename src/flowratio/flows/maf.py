@@ -1,43 +1,36 @@
-r"""The masked autoregressive flow (MAF): masked affine maps, the order of the coordinates reversed after each.
+"""The masked autoregressive flow (MAF): masked affine maps, the order of the coordinates reversed after each.
 
-A masked network shifts and scales each coordinate by functions of the coordinates before it,
-
-.. math:: z_i = (x_i + m_i(x_{<i}))\, e^{a_i(x_{<i})},
-          \qquad \log\left|\det\right| = \sum_i a_i
-
-and batch normalization may follow [1]_ (there with μ = −m and α = −a). The backward pass of the whole flow is written
-by hand: on tables the number of operations decides the time of a training step, not their arithmetic.
-
-References
-----------
-.. [1] Papamakarios, Pavlakou, Murray (2017). *Masked Autoregressive Flow for Density Estimation.*
+The backward pass is written by hand: on tables the number of operations decides the time of a training step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from flowratio.flows.base import Flow, check_shape
+from flowratio.flows.base import Flow, Pair, check_shape
 from flowratio.flows.masked import MaskedNet
+
+_Tape: TypeAlias = tuple[list[Tensor], Tensor | None, Tensor, Tensor]  # of a block: inputs, tanh(a/c), exp(a), z
 
 _EPS = 1e-5  # added to the variance, as in torch
 _MOMENTUM = 0.1  # share of the newest batch in the running statistics, as in torch
 
 
 class MAF(Flow):
-    """Masked autoregressive flow.
+    r"""Masked autoregressive flow [1]_: the coordinates before a coordinate shift and scale it.
+
+    .. math:: z_i = (x_i + m_i(x_{<i}))\, e^{a_i(x_{<i})}, \qquad \log\left|\det\right| = \sum_i a_i
 
     Parameters
     ----------
-    n_features, n_blocks
-        Number of columns d, and of masked blocks. The order of the coordinates is reversed after each block.
-    hidden
-        Widths of the hidden layers of each block's network.
+    n_features, n_blocks, hidden
+        Number of columns d, number of masked blocks, and widths of the hidden layers of each block's network. The order
+        of the coordinates is reversed after each block.
     batch_norm
         Whether batch normalization follows each block. Training uses the statistics of the batch, evaluation and the
         inverse use their running averages.
@@ -46,10 +39,13 @@ class MAF(Flow):
     generator
         Source of the initial weights, by default with torch's default seed.
 
+    References
+    ----------
+    .. [1] Papamakarios, Pavlakou, Murray (2017). *Masked Autoregressive Flow for Density Estimation.*
+
     Examples
     --------
-    >>> flow = MAF(3, generator=torch.Generator().manual_seed(0)).eval()
-    >>> x = torch.tensor([[0.5, -1.0, 2.0]])
+    >>> flow, x = MAF(3), torch.tensor([[0.5, -1.0, 2.0]])
     >>> torch.allclose(flow.inverse(flow(x)[0])[0], x, atol=1e-5)
     True
     """
@@ -73,16 +69,16 @@ class MAF(Flow):
             raise ValueError(f"`max_log_scale` is {max_log_scale}. Use a number above 0, or None.")
         self.n_blocks, self.hidden = n_blocks, hidden
         self.batch_norm, self.max_log_scale = batch_norm, max_log_scale
-        generator = generator or torch.Generator()
+        generator = generator or torch.Generator()  # the global generator is never used
         self._nets = [MaskedNet(n_features, 2, hidden, generator) for _ in range(n_blocks)]
         self.nets = nn.ModuleList(self._nets)
         if batch_norm:
-            self.norm_log_scale = nn.Parameter(torch.zeros(n_blocks, n_features))
-            self.norm_shift = nn.Parameter(torch.zeros(n_blocks, n_features))
-            self.register_buffer("running_mean", torch.zeros(n_blocks, n_features))
-            self.register_buffer("running_var", torch.ones(n_blocks, n_features))
+            zeros = torch.zeros(n_blocks, n_features)
+            self.norm_log_scale, self.norm_shift = nn.Parameter(zeros.clone()), nn.Parameter(zeros.clone())
+            self.register_buffer("running_mean", zeros)
+            self.register_buffer("running_var", torch.ones_like(zeros))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor) -> Pair:
         if self.batch_norm and self.training and len(x) < 2:
             raise ValueError("Batch normalization cannot train on a batch of 1 row. Use a larger `batch_size`.")
         norm = (self.norm_log_scale, self.norm_shift) if self.batch_norm else (None, None)
@@ -91,7 +87,7 @@ class MAF(Flow):
         return _MAFFunction.apply(x, self, *norm, *(net.theta for net in self._nets))
 
     @torch.no_grad()
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def inverse(self, z: Tensor) -> Pair:
         if self.batch_norm and self.training:
             raise RuntimeError("The inverse of batch normalization needs running statistics. Call `.eval()` first.")
         log_det = z.new_zeros(len(z))
@@ -112,20 +108,11 @@ class MAF(Flow):
         parts = (log_scale.exp().unbind(), shift.unbind(), self.running_mean.unbind(), self.running_var.unbind())
         return [_Norm(*part, self.training) for part in zip(*parts, strict=True)]
 
-    def _solve(self, params: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    def _solve(self, params: Tensor, z: Tensor) -> Pair:
         shift, log_scale = params
         if self.max_log_scale is not None:
             log_scale = (log_scale / self.max_log_scale).tanh_().mul_(self.max_log_scale)
         return torch.addcmul(-shift, z, torch.exp(-log_scale)), log_scale
-
-
-class _Tape(NamedTuple):
-    """What the backward pass needs of one block, (n, d) each."""
-
-    inputs: list[Tensor]
-    bounded: Tensor | None  # tanh(a/c), where the log-scale is bounded
-    scale: Tensor  # exp(a)
-    z: Tensor
 
 
 class _Norm:
@@ -145,21 +132,16 @@ class _Norm:
         return y
 
     def backward(self, z: Tensor, grad: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients of z, of log γ and of the shift. `total` sums the gradients of the log-determinants.
-
-        In training the log-determinant contains −½ Σ log(v + ε), whose gradient is −(z − mean)/(n (v + ε)).
-        """
+        """Return the gradients of z, of log γ and of the shift. `total` sums the gradients of the log-determinants."""
         grad_z, grad_gamma, grad_shift = torch.ops.aten.native_batch_norm_backward(
             grad, z, self.gamma, *self.running, self.mean, self.inverse_std, self.training, _EPS, [True, True, True]
         )
-        if self.training:
+        if self.training:  # the log-determinant has −½ Σ log(v + ε), whose gradient is −(z − mean)/(n (v + ε))
             grad_z.addcmul_(z - self.mean, self.inverse_std.square().mul_(total), value=-1 / len(z))
         return grad_z, grad_gamma.mul_(self.gamma), grad_shift
 
 
-def _run(
-    flow: MAF, x: Tensor, norms: list[_Norm], norm_log_scale: Tensor | None, tapes: list[_Tape] | None
-) -> tuple[Tensor, Tensor]:
+def _run(flow: MAF, x: Tensor, norms: list[_Norm], norm_log_scale: Tensor | None, tapes: list[_Tape] | None) -> Pair:
     """Map x through all blocks outside autograd, and append to `tapes` what the backward pass needs."""
     log_scales = torch.zeros_like(x)  # their sum over blocks, in any order of the coordinates
     for block, net in enumerate(flow._nets):
@@ -173,7 +155,7 @@ def _run(
         scale = log_scale.exp()
         z = (x + shift).mul_(scale)
         if tapes is not None:
-            tapes.append(_Tape(inputs, bounded, scale, z))
+            tapes.append((inputs, bounded, scale, z))
         x = (norms[block].forward(z) if norms else z).flip(1)
     log_det = log_scales.sum(1)
     if norm_log_scale is not None:
@@ -187,7 +169,7 @@ class _MAFFunction(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, flow: MAF, norm_log_scale: Tensor | None, norm_shift: Tensor | None, *thetas: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Pair:
         ctx.flow, ctx.tapes, ctx.norms = flow, [], flow._norms(norm_log_scale, norm_shift)
         return _run(flow, x, ctx.norms, norm_log_scale, ctx.tapes)
 
@@ -200,18 +182,17 @@ class _MAFFunction(torch.autograd.Function):
         grad_thetas: list[Tensor] = []
         grad_norms: list[list[Tensor]] = []
         for block in range(flow.n_blocks - 1, -1, -1):
-            tape: _Tape = ctx.tapes[block]
+            inputs, bounded, scale, z = ctx.tapes[block]
             grad = grad.flip(1)
             if ctx.norms:
-                grad, *grad_norm = ctx.norms[block].backward(tape.z, grad, total)
+                grad, *grad_norm = ctx.norms[block].backward(z, grad, total)
                 grad_norms.append(grad_norm)
-            grad_x = grad * tape.scale  # z = (x + m) exp(a): ∂z/∂x = ∂z/∂m = exp(a), ∂z/∂a = z
-            grad_a = torch.addcmul(grad_log_det[:, None], grad, tape.z)
-            if tape.bounded is not None:
-                grad_a = torch.ops.aten.tanh_backward(grad_a, tape.bounded)
-            needs_x = block > 0 or ctx.needs_input_grad[0]
-            grad_out = torch.cat((grad_x, grad_a), 1)
-            grad_in, grad_theta = flow._nets[block].pull(tape.inputs, grad_out, needs_x)
+            grad_x = grad * scale  # z = (x + m) exp(a): ∂z/∂x = ∂z/∂m = exp(a), ∂z/∂a = z
+            grad_a = torch.addcmul(grad_log_det[:, None], grad, z)
+            if bounded is not None:
+                grad_a = torch.ops.aten.tanh_backward(grad_a, bounded)
+            needs_x, grad_out = block > 0 or ctx.needs_input_grad[0], torch.cat((grad_x, grad_a), 1)
+            grad_in, grad_theta = flow._nets[block].pull(inputs, grad_out, needs_x)
             grad_thetas.append(grad_theta)
             grad = grad_x if grad_in is None else grad_x.add_(grad_in)
         grad_log_scale = grad_norm_shift = None

@@ -1,15 +1,9 @@
 r"""The masked network: one pass gives every coordinate parameters that depend only on the coordinates before it.
 
 Units are sorted by degree, the number of coordinates a unit may see [1]_. Every weight matrix is then a staircase: row
-r sees only the first `reach[r]` columns.
+r sees only the first `reach[r]` columns. Masked weights are zero and get no gradient. Large layers multiply panel by
+panel and skip what lies above the stairs. The inverse computes no unit twice: it costs about one forward pass.
 
-- Masked weights are zero and get no gradient, so the forward pass needs no mask.
-- Large layers multiply panel by panel and skip what lies above the stairs, nearly half of the arithmetic.
-- The inverse completes a few units of each layer per coordinate and computes nothing twice. All d coordinates together
-  cost about one forward pass.
-
-References
-----------
 .. [1] Germain, Gregor, Murray, Larochelle (2015). *MADE: Masked Autoencoder for Distribution Estimation.*
 """
 
@@ -17,40 +11,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from flowratio.flows.base import check_shape
+from flowratio.flows.base import Pair, check_shape
 
-# smaller networks multiply whole layers, since panels have an overhead
-_PANEL_WEIGHTS = 1 << 18
+_PANEL_WEIGHTS = 1 << 18  # smaller networks multiply whole layers, since panels have an overhead
 _PANEL_ROWS = 128
-# coordinates solved between two large products of the inverse, and rows solved together, so that they fit the cache
-_INVERSE_COORDINATES = 32
-_INVERSE_ROWS = 1024
+_INVERSE_COORDINATES = 32  # coordinates solved between two large products of the inverse
+_INVERSE_ROWS = 1024  # rows solved together, so that they fit the cache
 
-Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-
-
-class Panel(NamedTuple):
-    """Rows `start:stop` of a weight matrix, which see no column from `n_columns` on."""
-
-    start: int
-    stop: int
-    n_columns: int
+Solve: TypeAlias = Callable[[Tensor, Tensor], Pair]  # parameters, (k, m), and z, (m,), to x and the log-slope, (m,)
+Panel: TypeAlias = tuple[int, int, int]  # a, b, c: rows a:b of a weight matrix see only the first c columns
 
 
 def hidden_degrees(n_features: int, n_units: int) -> Tensor:
-    """Return the sorted degrees of a hidden layer: 1…d−1 in turn, or evenly spread where units are fewer.
-
-    Examples
-    --------
-    >>> hidden_degrees(4, 5).tolist(), hidden_degrees(9, 4).tolist()
-    ([1, 1, 2, 2, 3], [1, 3, 5, 7])
-    """
+    """Return the sorted degrees of a hidden layer: 1…d−1 in turn, or evenly spread where units are fewer."""
     n_degrees = max(n_features - 1, 1)
     units = torch.arange(n_units)
     degrees = units % n_degrees if n_units >= n_degrees else units * n_degrees // n_units
@@ -58,16 +38,9 @@ def hidden_degrees(n_features: int, n_units: int) -> Tensor:
 
 
 class MaskedNet(nn.Module):
-    r"""A ReLU network from x to parameters, those of coordinate i a function of :math:`x_1 … x_{i-1}` alone.
+    """A ReLU network from x to k = n_params parameters of each coordinate, functions of the coordinates before it.
 
-    Each coordinate has k = n_params parameters. All weights and biases are views of one parameter, `theta`. The default
-    generator has torch's default seed.
-
-    Examples
-    --------
-    >>> net = MaskedNet(3, 2, (8, 8), torch.Generator().manual_seed(0))
-    >>> net(torch.zeros(5, 3)).shape
-    torch.Size([5, 2, 3])
+    All weights and biases are views of one parameter, `theta`. The default generator has torch's default seed.
     """
 
     mask: Tensor
@@ -89,11 +62,9 @@ class MaskedNet(nn.Module):
         self._sizes = [size for n_out, n_in in self._shapes for size in (n_out * n_in, n_out)]
         self.theta = nn.Parameter(torch.empty(sum(self._sizes)))
         self._panels = self._cut_panels() if len(self.theta) >= _PANEL_WEIGHTS else None
-        masks = [torch.ones(size, dtype=torch.bool) for size in self._sizes]
-        masks[::2] = [
-            (torch.arange(n_in) < reach[:, None]).flatten()
-            for (_, n_in), reach in zip(self._shapes, self._reach, strict=True)
-        ]
+        masks: list[Tensor] = []
+        for (n_out, n_in), reach in zip(self._shapes, self._reach, strict=True):
+            masks += [(torch.arange(n_in) < reach[:, None]).flatten(), torch.ones(n_out, dtype=torch.bool)]
         self.register_buffer("mask", torch.cat(masks).to(self.theta.dtype), persistent=False)
         self._cached: tuple[list[Tensor], list[Tensor]] = ([], [])
         self._transposed: list[Tensor] = []
@@ -118,8 +89,7 @@ class MaskedNet(nn.Module):
             group = self.n_features if reach is self._reach[-1] else n_out
             size = math.ceil(group / math.ceil(group / _PANEL_ROWS))
             starts = [g + s for g in range(0, n_out, group) for s in range(0, group, size)]
-            stops = [*starts[1:], n_out]
-            panels.append([Panel(a, b, int(reach[b - 1])) for a, b in zip(starts, stops, strict=True)])
+            panels.append([(a, b, int(reach[b - 1])) for a, b in pairwise([*starts, n_out])])
         return panels
 
     def layers(self) -> tuple[list[Tensor], list[Tensor]]:
@@ -149,10 +119,9 @@ class MaskedNet(nn.Module):
         """Run the layers outside autograd: the input of each, for `pull`, and the output, (n, k·d)."""
         _, biases = self.layers()
         inputs = [x]
-        last = len(biases) - 1
-        for layer in range(last):
-            inputs.append(self._multiply(layer, biases[layer], inputs[-1]).relu_())
-        return inputs, self._multiply(last, biases[-1], inputs[-1])
+        for layer, bias in enumerate(biases[:-1]):
+            inputs.append(self._multiply(layer, bias, inputs[-1]).relu_())
+        return inputs, self._multiply(len(biases) - 1, biases[-1], inputs[-1])
 
     def pull(self, inputs: list[Tensor], grad: Tensor, needs_x: bool) -> tuple[Tensor | None, Tensor]:
         """Return the gradients of x, if it is needed, and of `theta` from that of the output, (n, k·d)."""
@@ -195,16 +164,12 @@ class MaskedNet(nn.Module):
         return out
 
     @torch.no_grad()
-    def invert(self, z: Tensor, solve: Solve) -> tuple[Tensor, Tensor]:
-        """Find x coordinate by coordinate: (n, d) to (n, d), and the log-determinant, of shape (n,).
-
-        `solve` maps the parameters of one coordinate, (k, m), and its z, (m,), to its x and its term of the
-        log-determinant, (m,) each.
-        """
+    def invert(self, z: Tensor, solve: Solve) -> Pair:
+        """Find x coordinate by coordinate: (n, d) to (n, d), and the log-determinant, of shape (n,)."""
         x, log_det = zip(*(self._invert_rows(part, solve) for part in z.split(_INVERSE_ROWS)), strict=True)
         return torch.cat(x), torch.cat(log_det)
 
-    def _invert_rows(self, z: Tensor, solve: Solve) -> tuple[Tensor, Tensor]:
+    def _invert_rows(self, z: Tensor, solve: Solve) -> Pair:
         z = z.t().contiguous()  # (d, m): a coordinate, or a unit, is one contiguous row
         values = [z.new_empty(n_in, z.shape[1]) for _, n_in in self._shapes]  # x, then each hidden layer
         log_det = z.new_zeros(z.shape[1])
@@ -228,9 +193,8 @@ class MaskedNet(nn.Module):
             out = values[layer + 1][a:b]
             torch.addmm(biases[layer][a:b, None], weights[layer][a:b, :c], values[layer][:c], out=out)
         c = done[-1]
-        params = torch.baddbmm(
-            b_out[:, first:last], w_out[:, first:last, :c], values[-1][:c].expand(self.n_params, -1, -1)
-        )  # (k, last - first, m)
+        units = values[-1][:c].expand(self.n_params, -1, -1)
+        params = torch.baddbmm(b_out[:, first:last], w_out[:, first:last, :c], units)  # (k, last - first, m)
         for j in range(last - first):
             now = edges[-1][j]
             p = torch.addmm(params[:, j], w_out[:, first + j, c:now], values[-1][c:now]) if now > c else params[:, j]

@@ -18,36 +18,20 @@ _STEPS = 3000  # of the optimizer, in a run of default length
 def hidden_widths(n: int, d: int) -> tuple[int, int]:
     """Return the widths of two hidden layers, wide enough that every coordinate has its own units."""
     width = max(32, math.ceil(1.25 * d)) if n < 1_000 else max(64, 2 ** math.ceil(math.log2(2 * d)))
-    width = min(width, 1024)
-    return width, width
+    return min(width, 1024), min(width, 1024)
 
 
 def default_recipe(n: int, d: int, hidden: Sequence[int] | None, settings: Mapping[str, Any]) -> Recipe:
-    """Return the settings of the training loop.
-
-    Parameters
-    ----------
-    n, d
-        Number of rows and columns.
-    hidden
-        Widths of the hidden layers, or None for `hidden_widths`.
-    settings
-        Values of the user for `max_epochs`, `batch_size`, `learning_rate`, `weight_decay` and `patience`.
-
-    Examples
-    --------
-    >>> default_recipe(2_000, 3, None, {"batch_size": 100}).max_epochs
-    150
-    """
+    """Return the recipe for n rows and d columns. `settings` are the values of the user, `hidden` may be None."""
     batch_size = settings.get("batch_size", int(min(max(2 ** round(math.log2(n / 150)), 64), 1024)))
     max_epochs = settings.get("max_epochs", int(min(max(math.ceil(_STEPS * batch_size / n), 3), 400)))
     # the noise of Adam allows a rate that grows with the root of the batch size, and wide layers need a lower rate
     width = max(hidden or hidden_widths(n, d))
     learning_rate = 5e-3 * min(math.sqrt(batch_size / 256), 2.0) * min(1.0, math.sqrt(256 / width))
     recipe = Recipe(
-        max_epochs=max_epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
+        max_epochs,
+        batch_size,
+        learning_rate,
         weight_decay=min(1.0, 5_000 / n),  # on small tables early stopping alone overfits
         patience=min(max_epochs, max(5, max_epochs // 10)),
         min_gain=0.001,

@@ -1,8 +1,4 @@
-r"""Scaling and a flow in one scikit-learn transformer: x to the latent z, and back.
-
-.. math:: z = f(s(x)), \qquad
-          \log p(x) = \log p_Z(z) + \log|\det \partial f| + \log|\det \partial s|
-"""
+"""Scaling and a flow in one scikit-learn transformer: x to the latent z, and back."""
 
 from __future__ import annotations
 
@@ -13,25 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
-from torch import nn
+from torch import Tensor, nn
 from typing_extensions import Self
 
+from flowratio._support import validation
 from flowratio._support.chunks import chunks
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector
-from flowratio._support.validation import (
-    RandomState,
-    check_training_settings,
-    is_count,
-    seed_from,
-    unchanged_on_failure,
-)
+from flowratio._support.validation import RandomState, check_count, seed_from, unchanged_on_failure
 from flowratio.flows import FLOWS, Flow, adapt
 from flowratio.flows.adapters import seeded
 from flowratio.flows.base import choose_device, like
@@ -50,7 +41,9 @@ _MAX_HELD_OUT = 20_000
 
 
 class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Learn an invertible map from x to a standard Gaussian z.
+    r"""Learn an invertible map from x to a standard Gaussian z: the scaling s, then the flow f.
+
+    .. math:: z = f(s(x)), \qquad \log p(x) = \log p_Z(z) + \log|\det \partial f| + \log|\det \partial s|
 
     An invertible map does not change a density ratio: r(x) = p(x) / q(x) = p_Z(z) / q_Z(z). Fit it to rows of p and q
     together, then estimate the ratio in latent space (z).
@@ -69,35 +62,26 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         a scaler. `"auto"` is `"none"` before a pretrained flow and `"white"` otherwise.
     dequantize
         Whether `fit` adds uniform noise to discrete columns (2 to 100 values, on average 5 rows or more for each),
-        because their likelihood has no maximum. `transform` adds no noise. The density at a value times the width of
-        its cell, from midpoint to midpoint, is its probability, and `sample` returns values of the data. Pretrained
-        flows and scalers with a `Dequantizer` or a `Logit` get no noise.
-    max_epochs, batch_size, learning_rate, weight_decay, patience
-        Settings of the training. None chooses from the data: see `flowratio.latent.defaults`.
-    recipe
-        All settings of the training. The five settings above replace its values if they are not None.
+        because their likelihood has no maximum. The density at a value times the width of its cell, from midpoint to
+        midpoint, is its probability, and `sample` returns values of the data. Pretrained flows and scalers with a
+        `Dequantizer` or a `Logit` get no noise.
+    max_epochs, batch_size, learning_rate, weight_decay, patience, recipe
+        Settings of the training. Values that are not None replace those of the `recipe`. Without a recipe, None chooses
+        from the data: see `flowratio.latent.defaults`.
     validation_fraction
         Share of the rows held out to decide when to stop.
-    random_state
-        Seed. The same seed gives the same bits on the same machine. Global generators are never used.
-    device
-        `"auto"` for a GPU if there is one, or a device name of torch.
-    verbose
-        Whether to show a progress bar.
-    checkpoint
-        Folder that stores the state of the training. A killed run resumes from it and gives the same bits.
-    callback
-        Function called after each evaluation on held-out rows with the flow, in evaluation mode, and the number of
-        epochs. It is not saved with the model.
+    random_state, device, verbose
+        Seed, device of torch (`"auto"` is a GPU if there is one), and whether to show a progress bar. The same seed
+        gives the same bits on the same machine. Global generators are never used.
+    checkpoint, callback
+        Folder that stores the state of the training, so that a killed run resumes and gives the same bits, and function
+        called after each evaluation with the flow and the number of epochs. It is not saved with the model.
 
     Attributes
     ----------
-    flow_, scaler_
-        The fitted flow and the fitted scaler.
-    discrete_
-        The discrete columns, or None. In a file they are detected in a sample of 200 000 rows.
-    history_
-        Losses by epoch, with `plot`. None for a pretrained flow.
+    flow_, scaler_, discrete_, history_
+        The fitted flow, the fitted scaler, the discrete columns (in a file, of a sample of 200 000 rows) or None, and
+        the losses by epoch, with `plot`, or None for a pretrained flow.
 
     References
     ----------
@@ -105,8 +89,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.exp(rng.normal(size=(500, 2)))
+    >>> X = np.exp(np.random.default_rng(0).normal(size=(500, 2)))
     >>> featurizer = FlowFeaturizer(max_epochs=20, random_state=0).fit(X)
     >>> Z = featurizer.transform(X)
     >>> bool(np.allclose(featurizer.inverse_transform(Z), X, rtol=1e-3))
@@ -114,6 +97,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     """
 
     discrete_: DiscreteColumns | None = None
+    history_: History | None
 
     def __init__(
         self,
@@ -136,34 +120,18 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         checkpoint: str | Path | None = None,
         callback: Callback | None = None,
     ) -> None:
-        self.flow = flow
-        self.n_blocks = n_blocks
-        self.hidden = hidden
-        self.scaling = scaling
-        self.dequantize = dequantize
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.recipe = recipe
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.callback = callback
+        self.flow, self.n_blocks, self.hidden = flow, n_blocks, hidden
+        self.scaling, self.dequantize = scaling, dequantize
+        self.max_epochs, self.batch_size, self.learning_rate = max_epochs, batch_size, learning_rate
+        self.weight_decay, self.patience, self.recipe = weight_decay, patience, recipe
+        self.validation_fraction, self.random_state = validation_fraction, random_state
+        self.device, self.verbose, self.checkpoint, self.callback = device, verbose, checkpoint, callback
 
     def fit(self, X: TableLike | str | Path | Rows, y: Any = None) -> Self:
-        """Fit the scaling, then the flow.
+        """Fit the scaling, then the flow. `y` is ignored.
 
-        Parameters
-        ----------
-        X
-            Rows of p and q together, of shape (n, d), the path of a `.npy` or `.parquet` file, which is read in blocks,
-            or `Rows`, which are fitted without a warning about the scaling.
-        y
-            Ignored.
+        X has the rows of p and q together, of shape (n, d), or is the path of a `.npy` or `.parquet` file, which is
+        read in blocks, or is `Rows`, which are fitted without a warning about the scaling.
         """
         if y is not None and getattr(y, "ndim", 1) == 2 and y.shape[1] > 1:
             raise ArgumentError("y", "`y` looks like a second sample. Fit on both as one: `X, y = stack(X_p, X_q)`.")
@@ -173,34 +141,29 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _fit(self, X: Any) -> None:
         rows, seed = self._begin(X, self.dequantize)
-        self.history_ = None if isinstance(self.flow, nn.Module) else self._train(rows, seed)
-        self.flow_.eval()
+        if not isinstance(self.flow, nn.Module):
+            self.history_ = self._train(rows, seed)
 
     def initialize(self, X: TableLike | str | Path | Rows) -> Self:
         """Fit the scaling to rows as in `fit`, and draw the first weights of the flow, without training or noise."""
         with unchanged_on_failure(self):
             self._begin(X, dequantize=False)
-            self.history_ = None
-            self.flow_.eval()
         return self
 
     def _begin(self, X: Any, dequantize: bool) -> tuple[Rows, int]:
         """Set the discrete columns, the scaler and the flow. Return the rows and the seed."""
         self._check_settings()
-        rows = self._open(X)
-        seed = seed_from(self.random_state)
-        is_plain = type(rows) is ArrayRows
+        rows, seed = self._open(X), seed_from(self.random_state)
         rng = np.random.default_rng([seed, 0, 1])
-        sample = next(rows.blocks(rows.n_rows)) if is_plain else rows.sample(_SCALING_ROWS, rng)
-        scaler = self._new_scaler()
-        self.discrete_ = None
+        sample = next(rows.blocks(rows.n_rows)) if type(rows) is ArrayRows else rows.sample(_SCALING_ROWS, rng)
+        scaler, self.discrete_, self.history_ = self._new_scaler(), None, None
         if dequantize and not isinstance(self.flow, nn.Module) and takes_noise(scaler):
             self.discrete_, sample = DiscreteColumns.spread(sample, np.random.default_rng([seed, 0, 4]))
         self.scaler_ = scaler.fit_array(sample, rows.feature_names)
         d = self._n_features_out = self.scaler_.n_features_out_
         if d == rows.n_features or not isinstance(X, Rows):  # a ratio does not need the columns that are left out
             self._warn_of_scaling(rows)
-        self.flow_ = self._new_flow(d, rows.n_rows, seed).to(choose_device(self.device))
+        self.flow_ = self._new_flow(d, rows.n_rows, seed).to(choose_device(self.device)).eval()
         if self.flow_.n_features != d:
             after = "" if d == rows.n_features else " after scaling"
             message = f"`flow` maps {self.flow_.n_features} columns, but the data have {d}{after}. Use a flow of {d}."
@@ -208,15 +171,12 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return rows, seed
 
     def _check_settings(self) -> None:
-        check_training_settings(self, counts=("n_blocks",))
+        validation.check_training_settings(self, counts=("n_blocks",))
         if self.recipe is not None and not isinstance(self.recipe, Recipe):
             raise ArgumentError("recipe", f"`recipe` is {self.recipe!r}. Use a `flowratio.Recipe` or None.")
         if self.checkpoint is not None and not isinstance(self.random_state, numbers.Integral):
-            raise ArgumentError(
-                "random_state",
-                f"`random_state` is {self.random_state!r}, but `checkpoint` needs a fixed seed to resume the same run. "
-                "Use an integer.",
-            )
+            message = f"`random_state` is {self.random_state!r}, but `checkpoint` needs a fixed seed. Use an integer."
+            raise ArgumentError("random_state", message)
 
     def _open(self, X: Any) -> Rows:
         if isinstance(X, str | Path | Rows):
@@ -225,25 +185,21 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 name = "`X`" if isinstance(X, Rows) else X
                 raise ArgumentError("X", f"{name} has {rows.n_rows} row. Use at least 2 rows.")
             self.n_features_in_ = rows.n_features
+            vars(self).pop("feature_names_in_", None)
             if rows.feature_names is not None:
                 self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
-            elif hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
             return rows
         X = validate_data(self, X, dtype=_FLOATS, ensure_min_samples=2)
         return ArrayRows(X, list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None)
 
     def _new_scaler(self) -> Scaler:
         if isinstance(self.scaling, Scaler):
-            scaler: Any = clone(self.scaling)
-            return scaler
-        name = self.scaling
-        if name == "auto":
-            name = "none" if isinstance(self.flow, nn.Module) else "white"
-        if name not in SCALINGS:
-            names = ", ".join(SCALINGS)
-            raise ArgumentError("scaling", f"`scaling` is {name!r}. Use a scaler, or one of auto, {names}.")
-        return SCALINGS[name]()
+            return cast(Scaler, clone(self.scaling))
+        if self.scaling not in ("auto", *SCALINGS):
+            rule = f"Use a scaler, or one of auto, {', '.join(SCALINGS)}."
+            raise ArgumentError("scaling", f"`scaling` is {self.scaling!r}. {rule}")
+        auto = "none" if isinstance(self.flow, nn.Module) else "white"
+        return SCALINGS[auto if self.scaling == "auto" else self.scaling]()
 
     def _warn_of_scaling(self, rows: Rows) -> None:
         """Warn about columns that the scaler left out, and about rows of a large file that contradict this."""
@@ -263,45 +219,31 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             with seeded(seed, torch.device("cpu")):  # other libraries draw weights from the global generator
                 return adapt(self.flow(d))
         if self.flow not in FLOWS:
-            names = ", ".join(FLOWS)
-            raise ArgumentError("flow", f"`flow` is {self.flow!r}. Use a flow, a function, or one of {names}.")
+            rule = f"Use a flow, a function, or one of {', '.join(FLOWS)}."
+            raise ArgumentError("flow", f"`flow` is {self.flow!r}. {rule}")
         new: Any = FLOWS[self.flow]
-        shape: dict[str, Any] = {"hidden": self.hidden or hidden_widths(n, d)}
-        if self.n_blocks is not None:
-            shape["n_blocks"] = self.n_blocks
-        return new(d, **shape, generator=generator)
+        n_blocks = {} if self.n_blocks is None else {"n_blocks": self.n_blocks}
+        return new(d, hidden=self.hidden or hidden_widths(n, d), generator=generator, **n_blocks)
 
     def recipe_for(self, n: int, d: int) -> Recipe:
         """Return the settings of the training for n rows and d columns."""
         names = ("max_epochs", "batch_size", "learning_rate", "weight_decay", "patience")
         settings: dict[str, Any] = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if self.recipe is not None:
-            return replace(self.recipe, **settings)
-        return default_recipe(n, d, self.hidden, settings)
+        return replace(self.recipe, **settings) if self.recipe else default_recipe(n, d, self.hidden, settings)
 
     def _train(self, rows: Rows, seed: int) -> History:
         n = rows.n_rows
-        n_held_out = round(self.validation_fraction * n)
-        n_held_out = min(max(n_held_out, min(64, n // 4), 1), _MAX_HELD_OUT, n - 1)
+        n_held_out = min(max(round(self.validation_fraction * n), min(64, n // 4), 1), _MAX_HELD_OUT, n - 1)
         prepare: Prepare | None = self._prepare
         if isinstance(rows, ArrayRows) and not self.scaler_.stochastic and self.discrete_ is None:
             rows, prepare = rows.mapped(self.scaled(rows.X)), None
         rest, held_out = rows.split(n_held_out, np.random.default_rng([seed, 0, 2]))
-        return train(
-            self.flow_,
-            lambda x: -self.flow_.log_prob(x).mean(),
-            rest,
-            held_out,
-            self.recipe_for(rest.n_rows, self._n_features_out),
-            seed=seed,
-            prepare=prepare,
-            verbose=self.verbose,
-            checkpoint=self.checkpoint,
-            callback=self.callback,
-        )
+        recipe = self.recipe_for(rest.n_rows, self._n_features_out)
+        options: dict[str, Any] = {"prepare": prepare, "verbose": self.verbose}
+        options |= {"checkpoint": self.checkpoint, "callback": self.callback}
+        return train(self.flow_, lambda x: -self.flow_.log_prob(x).mean(), rest, held_out, recipe, seed=seed, **options)
 
-    def _prepare(self, X: Matrix, rng: np.random.Generator) -> Matrix:
-        """Scale a block of rows, with new noise in every epoch."""
+    def _prepare(self, X: Matrix, rng: np.random.Generator) -> Matrix:  # with new noise in every epoch
         X = X if self.discrete_ is None else self.discrete_.jitter(X, rng)
         return self.scaler_.forward(X, rng)[0].astype(np.float32)
 
@@ -317,10 +259,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self.encode(self._checked(X))
 
     def encode(self, X: Matrix, rng: np.random.Generator | None = None) -> Matrix:
-        """Map a checked matrix of x to z, (n, d) to (n, d_z).
-
-        `rng` draws the noise of a scaling such as `"image"`. Without it a value is mapped by the center of its cell.
-        """
+        """Map a checked matrix of x to z, (n, d) to (n, d_z). `rng` draws the noise of a scaling such as `"image"`."""
         Z = np.empty((len(X), self._n_features_out), np.float32 if X.dtype == np.float32 else np.float64)
         for part, z, _ in self._mapped(X, rng):
             Z[part] = z.cpu().numpy()
@@ -340,7 +279,6 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def score(self, X: TableLike, y: Any = None) -> float:
         """Return the mean log-density of rows of x in nats. `y` is ignored."""
-        del y
         return float(self.score_samples(X).mean())
 
     def _checked(self, X: Any) -> Matrix:
@@ -354,9 +292,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return rows
 
     @torch.no_grad()
-    def _mapped(
-        self, X: Matrix, rng: np.random.Generator | None = None
-    ) -> Iterator[tuple[slice, torch.Tensor, Vector]]:
+    def _mapped(self, X: Matrix, rng: np.random.Generator | None = None) -> Iterator[tuple[slice, Tensor, Vector]]:
         """Yield for each chunk of rows its slice, its z, and the log-determinant of x → z."""
         kind = like(self.flow_)
         for part in chunks(len(X), X.shape[1], _CHUNK_VALUES):
@@ -371,8 +307,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Z = np.asarray(check_array(Z, dtype=_FLOATS))
         if Z.shape[1] != self._n_features_out:
             raise ValueError(f"`Z` has {Z.shape[1]} columns, but the latent space has {self._n_features_out}.")
-        kind = like(self.flow_)
-        X = np.empty((len(Z), self.n_features_in_), Z.dtype)
+        kind, X = like(self.flow_), np.empty((len(Z), self.n_features_in_), Z.dtype)
         for part in chunks(len(Z), self.n_features_in_, _CHUNK_VALUES):
             z = torch.tensor(Z[part], dtype=kind.dtype, device=kind.device)
             X[part] = self.scaler_.inverse(self.flow_.inverse(z)[0].cpu().double().numpy())[0]
@@ -386,7 +321,6 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def sample(self, n: int = 1, random_state: int | np.random.Generator | None = None) -> Matrix:
         """Draw rows of x from the fitted density, of shape (n, d). Without a seed, every call gives other rows."""
         check_is_fitted(self)
-        if not is_count(n):
-            raise ArgumentError("n", f"`n` is {n!r}. Use an integer of 1 or more.")
+        check_count(n, "n")
         generator = torch.Generator().manual_seed(seed_from(random_state))
         return self.decode(self.flow_.base_sample(n, generator).detach().cpu().double().numpy())

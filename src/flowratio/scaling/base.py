@@ -5,17 +5,15 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from typing_extensions import Self
 
 from flowratio._support.types import Matrix, TableLike
 from flowratio.scaling.curves import Pair
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class ScalingWarning(UserWarning):
@@ -25,8 +23,7 @@ class ScalingWarning(UserWarning):
 class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
     """An invertible map between data x and scaled data z, in float64.
 
-    `fit`, `transform` and `inverse_transform` take arrays and data frames, check them, and issue `ScalingWarning`.
-    `fit_array`, `forward` and `inverse` take checked arrays and never warn.
+    `fit`, `transform` and `inverse_transform` check tables and may warn. The other methods take checked arrays.
     """
 
     n_features_in_: int
@@ -40,10 +37,9 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
 
     def fit(self, X: TableLike, y: Any = None) -> Self:
         """Fit to rows of shape (n, d), at least 2. `y` is not used."""
-        table: Any = X
-        table = validate_data(self, table, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        rows = np.asarray(validate_data(self, cast(Any, X), dtype=(np.float64, np.float32), ensure_min_samples=2))
         names = getattr(self, "feature_names_in_", None)
-        self.fit_array(table, names)
+        self.fit_array(rows, names)
         if message := self.fit_message(names):
             warnings.warn(message, ScalingWarning, stacklevel=2)
         return self
@@ -76,11 +72,10 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
             return ""
         masks = [self.off_plane(block) for block in blocks]
         n_off, n_rows = sum(int(mask.sum()) for mask in masks), sum(map(len, masks))
-        message = (
-            f"In {n_off} of {n_rows} rows, columns that were constant or linear combinations at fit have other values. "
-            "These columns are ignored. Fit on rows of both samples, or drop these columns."
+        what = (
+            f"In {n_off} of {n_rows} rows, columns that were constant or linear combinations at fit have other values."
         )
-        return message if n_off else ""
+        return f"{what} These columns are ignored. Fit on rows of both samples, or drop these columns." if n_off else ""
 
     def forward(self, X: Matrix, rng: np.random.Generator | None = None) -> Pair:
         """Map x to z: (n, d) to (n, d_z), and the log-determinant of x → z, of shape (n,)."""
@@ -95,8 +90,7 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
     def transform(self, X: TableLike) -> Matrix:
         """Map x to z, (n, d) to (n, d_z), without noise."""
         check_is_fitted(self)
-        table: Any = X
-        rows = np.asarray(validate_data(self, table, dtype=np.float64, reset=False))
+        rows = np.asarray(validate_data(self, cast(Any, X), dtype=np.float64, reset=False))
         if message := self.off_plane_message([rows]):
             warnings.warn(message, ScalingWarning, stacklevel=2)
         return self.forward(rows)[0]
@@ -107,9 +101,9 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the columns of z, of shape (d_z,)."""
-        return self._names_out(np.asarray(super().get_feature_names_out(input_features)))
-
-    def _names_out(self, names: np.ndarray) -> np.ndarray:
+        names = np.asarray(super().get_feature_names_out(input_features))
+        for step in self.steps_:
+            names = step.get_feature_names_out(names)
         return names
 
     @abstractmethod

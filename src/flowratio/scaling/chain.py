@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 import numpy as np
 from sklearn.base import clone
@@ -15,12 +15,8 @@ from flowratio.scaling.curves import Pair
 class ScalerChain(Scaler):
     """One scaler after the other. Log-determinants add up. An empty chain is the identity.
 
-    `fit` passes the noisy rows of a `Dequantizer` to the next step, so that a pixel that is always black still varies.
-
-    Parameters
-    ----------
-    steps
-        Scalers in the order in which they act. They are cloned.
+    `fit` clones the `steps`, which are scalers in the order in which they act, and passes the noisy rows of a
+    `Dequantizer` to the next step, so that a pixel that is always black still varies.
 
     Examples
     --------
@@ -37,11 +33,6 @@ class ScalerChain(Scaler):
     def stochastic(self) -> bool:
         return any(step.stochastic for step in self.steps)
 
-    def _names_out(self, names: np.ndarray) -> np.ndarray:
-        for step in self.steps_:
-            names = step.get_feature_names_out(names)
-        return names
-
     def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
         if not all(isinstance(step, Scaler) for step in self.steps):
             raise ValueError(f"`steps` is {self.steps!r}. Use a list of scalers, such as [Logit(), Standardizer()].")
@@ -49,10 +40,9 @@ class ScalerChain(Scaler):
         rng = np.random.default_rng(0)
         for step in self.steps:
             X = steps[-1].forward(X, rng)[0] if steps else X
-            scaler: Any = clone(step)
-            steps.append(scaler.fit_array(X, names))
-            names = None if names is None else scaler.get_feature_names_out(names).tolist()
-            self.n_features_out_ = scaler.n_features_out_
+            steps.append(cast(Scaler, clone(step)).fit_array(X, names))
+            names = None if names is None else steps[-1].get_feature_names_out(names).tolist()
+            self.n_features_out_ = steps[-1].n_features_out_
         self.steps_ = steps
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:

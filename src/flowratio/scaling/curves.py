@@ -9,8 +9,6 @@ The knots are rows at levels evenly spaced in normal scores. Equal values share 
 knot, with slope s there, :math:`t = t_e + \log(1 + \rho s\,(x - x_e)) / \rho`: a straight line for :math:`\rho = 0`,
 and the curve of a log-normal column for :math:`\rho > 0`. Finally the scores are standardized.
 
-References
-----------
 .. [1] Gregory, Delbourgo (1982). *Piecewise rational quadratic interpolation to monotonic data.*
 """
 
@@ -31,11 +29,11 @@ _FAR = 100.0  # beyond e^100 of its units a heavy tail is a straight line, so th
 
 
 class Curve(NamedTuple):
-    """A strictly increasing curve t(x) with a continuous slope: splines between knots, and tails beyond them."""
+    """A strictly increasing curve t(x) with a continuous slope: splines between k knots, and tails beyond them."""
 
-    x: np.ndarray  # (k,)
-    t: np.ndarray  # (k,)
-    slope: np.ndarray  # (k,)
+    x: np.ndarray
+    t: np.ndarray
+    slope: np.ndarray
     rates: np.ndarray  # (2,): rho before the first knot and after the last
 
     def forward(self, x: np.ndarray) -> Pair:
@@ -112,9 +110,8 @@ def fit_curve(x: np.ndarray, n_knots: int) -> Curve:
     right = np.searchsorted(level, targets).clip(1, len(level) - 1)
     knots = np.unique(right - (targets - level[right - 1] < level[right] - targets))
     score = ndtri(level)
-    knots_x, knots_t = values[knots], score[knots]
-    log_secant = np.log(np.diff(knots_t)) - np.log(np.diff(knots_x))
-    height = np.diff(knots_t)
+    knots_x, knots_t, height = values[knots], score[knots], np.diff(score[knots])
+    log_secant = np.log(height) - np.log(np.diff(knots_x))
     # geometric means of neighbors, the nearer knot counts more: positive, and exact to second order
     inner = (log_secant[:-1] * height[1:] + log_secant[1:] * height[:-1]) / (height[:-1] + height[1:])
     low, high = slice(0, knots[0] + 1), slice(knots[-1], None)

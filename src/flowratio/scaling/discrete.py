@@ -1,8 +1,7 @@
-r"""Discrete columns: the cell of each value, uniform noise within it, and the way back.
+"""Discrete columns: the cell of each value, uniform noise within it, and the way back.
 
-On a discrete column the likelihood of a flow has no maximum: the density can gather in ever narrower spikes. With
-uniform noise within the cells, from midpoint to midpoint, the best density :math:`\rho` satisfies
-:math:`\rho(k)\,\Delta_k = P(k)`, where :math:`\Delta_k` is the width of the cell of value k.
+Without noise the likelihood of a flow has no maximum: the density can gather in ever narrower spikes. With uniform
+noise within cells, from midpoint to midpoint, the best density at a value times the width of its cell is P(value).
 """
 
 from __future__ import annotations
@@ -17,27 +16,16 @@ from flowratio.scaling.chain import ScalerChain
 from flowratio.scaling.images import Dequantizer, Logit
 from flowratio.scaling.standardizer import Standardizer
 
-_MAX_VALUES = 100
-_ROWS_PER_VALUE = 5
+_MAX_VALUES, _ROWS_PER_VALUE = 100, 5
 _FIRST_ROWS = 1000  # enough to recognize most continuous columns
 
 
 @dataclass(frozen=True, eq=False)
 class DiscreteColumns:
-    """The positions of the discrete columns of a matrix, of shape (k,), and the sorted values of each.
+    """The discrete columns of a matrix and their values."""
 
-    Examples
-    --------
-    >>> X = np.column_stack([np.arange(40) % 4, np.linspace(0.0, 1.0, 40)])
-    >>> discrete = DiscreteColumns.learn(X)
-    >>> discrete.columns.tolist(), discrete.values[0].tolist()
-    ([0], [0.0, 1.0, 2.0, 3.0])
-    >>> bool(np.array_equal(discrete.snap(discrete.jitter(X, np.random.default_rng(0))), X))
-    True
-    """
-
-    columns: np.ndarray
-    values: tuple[np.ndarray, ...]
+    columns: np.ndarray  # (k,): positions
+    values: tuple[np.ndarray, ...]  # sorted, of each column
 
     @classmethod
     def learn(cls, X: np.ndarray) -> Self:
@@ -53,10 +41,7 @@ class DiscreteColumns:
 
     @classmethod
     def spread(cls, X: np.ndarray, rng: np.random.Generator) -> tuple[Self | None, np.ndarray]:
-        """Find the discrete columns of rows (n, d), and return them and the rows with noise.
-
-        Columns that are linear combinations of others stay linear combinations.
-        """
+        """Return the discrete columns of rows (n, d), and the rows with noise. Linear combinations stay so."""
         discrete = cls.learn(X)
         if not len(discrete.columns):
             return None, X
@@ -67,14 +52,11 @@ class DiscreteColumns:
         return discrete, plane.rebuild(X[:, plane.columns_]) if len(plane.redundant_) else X
 
     def jitter(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return rows, (n, d), with each discrete value spread uniformly over its cell.
-
-        The outermost cells are symmetric. A value that was not in the data is moved like the nearest one that was.
-        """
+        """Return rows, (n, d), with each discrete value spread uniformly over its cell, or the cell of the nearest."""
         X = X.copy()
         for j, values in zip(self.columns, self.values, strict=True):
             half = np.diff(values) / 2
-            below, above = np.r_[half[0], half], np.r_[half, half[-1]]
+            below, above = np.r_[half[0], half], np.r_[half, half[-1]]  # the outermost cells are symmetric
             k = _nearest(X[:, j], values)
             X[:, j] += rng.random(len(X)) * (below + above)[k] - below[k]
         return X

@@ -15,10 +15,9 @@ _MAX_ROWS = 200_000  # rows that the curves are fitted to
 
 
 class Gaussianizer(Scaler):
-    """Bring each column to a Gaussian shape by a smooth, strictly increasing curve.
+    """Bring each column to a Gaussian shape by a monotone spline between quantiles, with extrapolating tails.
 
-    Columns are left out as in `Standardizer`. Each other column has its own curve, a monotone spline between quantiles
-    with extrapolating tails. `flowratio.scaling.curves` has the formulas.
+    Columns are left out as in `Standardizer`. `flowratio.scaling.curves` has the formulas.
 
     Parameters
     ----------
@@ -54,8 +53,8 @@ class Gaussianizer(Scaler):
         curves = []
         for j in standardizer.columns_:
             column = X[:, j]
-            values = [column[rows], [column.min(), column.max()]] if n < len(X) else [column]
-            x = np.concatenate(values, dtype=np.float64)
+            ends = [column.min(), column.max()] if n < len(X) else []
+            x = np.concatenate([column[rows], ends], dtype=np.float64)
             curve, line = fit_curve(x, n_knots), straight_curve(standardizer.mean_[j], standardizer.scale_[j])
             gain = curve.log_likelihood(x) - line.log_likelihood(x) if self.sparing else np.inf
             curves.append(curve if gain > 0.5 * len(curve.x) * np.log(len(x)) else line)
@@ -64,9 +63,6 @@ class Gaussianizer(Scaler):
         self.knots_x_, self.knots_t_, self.slopes_ = (np.concatenate([curve[k] for curve in curves]) for k in range(3))
         self.rates_ = np.stack([curve.rates for curve in curves])
         self.ends_ = np.cumsum([len(curve.x) for curve in curves])
-
-    def _names_out(self, names: np.ndarray) -> np.ndarray:
-        return names[self.steps_[0].columns_]
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
         return self._map(self.steps_[0].select(X), Curve.forward)

@@ -14,10 +14,7 @@ from flowratio.scaling.curves import Pair
 class Dequantizer(Scaler):
     """Spread integers over unit intervals: z = (x + u) / levels, with u uniform on [0, 1), or ½ without an `rng`.
 
-    Parameters
-    ----------
-    levels
-        Number of values: x is 0, 1, …, levels - 1. `fit` warns if the largest value is below a quarter of it.
+    x is 0, 1, …, `levels` - 1. `fit` warns if the largest value is below a quarter of `levels`.
 
     Examples
     --------
@@ -39,13 +36,10 @@ class Dequantizer(Scaler):
         self.largest_ = int(X.max(initial=0))
 
     def fit_message(self, names: Sequence[str] | None = None) -> str:
-        if not 0 < self.largest_ < self.levels // 4:
-            return ""
-        return (
-            f"The largest value is {self.largest_}, but {self.levels - 1} is possible. If {self.largest_} is the "
-            "maximum, sampled rows may exceed it. Instead of 'image', use "
-            f"scaling=ScalerChain([Dequantizer(levels={self.largest_ + 1}), Logit(), Standardizer()])."
-        )
+        what = f"The largest value is {self.largest_}, but {self.levels - 1} is possible. Sampled rows may exceed it."
+        chain = f"ScalerChain([Dequantizer(levels={self.largest_ + 1}), Logit(), Standardizer()])"
+        is_low = 0 < self.largest_ < self.levels // 4
+        return f"{what} If it is the maximum, use scaling={chain} instead of 'image'." if is_low else ""
 
     def _check(self, X: np.ndarray) -> None:
         top = self.levels - 1
@@ -63,16 +57,11 @@ class Dequantizer(Scaler):
 
 
 class Logit(Scaler):
-    r"""Open the interval [0, 1] to the real line.
+    r"""Open the interval [0, 1] to the real line. `inverse` maps values of z outside the range to 0 or 1.
 
     .. math:: z = \log \frac{y}{1 - y}, \qquad y = \lambda + (1 - 2\lambda) x
 
-    `inverse` maps values of z outside the range to 0 or 1.
-
-    Parameters
-    ----------
-    lam
-        λ, above 0 and below ½, which makes z finite at 0 and 1.
+    `lam` is λ, above 0 and below ½, which makes z finite at 0 and 1.
 
     Examples
     --------

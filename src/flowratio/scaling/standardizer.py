@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from flowratio._support.chunks import chunks
+from flowratio._support.types import Matrix, Vector
 from flowratio.scaling.base import Scaler
 from flowratio.scaling.curves import SMALLEST, Pair
 
+Coefficients: TypeAlias = dict[int, np.ndarray]
 _LARGEST = 1e300  # sums of larger values overflow
 _MAX_LISTED = 8
 
@@ -28,10 +31,9 @@ class Standardizer(Scaler):
     ----------
     mean_, scale_
         Mean and standard deviation of every column, of shape (d,). The deviation of a constant is 0.
-    columns_, redundant_
-        Positions of the columns of z, of shape (d_z,), and of the columns that are left out.
-    coef_
-        Coefficients of the standardized redundant columns on z, of shape (d - d_z, d_z). Zero for constants.
+    columns_, redundant_, coef_
+        Positions of the columns of z and of the columns that are left out, and the coefficients of the latter on z,
+        after standardization, of shape (d - d_z, d_z). Zero for constants.
 
     Examples
     --------
@@ -53,13 +55,32 @@ class Standardizer(Scaler):
         slack = np.maximum(1e-10, (4 * eps * size / np.where(constant, 1.0, self.scale_)) ** 2)
         basis, coefficients = _combinations(correlation, slack, np.flatnonzero(~constant), len(X))
         if coefficients:
-            coefficients = _confirmed(X, self.mean_, self.scale_, basis, coefficients)
+            coefficients = self._confirmed(X, basis, coefficients)
         self.redundant_ = np.array(sorted([*np.flatnonzero(constant), *coefficients]), dtype=np.int64)
         self.columns_ = np.setdiff1d(np.arange(X.shape[1]), self.redundant_)
         self.n_features_out_ = len(self.columns_)
         self.coef_ = np.zeros((len(self.redundant_), len(self.columns_)))
         for j, b in coefficients.items():
             self.coef_[np.searchsorted(self.redundant_, j), np.searchsorted(self.columns_, basis[: len(b)])] = b
+
+    def _confirmed(self, X: np.ndarray, basis: list[int], coefficients: Coefficients) -> Coefficients:
+        """Return the combinations that hold within rounding on every row."""
+        mean, scale, columns = self.mean_, self.scale_, list(coefficients)
+        B = np.zeros((len(basis), len(columns)))
+        for k, b in enumerate(coefficients.values()):
+            B[: len(b), k] = b
+        sample = X[:: max(1, len(X) // 4096), columns].astype(np.float64)
+        middle = np.subtract(*np.quantile(sample, [0.75, 0.25], axis=0))
+        # the unit is the interquartile range, so that a few huge values do not hide the other rows
+        tolerance = 1e-6 * np.where(middle > 0, np.minimum(middle, scale[columns]), scale[columns])
+        worst = np.full(len(columns), -np.inf)
+        for part in chunks(*X.shape):
+            rows = X[part].astype(np.float64, copy=False)
+            rebuilt = mean[columns] + scale[columns] * ((rows[:, basis] - mean[basis]) / scale[basis] @ B)
+            size = np.abs(rows[:, columns]) + scale[columns] * (np.abs(rows[:, basis]) / scale[basis] @ np.abs(B))
+            error = np.abs(rows[:, columns] - rebuilt) - 2 * np.finfo(X.dtype).eps * size
+            worst = np.maximum(worst, error.max(axis=0))
+        return {j: b for (j, b), fits in zip(coefficients.items(), worst <= tolerance, strict=True) if fits}
 
     def fit_message(self, names: Sequence[str] | None = None) -> str:
         if not len(self.redundant_):
@@ -72,10 +93,8 @@ class Standardizer(Scaler):
             reasons.append(f"{label[j]} ({'a linear combination of ' + ', '.join(terms) if terms else 'constant'})")
         if len(self.redundant_) > _MAX_LISTED:
             reasons.append(f"and {len(self.redundant_) - _MAX_LISTED} more")
-        return (
-            f"{len(self.redundant_)} of {self.n_features_in_} columns are left out of z: {', '.join(reasons)}. "
-            "`inverse` rebuilds them. Densities refer to the other columns."
-        )
+        what = f"{len(self.redundant_)} of {self.n_features_in_} columns are left out of z: {', '.join(reasons)}."
+        return f"{what} `inverse` rebuilds them. Densities refer to the other columns."
 
     def off_plane(self, X: np.ndarray) -> np.ndarray:
         if not len(self.redundant_):
@@ -98,18 +117,16 @@ class Standardizer(Scaler):
         Z = (X - self.mean_[self.columns_]) / self.scale_[self.columns_]
         return self.mean_[self.redundant_] + self.scale_[self.redundant_] * (Z @ self.coef_.T)
 
-    def _names_out(self, names: np.ndarray) -> np.ndarray:
-        return names[self.columns_]
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        return super().get_feature_names_out(input_features)[self.columns_]
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
-        Z = (self.select(X) - self.mean_[self.columns_]) / self.scale_[self.columns_]
-        return Z, self._log_det(len(X))
+        scale = self.scale_[self.columns_]
+        return (self.select(X) - self.mean_[self.columns_]) / scale, np.full(len(X), -np.log(scale).sum())
 
     def _inverse(self, Z: np.ndarray) -> Pair:
-        return self.rebuild(self.mean_[self.columns_] + self.scale_[self.columns_] * Z), self._log_det(len(Z))
-
-    def _log_det(self, n: int) -> np.ndarray:
-        return np.full(n, -np.log(self.scale_[self.columns_]).sum())
+        scale = self.scale_[self.columns_]
+        return self.rebuild(self.mean_[self.columns_] + scale * Z), np.full(len(Z), -np.log(scale).sum())
 
 
 def _moments(X: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -128,46 +145,19 @@ def _moments(X: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     return mean + unit * shift, unit * std, covariance / np.outer(safe, safe)
 
 
-def _combinations(
-    correlation: np.ndarray, slack: np.ndarray, columns: np.ndarray, n_rows: int
-) -> tuple[list[int], dict[int, np.ndarray]]:
-    """Factorize by Cholesky in column order. A column that adds no variance depends on those before it.
-
-    Returns the columns that add variance, and the coefficients of each other column on the first of them.
-    """
-    L = np.zeros_like(correlation)
+def _combinations(R: Matrix, slack: Vector, columns: Vector, n_rows: int) -> tuple[list[int], Coefficients]:
+    """Return the columns that add variance, by Cholesky in column order, and the coefficients of others on them."""
+    L = np.zeros_like(R)
     basis: list[int] = []
-    coefficients: dict[int, np.ndarray] = {}
+    coefficients: Coefficients = {}
     for j in columns.tolist():
         k = len(basis)
         if n_rows - k <= 6:
             break
-        left = correlation[j, j] - L[j, :k] @ L[j, :k]
+        left = R[j, j] - L[j, :k] @ L[j, :k]
         if left > slack[j]:
-            L[j:, k] = (correlation[j:, j] - L[j:, :k] @ L[j, :k]) / np.sqrt(left)
+            L[j:, k] = (R[j:, j] - L[j:, :k] @ L[j, :k]) / np.sqrt(left)
             basis.append(j)
         else:
             coefficients[j] = solve_triangular(L[basis, :k].T, L[j, :k])
     return basis, coefficients
-
-
-def _confirmed(
-    X: np.ndarray, mean: np.ndarray, scale: np.ndarray, basis: list[int], coefficients: dict[int, np.ndarray]
-) -> dict[int, np.ndarray]:
-    """Return the combinations that hold within rounding on every row."""
-    columns = list(coefficients)
-    B = np.zeros((len(basis), len(columns)))
-    for k, b in enumerate(coefficients.values()):
-        B[: len(b), k] = b
-    sample = X[:: max(1, len(X) // 4096), columns].astype(np.float64)
-    middle = np.subtract(*np.quantile(sample, [0.75, 0.25], axis=0))
-    # the unit is the interquartile range, so that a few huge values do not hide the other rows
-    tolerance = 1e-6 * np.where(middle > 0, np.minimum(middle, scale[columns]), scale[columns])
-    worst = np.full(len(columns), -np.inf)
-    for part in chunks(*X.shape):
-        rows = X[part].astype(np.float64, copy=False)
-        rebuilt = mean[columns] + scale[columns] * ((rows[:, basis] - mean[basis]) / scale[basis] @ B)
-        size = np.abs(rows[:, columns]) + scale[columns] * (np.abs(rows[:, basis]) / scale[basis] @ np.abs(B))
-        error = np.abs(rows[:, columns] - rebuilt) - 2 * np.finfo(X.dtype).eps * size
-        worst = np.maximum(worst, error.max(axis=0))
-    return {j: b for (j, b), fits in zip(coefficients.items(), worst <= tolerance, strict=True) if fits}

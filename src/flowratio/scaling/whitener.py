@@ -16,12 +16,8 @@ class Whitener(Scaler):
 
     .. math:: L L^\top = D\,((1 - \lambda) R + \lambda I)\,D, \qquad \log|\det| = -\sum_j \log L_{jj}
 
-    R is the matrix of correlations, D the standard deviations, and λ the share from `shrunk_correlation`.
-
-    Attributes
-    ----------
-    mean_, mixing_, unmixing_
-        m, of shape (d,), and L and its inverse, of shape (d, d).
+    R is the matrix of correlations, D the standard deviations, and λ the share from `shrunk_correlation`. The fitted
+    `mean_` is m, of shape (d,), and `mixing_` and `unmixing_` are L and its inverse, of shape (d, d).
 
     Examples
     --------
@@ -33,7 +29,6 @@ class Whitener(Scaler):
     """
 
     def _fit(self, X: np.ndarray, names: Sequence[str] | None) -> None:
-        del names
         n, d = X.shape
         self.mean_ = X.mean(axis=0, dtype=np.float64)
         centered = X - self.mean_
@@ -45,33 +40,21 @@ class Whitener(Scaler):
         self.unmixing_ = solve_triangular(self.mixing_, np.eye(d), lower=True)
 
     def _forward(self, X: np.ndarray, rng: np.random.Generator | None) -> Pair:
-        return (X - self.mean_) @ self.unmixing_.T, self._log_det(len(X))
+        return (X - self.mean_) @ self.unmixing_.T, np.full(len(X), -np.log(np.diag(self.mixing_)).sum())
 
     def _inverse(self, Z: np.ndarray) -> Pair:
-        return Z @ self.mixing_.T + self.mean_, self._log_det(len(Z))
-
-    def _log_det(self, n: int) -> np.ndarray:
-        return np.full(n, -np.log(np.diag(self.mixing_)).sum())
+        return Z @ self.mixing_.T + self.mean_, np.full(len(Z), -np.log(np.diag(self.mixing_)).sum())
 
 
 def shrunk_correlation(R: np.ndarray, n: float, min_share: float = 1e-9) -> tuple[np.ndarray, float]:
-    r"""Shrink correlations toward zero by the share of their squares that is sampling noise.
+    r"""Shrink correlations R, (d, d), of n rows by the share of their squares that is sampling noise [1]_.
 
     .. math:: (1 - \lambda) R + \lambda I, \qquad
               \lambda = \sum_{i \ne j} \frac{(1 - R_{ij}^2)^2}{n} \Big/ \sum_{i \ne j} R_{ij}^2
 
-    for n rows. R, of shape (d, d), has ones on the diagonal, and λ is at least `min_share`, so that the result is never
-    singular. Return the shrunk correlations and 1 − λ.
+    λ is at least `min_share`, so that the result is never singular. Return the shrunk correlations and 1 − λ.
 
-    References
-    ----------
     .. [1] Schäfer, Strimmer (2005). *A shrinkage approach to large-scale covariance matrix estimation.*
-
-    Examples
-    --------
-    >>> R, share = shrunk_correlation(np.array([[1.0, 0.5], [0.5, 1.0]]), 9.0)
-    >>> round(share, 6), float(R[0, 1]) == 0.5 * share
-    (0.75, True)
     """
     off = R[~np.eye(len(R), dtype=bool)]
     share = noise_share(float(np.sum((1 - off**2) ** 2) / n), float(np.sum(off**2)), min_share)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from safetensors import SafetensorError
 
 from flowratio._support.journal import Journal
+
+Numbers: TypeAlias = dict[str, Any]  # for JSON
+Arrays: TypeAlias = dict[str, np.ndarray]
 
 _ENTRY = "checkpoint"
 _SHARE = 0.02  # of the time of a run, that may go into writing
@@ -19,14 +22,8 @@ _SHARE = 0.02  # of the time of a run, that may go into writing
 class Checkpoint:
     """The state of a run in a folder, so that the run resumes after a kill.
 
-    Parameters
-    ----------
-    folder
-        The folder. It is created if it does not exist.
-    seconds
-        Time between two writes. The minimum is 50 times the duration of the last write. At 0 every occasion is used.
-    fingerprint
-        What the state depends on, as JSON. The state of another run is refused.
+    Two writes are `seconds` apart, and at least 50 times the duration of the last. At 0 every occasion is used. The
+    fingerprint, as JSON, is what the state depends on: the state of another run is refused.
     """
 
     def __init__(self, folder: Path, seconds: float, fingerprint: dict[str, Any]) -> None:
@@ -37,23 +34,18 @@ class Checkpoint:
         """Return whether it is time for the next write."""
         return time.monotonic() - self.written >= (max(self.seconds, self.cost / _SHARE) if self.seconds else 0.0)
 
-    def write(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    def write(self, numbers: Numbers, arrays: Arrays) -> None:
         """Replace the state. If that fails the run continues, with a warning."""
+        start = time.monotonic()
         try:
-            self._replace(numbers, arrays)
+            with Journal(self.folder, self.fingerprint) as journal:  # locked while it is written, not all the time
+                journal.write(_ENTRY, numbers, arrays)
+            self.cost = time.monotonic() - start
         except (OSError, SafetensorError) as error:
             warnings.warn(f"The checkpoint was not written. {error}", RuntimeWarning, stacklevel=5)
         self.written = time.monotonic()
 
-    def _replace(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        start = time.monotonic()
-        with Journal(self.folder, self.fingerprint) as journal:  # locked while it is written, not all the time
-            journal.write(_ENTRY, numbers, arrays)
-        self.cost = time.monotonic() - start
-
-    def begin(
-        self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def begin(self, numbers: Numbers, arrays: Arrays) -> tuple[Numbers, Arrays]:
         """Return the state in the folder. If there is none, write and return this first state."""
         with Journal(self.folder, self.fingerprint) as journal:
             if not journal.has(_ENTRY):
@@ -61,11 +53,9 @@ class Checkpoint:
                 return numbers, arrays
             entry = journal.read(_ENTRY)
         if entry.value.keys() != numbers.keys() or _types(entry.arrays) != _types(arrays):
-            raise ValueError(
-                f"{self.folder} has a checkpoint that does not fit this run. Delete the folder to start again."
-            )
+            raise ValueError(f"{self.folder} has a checkpoint that does not fit this run. Delete it to start again.")
         return entry.value, entry.arrays
 
 
-def _types(arrays: dict[str, np.ndarray]) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _types(arrays: Arrays) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {name: (str(array.dtype), array.shape) for name, array in arrays.items()}

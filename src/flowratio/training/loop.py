@@ -1,8 +1,4 @@
-"""The one training loop, for flows, classifiers and joint objectives.
-
-Everything random in epoch e is drawn from a generator seeded by (seed, e). The same seed gives the same bits, also
-after a kill and a resume from the checkpoint.
-"""
+"""The one training loop. Epoch e draws from a generator seeded by (seed, e): a resumed run gives the same bits."""
 
 from __future__ import annotations
 
@@ -51,23 +47,18 @@ def train(
         The module whose parameters are fitted, and the mean loss of a batch of shape (b, d).
     rows, held_out
         Rows to fit, or an array of them, and rows of shape (m, d) that decide when to stop and which weights are best.
-    recipe, seed
-        Settings of the loop, and the seed of the order of the rows and of all noise.
-    prepare
-        Applied to each block of rows, with a generator for noise.
-    verbose
-        Whether to show a progress bar.
+    recipe, seed, prepare, verbose
+        Settings of the loop, seed of the order of the rows and of all noise, function applied to each block of rows
+        with a generator for noise, and whether to show a progress bar.
     checkpoint, checkpoint_seconds
-        Folder that stores the state of the run, so that it survives a kill, and seconds between two writes. Writing
-        takes at most 2 % of the time.
+        Folder that stores the state of the run, so that it survives a kill, and seconds between two writes.
     callback
-        Called after each evaluation on held-out rows with the model and the number of epochs. The model is in
-        evaluation mode with the weights that were scored. The callback must not change it.
+        Called after each evaluation on held-out rows with the model, in evaluation mode with the weights that were
+        scored, and the number of epochs. The callback must not change the model.
     """
     rows = ArrayRows(rows) if isinstance(rows, np.ndarray) else rows
     run = Run(model, loss, recipe, callback)
-    held_out = prepare(held_out, np.random.default_rng(seed)) if prepare else held_out
-    store = None
+    held_out, store = prepare(held_out, np.random.default_rng(seed)) if prepare else held_out, None
     if checkpoint is not None:
         store = Checkpoint(Path(checkpoint), checkpoint_seconds, _fingerprint(run, rows, held_out, seed))
         run.resume(*store.begin(*run.state()))

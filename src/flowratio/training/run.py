@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from flowratio.training.checkpoint import Checkpoint
+from flowratio.training.checkpoint import Arrays, Checkpoint, Numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +26,8 @@ _EVALUATION_ROWS = 4096
 _NUMBERS = ("n_losses", "epoch", "step_in_epoch", "n_steps", "rate_factor", "rate")
 _NUMBERS += ("best_loss", "progress_loss", "progress_epoch")
 _MAX_RESTARTS, _RESTART_FACTOR = 3, 0.2
-_FUSED = {name: getattr(torch.ops.aten, f"_fused_{name}_", None) for name in ("adamw", "adam")}  # private to torch
+# private to torch, but its optimizers spend more time on bookkeeping than on one vector; None in some versions
+_FUSED = {name: getattr(torch.ops.aten, f"_fused_{name}_", None) for name in ("adamw", "adam")}
 
 
 class TrainingDiverged(RuntimeError):
@@ -42,24 +42,16 @@ class Recipe:
     ----------
     max_epochs, batch_size
         Maximum number of passes over the rows, and rows of one step.
-    learning_rate, weight_decay
+    learning_rate, weight_decay, optimizer
         Highest step size of Adam, and decay of the weights: decoupled in `"adamw"`, added to the gradient in `"adam"`.
-    optimizer, schedule
-        `"adamw"` or `"adam"`, and `"constant"` or `"cosine"`, which lowers the rate to zero over `max_epochs`.
-    patience, min_gain
+    schedule, warm_up
+        `"constant"`, or `"cosine"`, which lowers the rate to zero over `max_epochs`, after a rise over `warm_up` steps.
+    patience, min_gain, settle
         Training stops after `patience` epochs in which the held-out loss did not fall by `min_gain`. The model gets the
-        best weights.
-    warm_up
-        Steps over which the learning rate rises to its value.
-    settle
-        Steps before weights may count as the best, with a maximum of a sixth of all steps. On a small validation set a
-        barely trained network can look best.
-    clip_norm
-        Maximum length of the gradient. A longer gradient is shortened to it.
-    average
-        Whether to average the weights over about the last tenth of the steps.
-    tolerance
-        A `ConvergenceWarning` is issued if the loss still fell by more than this in the last tenth of `max_epochs`.
+        best weights after `settle` steps, at most a sixth of all: before, a barely trained network can look best.
+    clip_norm, average, tolerance
+        Maximum length of the gradient, whether to average the weights over about the last tenth of the steps, and the
+        fall of the loss in the last tenth of `max_epochs` above which a `ConvergenceWarning` is issued.
     """
 
     max_epochs: int
@@ -107,12 +99,7 @@ class History:
 def adam_step(
     weights: Tensor, gradient: Tensor, moments: list[Tensor], n_steps: Tensor, rate: float, recipe: Recipe
 ) -> None:
-    """Take one step of Adam on one vector, in place, with the gradient clipped to `recipe.clip_norm`.
-
-    torch's fused kernel is private, but its optimizers spend more time on bookkeeping than on a vector of this size. In
-    a version of torch without the kernel, `torch.optim` takes its place. The moments are the running means of the
-    gradient and of its square, of shape (m,) like the weights, and `n_steps` counts the steps since they were zero.
-    """
+    """Take one step of Adam in place: weights, gradient, and the moments of the gradient and its square, (m,) each."""
     state = [weights], [gradient], [moments[0]], [moments[1]], [], [n_steps]
     settings: dict[str, Any] = {"lr": rate, "beta1": 0.9, "beta2": 0.999, "weight_decay": recipe.weight_decay}
     settings |= {"eps": 1e-8, "amsgrad": False, "maximize": False}
@@ -140,8 +127,7 @@ class Run:
         self.gradient = torch.zeros_like(self.weights)
         self.slopes = self._parts(self.gradient)
         self._point()
-        names = {name for name, _ in model.named_parameters()}
-        state = model.state_dict(keep_vars=True)
+        names, state = {name for name, _ in model.named_parameters()}, model.state_dict(keep_vars=True)
         buffers = [b for name, b in state.items() if name not in names and b.is_floating_point()]
         self.live = [self.weights, *buffers]
         self.average, self.best = _clones(self.live), _clones(self.live)
@@ -151,8 +137,7 @@ class Run:
         self.n_losses = self.epoch = self.step_in_epoch = self.n_steps = 0
         self.best_loss, self.rate_factor, self.rate = math.inf, 1.0, 0.0
         self.progress_loss, self.progress_epoch = math.inf, 0
-        self.started = time.perf_counter()
-        self.history = History()
+        self.started, self.history = time.perf_counter(), History()
 
     def _point(self) -> None:
         """Make every parameter a view of its part of the weights."""
@@ -181,8 +166,7 @@ class Run:
                 break
             if checkpoint is not None and checkpoint.is_due():
                 checkpoint.write(*self.state())
-        self.epoch += 1
-        self.step_in_epoch = 0
+        self.epoch, self.step_in_epoch = self.epoch + 1, 0
         if not math.isfinite(self.loss_sum.item()):
             self._restart()
 
@@ -206,11 +190,8 @@ class Run:
         """Continue from the best weights so far at a lower learning rate."""
         self.history.n_restarts += 1
         if self.history.n_restarts > _MAX_RESTARTS:
-            raise TrainingDiverged(
-                f"The loss is not finite after {self.n_steps} steps and {_MAX_RESTARTS} restarts at lower learning "
-                f"rates. Use a `learning_rate` below {self.recipe.learning_rate:g}, or remove extreme values from the "
-                "data."
-            )
+            what = f"The loss is not finite after {self.n_steps} steps and {_MAX_RESTARTS} restarts at lower rates. Use"
+            raise TrainingDiverged(f"{what} a `learning_rate` below {self.recipe.learning_rate:g}, or remove outliers.")
         self.rate_factor *= _RESTART_FACTOR
         _copy(self.best, self.live)
         _copy(self.best, self.average)
@@ -271,14 +252,11 @@ class Run:
         losses = self.history.held_out_loss
         fall = losses[-1 - math.ceil(len(losses) / 10)] - losses[-1] if len(losses) > 1 else math.inf
         if self.history.stop_reason == "max_epochs" and fall > self.recipe.tolerance:
-            warnings.warn(
-                f"Training ended at `max_epochs` = {self.recipe.max_epochs}, but the held-out loss "
-                f"({losses[-1]:.4g}) was still falling. Use a larger `max_epochs`.",
-                ConvergenceWarning,
-                stacklevel=6,  # the caller of an estimator's `fit`
-            )
+            what = f"Training ended at `max_epochs` = {self.recipe.max_epochs}"
+            message = f"{what}, but the held-out loss ({losses[-1]:.4g}) was still falling. Use a larger `max_epochs`."
+            warnings.warn(message, ConvergenceWarning, stacklevel=6)  # the caller of an estimator's `fit`
 
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def state(self) -> tuple[Numbers, Arrays]:
         """Return the state of the run: numbers for JSON, and arrays."""
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         numbers |= {"seconds": time.perf_counter() - self.started, "history": asdict(self.history)}
@@ -290,7 +268,7 @@ class Run:
         return {**tensors, "n_adam_steps": self.n_adam_steps, "loss_sum": self.loss_sum}
 
     @torch.no_grad()
-    def resume(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    def resume(self, numbers: Numbers, arrays: Arrays) -> None:
         """Continue from what `state` returned."""
         self.history = History(**numbers["history"])
         self.started = time.perf_counter() - numbers["seconds"]

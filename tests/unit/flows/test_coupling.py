@@ -133,6 +133,7 @@ def test_the_inverse_has_gradients() -> None:
 
 
 def test_conditioner_without_inputs_gives_free_constants() -> None:
+    assert Conditioner(2, 5, 3, (16,), torch.Generator().manual_seed(0))(torch.zeros(10, 2)).shape == (10, 5, 3)
     net = Conditioner(0, 4, 3, (8,), torch.Generator().manual_seed(0))
     out = net(torch.empty(5, 0))
     assert out.shape == (5, 4, 3)

@@ -58,7 +58,7 @@ def test_batch_norm_is_inverted_in_evaluation_only() -> None:
     [
         ({"n_blocks": 0}, "`n_blocks` is 0. Use an integer of 1 or more"),
         ({"max_log_scale": 0.0}, "`max_log_scale` is 0.0. Use a number above 0"),
-        ({"hidden": ()}, "Use one or more hidden layers"),
+        ({"hidden": ()}, "Use the widths of one or more layers"),
     ],
 )
 def test_arguments_are_checked(arguments: dict[str, object], words: str) -> None:
@@ -67,5 +67,5 @@ def test_arguments_are_checked(arguments: dict[str, object], words: str) -> None
 
 
 def test_no_columns_are_refused() -> None:
-    with pytest.raises(ValueError, match="Use at least 1 column"):
+    with pytest.raises(ValueError, match=r"`n_features` is 0. Use an integer of 1 or more"):
         MAF(0)

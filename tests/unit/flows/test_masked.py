@@ -103,5 +103,5 @@ def test_views_follow_the_parameter_to_new_memory() -> None:
 
 @pytest.mark.parametrize("hidden", [(), (0,), (5, -1)])
 def test_hidden_layers_are_checked(hidden: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="Use one or more hidden layers"):
+    with pytest.raises(ValueError, match="Use the widths of one or more layers"):
         MaskedNet(3, 2, hidden)

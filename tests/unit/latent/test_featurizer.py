@@ -269,6 +269,7 @@ class TestSettings:
         ).recipe_for(450, 2)
         assert (recipe.max_epochs, recipe.batch_size, recipe.learning_rate) == (4, 20, 0.01)
         assert (recipe.weight_decay, recipe.patience) == (0.5, 2)
+        assert FlowFeaturizer(batch_size=100).recipe_for(2_000, 3).max_epochs == 150  # 3000 steps
 
     @pytest.mark.parametrize(("n", "d"), [(1, 1), (200, 1), (2_000, 5), (50_000, 20), (1_000_000, 100)])
     def test_defaults_fit_any_table(self, n: int, d: int) -> None:
