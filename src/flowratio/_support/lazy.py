@@ -16,15 +16,7 @@ from typing import Any
 
 
 def lazily(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a module whose public names are written once.
-
-    Parameters
-    ----------
-    package
-        Name of the module.
-    file
-        Path of its source.
-    """
+    """Return `__getattr__`, `__dir__` and `__all__` of a module whose public names are written once in its `file`."""
     module_of = public_names(Path(file))
 
     def find(name: str) -> Any:

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, Task
 
 
+Step = Callable[[], None]
+
+
 @contextmanager
-def progress(
-    total: int, what: str, verbose: bool, note: Callable[[], str] = lambda: ""
-) -> Iterator[Callable[[], None]]:
+def progress(total: int, what: str, verbose: bool, note: Callable[[], str] = lambda: "") -> Iterator[Step]:
     """Yield a function to call after each of `total` steps. `note` returns more text for the bar, at each drawing."""
     if not verbose:
         yield lambda: None
@@ -70,13 +71,7 @@ def _text_column(text: Callable[[Task], str]) -> ProgressColumn:
 
 
 def in_words(seconds: float) -> str:
-    """Return the time left as text.
-
-    Examples
-    --------
-    >>> in_words(61.2), in_words(3725), in_words(-1), in_words(math.inf)
-    ('about 1:01 left', 'about 1:02:05 left', 'about 0:00 left', '')
-    """
+    """Return the time left as text, such as 'about 1:01 left'. Empty if it is infinite."""
     if math.isinf(seconds):
         return ""
     minutes, rest = divmod(max(0, round(seconds)), 60)

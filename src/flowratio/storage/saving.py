@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import os
 import pkgutil
 import re
 from contextlib import suppress
@@ -28,6 +27,7 @@ from torch import Tensor
 import flowratio
 from flowratio import ratios
 from flowratio._support.atomic import replacing
+from flowratio._support.types import PathLike
 from flowratio.flows import FLOWS, Flow
 from flowratio.scaling.discrete import DiscreteColumns
 from flowratio.storage.boosted_trees import BoostedTrees
@@ -39,18 +39,16 @@ _VERSION = 1
 _MODEL_FILE = "model.json"
 _HEAD = b'{\n "format": "flowratio",'  # how every `model.json` of ours begins
 _TENSOR_FILE = re.compile(r"tensors-[0-9a-f]{16}\.safetensors")
-_STALE_FILE = re.compile(  # also what a killed save leaves behind
-    rf"(\.[0-9a-f]{{8}}\.)?{_TENSOR_FILE.pattern}|\.[0-9a-f]{{8}}\.{re.escape(_MODEL_FILE)}"
-)
+# also what a killed save leaves behind
+_STALE_FILE = re.compile(rf"(\.[0-9a-f]{{8}}\.)?{_TENSOR_FILE.pattern}|\.[0-9a-f]{{8}}\.{re.escape(_MODEL_FILE)}")
 
 
-def save(model: BaseEstimator | Flow, folder: str | os.PathLike[str]) -> None:
+def save(model: BaseEstimator | Flow, folder: PathLike) -> None:
     """Save a fitted model in a folder. A model that is there is replaced.
 
     Predictions of the loaded model agree to the last bit. Three things come back as something else: a `random_state`
     that is a generator as None, a function such as `flow=lambda d: …` as its result (`flow_`), and a fitted
-    `HistGradientBoostingClassifier` as `BoostedTrees`. Estimators of scikit-learn that cannot be saved raise a
-    TypeError, which lists those that can.
+    `HistGradientBoostingClassifier` as `BoostedTrees`. What cannot be saved raises a TypeError.
 
     Parameters
     ----------
@@ -87,16 +85,11 @@ def save(model: BaseEstimator | Flow, folder: str | os.PathLike[str]) -> None:
                 path.unlink()
 
 
-def load(folder: str | os.PathLike[str]) -> Any:
+def load(folder: PathLike) -> Any:
     """Load a model that `save` wrote. Predictions agree to the last bit on the same machine.
 
     No code in the folder is run. The model is moved to its `device`, or to the CPU if that is not available. Parts of
     another minor version of scikit-learn raise a warning.
-
-    Parameters
-    ----------
-    folder
-        The folder.
     """
     path = Path(folder) / _MODEL_FILE
     if not path.is_file():
@@ -126,9 +119,8 @@ def _prepared(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise type(error)(f"Cannot create the folder {folder} ({error.strerror}). Choose another one.") from error
-    path = folder / _MODEL_FILE
-    if path.is_file() and not is_model(folder):
-        raise FileExistsError(f"{path} is not a model of flowratio. Move it, or choose another folder.")
+    if (folder / _MODEL_FILE).is_file() and not is_model(folder):
+        raise FileExistsError(f"{folder / _MODEL_FILE} is not a model of flowratio. Move it, or choose another folder.")
     return folder
 
 
@@ -167,10 +159,8 @@ def _read_document(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is JSON, but not a model of flowratio. Check the path.")
     version, written = document.get("version"), document.get("flowratio")
     if isinstance(version, int) and version > _VERSION:
-        raise ValueError(
-            f"{path} has format version {version} of flowratio {written}. This is flowratio {flowratio.__version__}, "
-            f"which reads versions up to {_VERSION}. Upgrade flowratio to load it."
-        )
+        rule = f"flowratio {flowratio.__version__} reads versions up to {_VERSION}. Upgrade flowratio."
+        raise ValueError(f"{path} has format version {version} of flowratio {written}. {rule}")
     match document:
         case {"tensors": {"file": str(), "sha256": str()} as tensors, "model": dict(node)}:
             with suppress(ValueError):  # NaN, which Python reads and JSON does not have

@@ -40,15 +40,7 @@ LEARNERS: dict[str, type[BaseEstimator]] = {
 
 
 def packed(model: BaseEstimator, at: str) -> dict[str, Any]:
-    """Return settings and fitted state by name, as values that can be saved.
-
-    Parameters
-    ----------
-    model
-        An estimator, fitted or not.
-    at
-        Its place in what is saved, for errors.
-    """
+    """Return settings and fitted state by name, as values that can be saved. Errors call the model `at`."""
     values = dict(vars(model))
     if isinstance(model, Pipeline) and model.memory is not None:
         raise TypeError(f"`{at}` is a Pipeline with a cache, which holds code. Set its `memory` to None.")
@@ -63,9 +55,8 @@ def packed(model: BaseEstimator, at: str) -> dict[str, Any]:
 
 def without_private_parts(value: Any, at: str) -> Any:
     """Return a fitted `HistGradientBoostingClassifier` as `BoostedTrees`, and other values unchanged."""
-    return (
-        trees_of(value, at) if type(value) is HistGradientBoostingClassifier and hasattr(value, "classes_") else value
-    )
+    is_boosting = type(value) is HistGradientBoostingClassifier and hasattr(value, "classes_")
+    return trees_of(value, at) if is_boosting else value
 
 
 def rebuild(model: BaseEstimator) -> None:

@@ -18,6 +18,7 @@ from polars.exceptions import PolarsError
 
 from flowratio._support.atomic import replacing
 from flowratio._support.errors import ArgumentError
+from flowratio._support.types import PathLike
 from flowratio.tables.formats import PER_SECOND
 
 _PANDAS = b"pandas"
@@ -25,18 +26,8 @@ TABLE_ENDINGS = (".csv", ".parquet")
 _NOT_IN_CSV = (pl.List, pl.Array, pl.Struct, pl.Binary, pl.Object)
 
 
-def check_output(path: str | os.PathLike[str], endings: Sequence[str], *, standard_output: bool = False) -> None:
-    """Refuse a path that cannot be written, before the work.
-
-    Parameters
-    ----------
-    path
-        A file in a folder that can be written.
-    endings
-        Allowed endings of its name, such as `TABLE_ENDINGS`.
-    standard_output
-        Whether "-", standard output, is allowed.
-    """
+def check_output(path: PathLike, endings: Sequence[str], *, standard_output: bool = False) -> None:
+    """Refuse a path that cannot be written, before the work. With `standard_output`, "-" is allowed."""
     rule = f"end with {' or '.join(endings)}"
     if os.fspath(path) == "-":
         if standard_output:
@@ -56,46 +47,24 @@ def check_output(path: str | os.PathLike[str], endings: Sequence[str], *, standa
         raise type(error)(reason) from error
 
 
-def check_types(columns: pl.Schema, path: str | os.PathLike[str]) -> None:
+def check_types(columns: pl.Schema, path: PathLike) -> None:
     """Refuse columns that a CSV file cannot store, such as lists."""
     if Path(path).suffix.lower() == ".parquet":
         return
     for name, dtype in columns.items():
         if isinstance(dtype, _NOT_IN_CSV):
             target = "standard output" if os.fspath(path) == "-" else path
-            raise ValueError(
-                f"Cannot write {target}, because CSV cannot store column {name!r} of type {dtype}. Write Parquet, to a "
-                "name that ends with .parquet."
-            )
+            reason = f"because CSV cannot store column {name!r} of type {dtype}"
+            raise ValueError(f"Cannot write {target}, {reason}. Write to a name that ends with .parquet.")
 
 
 def write_table(
-    frames: Iterable[pl.DataFrame],
-    path: str | os.PathLike[str],
-    metadata: Mapping[bytes, bytes] | None = None,
-    separator: str = ",",
+    frames: Iterable[pl.DataFrame], path: PathLike, metadata: Mapping[bytes, bytes] | None = None, separator: str = ","
 ) -> None:
-    r"""Write frames, one after the other, to a file that is complete, or unchanged.
+    """Write frames with the same columns, one after the other, to a file that is complete, or unchanged.
 
-    Parameters
-    ----------
-    frames
-        One or more frames with the same columns. In CSV, durations are seconds.
-    path
-        A file that ends with .csv or .parquet, or "-" for CSV on standard output.
-    metadata
-        Metadata of a Parquet file, such as the index of pandas, by key.
-    separator
-        What separates two values of CSV.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> frames = [pl.DataFrame({"x": [1, 2]}), pl.DataFrame({"x": [3]})]
-    >>> with TemporaryDirectory() as folder:
-    ...     write_table(frames, Path(folder) / "rows.csv")
-    ...     (Path(folder) / "rows.csv").read_text()
-    'x\n1\n2\n3\n'
+    The path ends with .csv or .parquet, or is "-" for CSV on standard output. Durations are seconds in CSV. `metadata`
+    is for Parquet, such as the index of pandas.
     """
     check_output(path, TABLE_ENDINGS, standard_output=True)
     frames = iter(frames)
@@ -132,15 +101,7 @@ def _write_parquet(
 
 
 def with_numbers(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> dict[bytes, bytes]:
-    """Return the metadata of a Parquet file with new columns of floats, also for pandas.
-
-    Examples
-    --------
-    >>> metadata = with_numbers({b"pandas": b'{"index_columns": ["id"], "columns": []}'}, ["weight"])
-    >>> description = json.loads(metadata[b"pandas"])
-    >>> description["index_columns"], description["columns"][0]["name"]
-    (['id'], 'weight')
-    """
+    """Return the metadata of a Parquet file with new columns of floats, also for pandas."""
     extended = dict(metadata)
     if _PANDAS in extended:
         try:
@@ -158,14 +119,7 @@ def _pandas_column(name: str, pandas_type: str, numpy_type: str) -> dict[str, st
 
 
 def for_pandas(table: pl.DataFrame) -> dict[bytes, bytes]:
-    """Return metadata with which pandas reads integers and booleans with missing values as such.
-
-    Examples
-    --------
-    >>> table = pl.DataFrame({"n": [1, None], "x": [0.5, None]})
-    >>> [column["numpy_type"] for column in json.loads(for_pandas(table)[b"pandas"])["columns"]]
-    ['Int64']
-    """
+    """Return metadata with which pandas reads integers and booleans with missing values as such."""
     types = {
         name: "boolean" if dtype == pl.Boolean else str(dtype)
         for name, dtype in table.schema.items()

@@ -11,13 +11,7 @@ from flowratio._support.types import TableLike
 
 
 def is_mixed(X: TableLike) -> bool:
-    """Return whether a table has text, dates, booleans or missing values, so that it must be encoded.
-
-    Examples
-    --------
-    >>> is_mixed([[1.0, 2.0]]), is_mixed([[1.0, None]]), is_mixed([["clerk", 2.0]]), is_mixed(np.array([[np.nan]]))
-    (False, True, True, True)
-    """
+    """Return whether a table has text, dates, booleans or missing values, so that it must be encoded."""
     pandas, polars, pyarrow = (sys.modules.get(name) for name in ("pandas", "polars", "pyarrow"))
     table: Any = X
     if pandas is not None and isinstance(table, pandas.DataFrame):
