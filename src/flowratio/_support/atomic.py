@@ -41,7 +41,8 @@ def replacing(path: PathLike) -> Iterator[Path]:
         os.replace(temporary, target)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        code = _error_code(error)
+        text = re.search(r"\(os error (\d+)\)", str(error))  # safetensors has no other way to report it
+        code = getattr(error, "errno", None) or int(text[1] if text else 0)
         if code in (*_DISK_FULL, errno.EROFS):
             raise _write_error(code, path) from error
         raise
@@ -59,13 +60,6 @@ def remove_temporaries(path: PathLike) -> None:
     for temporary in target.parent.iterdir():
         if name.fullmatch(temporary.name):
             temporary.unlink(missing_ok=True)
-
-
-def _error_code(error: BaseException) -> int:
-    if isinstance(error, OSError):
-        return error.errno or 0
-    code = re.search(r"\(os error (\d+)\)", str(error))  # safetensors has no other way to report it
-    return int(code[1]) if code else 0
 
 
 def _write_error(code: int, path: PathLike) -> OSError:

@@ -33,10 +33,7 @@ def progress(total: int, what: str, verbose: bool, note: Callable[[], str] = lam
 def uneven_progress(
     total: int, what: str, verbose: bool, seconds_left: Callable[[int], float]
 ) -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with the name of each step, before a step that may take far longer than others.
-
-    `seconds_left` returns the expected seconds for this many steps, the running one included, or infinity.
-    """
+    """Yield a function to call with the name of each step, before it. `seconds_left` is for this many steps, or inf."""
     if not verbose:
         yield lambda name: None
         return

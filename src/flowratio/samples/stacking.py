@@ -37,14 +37,12 @@ def stack(X_p: TableLike, X_q: TableLike, *, names: tuple[str, str] = ("X_p", "X
     ((4, 2), [1, 1, 0, 0])
     """
     A_p, A_q = check_samples(X_p, X_q, names=names)
-    X = np.concatenate([A_p, A_q])
-    y = np.repeat(np.array([1, 0]), [len(A_p), len(A_q)])
+    X, y = np.concatenate([A_p, A_q]), np.repeat(np.array([1, 0]), [len(A_p), len(A_q)])
     library, columns = _library(X_p), _columns(X_p)
     if library is None or library is not _library(X_q):
         return X, y
-    if library.__name__ == "pandas":
-        return library.DataFrame(X, columns=columns), y
-    return library.DataFrame(X, schema=columns, orient="row"), y
+    settings = {"columns": columns} if library.__name__ == "pandas" else {"schema": columns, "orient": "row"}
+    return library.DataFrame(X, **settings), y
 
 
 def check_samples(X_p: TableLike, X_q: TableLike, *, names: tuple[str, str] = ("X_p", "X_q")) -> tuple[Matrix, Matrix]:
@@ -79,7 +77,10 @@ def to_matrix(X: TableLike, name: str) -> Matrix:
         A = np.asarray(X)
     except ValueError as error:
         raise ValueError(f"`{name}` is not a matrix ({error}). All rows must have the same length.") from error
-    _check_shape(A, name)
+    if A.ndim != 2:
+        one = f"For one column use `{name}.reshape(-1, 1)` (an array) or `{name}.to_frame()` (a series)."
+        hint = one if A.ndim == 1 else f"For images use `{name}.reshape(len({name}), -1)`."
+        raise ValueError(f"`{name}` is {A.ndim}-D with {A.size} values. A sample must have rows and columns. {hint}")
     if A.dtype.kind not in "fiub":
         raise _not_numbers(name, [j for j in range(A.shape[1]) if not _holds_numbers(A[:, j])], str(A.dtype))
     return A.astype(np.float32 if A.dtype == np.float32 else np.float64, copy=False)
@@ -87,11 +88,8 @@ def to_matrix(X: TableLike, name: str) -> Matrix:
 
 def _library(X: TableLike) -> ModuleType | None:
     """Return pandas or polars if `X` is a data frame of it, without importing either."""
-    for name in ("pandas", "polars"):
-        library = sys.modules.get(name)
-        if library is not None and isinstance(X, library.DataFrame):
-            return library
-    return None
+    libraries = [sys.modules[name] for name in ("pandas", "polars") if name in sys.modules]
+    return next((library for library in libraries if isinstance(X, library.DataFrame)), None)
 
 
 def _columns(X: Any) -> list[Any] | None:
@@ -143,13 +141,6 @@ def _not_numbers(name: str, columns: Sequence[Any], dtype: str) -> ValueError:
     where = f"in columns {listed(columns)}" if columns else "although every value is a number"
     advice = "Use `.astype(float)`, encode the table with `TableEncoder`, or drop these columns."
     return ValueError(f"`{name}` has dtype {dtype} {where}. A numeric matrix is needed here. {advice} {_MIXED_TABLES}.")
-
-
-def _check_shape(A: np.ndarray, name: str) -> None:
-    if A.ndim != 2:
-        one = f"For one column use `{name}.reshape(-1, 1)` (an array) or `{name}.to_frame()` (a series)."
-        hint = one if A.ndim == 1 else f"For images use `{name}.reshape(len({name}), -1)`."
-        raise ValueError(f"`{name}` is {A.ndim}-D with {A.size} values. A sample must have rows and columns. {hint}")
 
 
 def _check_rows(A: Matrix, name: str, columns: Sequence[object]) -> None:

@@ -35,9 +35,8 @@ def checked_weights(sample_weight: VectorLike | None, n: int, name: str) -> Vect
 def distinct_rows(X: Matrix, w: Vector, by: Matrix | None = None) -> tuple[Matrix, Vector]:
     """Merge equal rows (n, d), add their weights (n,), and return them in an order that depends on the rows alone.
 
-    Folds and batches are then a function of the weighted sample. The order of rows and columns does not matter, and a
-    row of weight 2 equals two rows. Rows are ordered by their projection on a direction that each column determines.
-    `by` are the standardized rows, (n, d), if `X` is not standardized. They decide the order.
+    The order of rows and columns of the input does not matter, and a row of weight 2 equals two rows. `by` are the
+    standardized rows, (n, d), if `X` is not standardized. They decide the order.
     """
     by = X if by is None else by
     direction = 1 + np.abs(w @ np.tanh(by)) / w.sum() + w @ np.tanh(by) ** 2 / w.sum()
@@ -112,10 +111,7 @@ def repeated(X: Matrix, w: Vector) -> tuple[Matrix, Vector]:
 
 
 def systematic(w: Vector, n: int, phase: float) -> Vector:
-    """Return n positions, (n,): position i as often as n times its share of the weights (m,), rounded up or down.
-
-    The phase, from 0 to 1, decides which numbers are rounded up.
-    """
+    """Return n positions, (n,): i comes n times its share of the weights (m,), rounded by the phase, from 0 to 1."""
     total = np.cumsum(w)
     return np.searchsorted(total[:-1], (np.arange(n) + phase) * (total[-1] / n), side="right")
 

@@ -169,8 +169,8 @@ def trees_of(model: HistGradientBoostingClassifier, at: str = "model") -> Booste
         trees.nodes_ = {name: nodes[field].astype(dtype) for name, (field, dtype) in _NODES.items()}
         trees.baseline_ = np.array(parts["_baseline_prediction"], np.float64).ravel()
     except (AttributeError, KeyError, ValueError, TypeError) as error:
-        model = f"a HistGradientBoostingClassifier of scikit-learn {sklearn.__version__}"
-        raise TypeError(f"`{at}` is {model}, which this version of flowratio cannot save. Upgrade it.") from error
+        name = f"a HistGradientBoostingClassifier of scikit-learn {sklearn.__version__}"
+        raise TypeError(f"`{at}` is {name}, which this version of flowratio cannot save. Upgrade it.") from error
     if not is_numeric:
         raise TypeError(f"`{at}` is boosting with categories, which cannot be saved. Encode categories as numbers.")
     trees.sizes_ = np.array([[len(tree) for tree in step] for step in steps])

@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, cast
+from typing import IO, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -34,6 +34,8 @@ from flowratio._support.wording import check_distinct, listed
 from flowratio.samples.files import NpyFile, ParquetFile, check_matrix, named_errors, unreadable
 from flowratio.storage.csv_layout import csv_layout, line_of, no_rows, not_utf8
 
+Frames: TypeAlias = Iterator[pl.DataFrame]
+Names: TypeAlias = Sequence[str]
 BATCH_ROWS = 65_536
 _OPEN_QUOTE = "{} has a quote that is not closed. Close it."
 _BLOCK_BYTES = 1 << 22  # of a CSV file that are parsed at a time: no row may be longer than two of them
@@ -81,9 +83,7 @@ class TableFile(ABC):
                 raise ArgumentError(argument, f"{problem} {advice}")
         return list(dict.fromkeys(names))
 
-    def frames(
-        self, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS, skip: int = 0
-    ) -> Iterator[pl.DataFrame]:
+    def frames(self, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS, skip: int = 0) -> Frames:
         """Yield columns in frames of `rows` rows, after the first `skip` rows. The last frame may be shorter."""
         check_count(rows, "rows")
         names = self.columns if columns is None else self.checked_names(columns)
@@ -124,12 +124,23 @@ class _CsvTable(TableFile):
 
     def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
         bad_rows: list[pc.InvalidRow] = []
+
+        def refuse(row: pc.InvalidRow) -> str:
+            bad_rows.append(row)
+            return "error"
+
+        reading = pc.ReadOptions(column_names=self.columns, block_size=_BLOCK_BYTES, use_threads=False)
+        parsing = pc.ParseOptions(delimiter=self.separator, newlines_in_values=True, invalid_row_handler=refuse)
+        parsing.ignore_empty_lines = len(self.columns) > 1
+        conversion = pc.ConvertOptions(strings_can_be_null=True, null_values=[""])
+        conversion.quoted_strings_can_be_null = False  # a missing value has not even quotes, and is written so again
+        conversion.column_types = dict.fromkeys(self.columns, pa.string())
         last_column, last_value = self.columns[-1], ""
-        options = self._options(list(dict.fromkeys([*names, last_column])), bad_rows)
+        conversion.include_columns = list(dict.fromkeys([*names, last_column]))
         try:
             with pa.OSFile(str(self.path)) as file:
                 file.seek(self.layout.offset)
-                for batch in pc.open_csv(file, *options):
+                for batch in pc.open_csv(file, reading, parsing, conversion):
                     skipped = min(skip, len(batch))
                     skip -= skipped
                     yield _frame(batch.slice(skipped).select(names))
@@ -138,21 +149,6 @@ class _CsvTable(TableFile):
             raise self._error(bad_rows, error) from error
         if len(last_value.splitlines()) > 1 and not self._ends_with_quote():
             raise ValueError(_OPEN_QUOTE.format(self.name))
-
-    def _options(
-        self, names: list[str], bad_rows: list[pc.InvalidRow]
-    ) -> tuple[pc.ReadOptions, pc.ParseOptions, pc.ConvertOptions]:
-        def refuse(row: pc.InvalidRow) -> str:
-            bad_rows.append(row)
-            return "error"
-
-        reading = pc.ReadOptions(column_names=self.columns, block_size=_BLOCK_BYTES, use_threads=False)
-        parsing = pc.ParseOptions(delimiter=self.separator, newlines_in_values=True, invalid_row_handler=refuse)
-        parsing.ignore_empty_lines = len(self.columns) > 1
-        conversion = pc.ConvertOptions(include_columns=names, strings_can_be_null=True, null_values=[""])
-        conversion.column_types = dict.fromkeys(self.columns, pa.string())
-        conversion.quoted_strings_can_be_null = False  # a missing value has not even quotes, and is written so again
-        return reading, parsing, conversion
 
     def place(self, row: int) -> str:
         line = line_of(self.path, self.layout, row)
@@ -268,11 +264,7 @@ def open_table(path: PathLike, encoding: str | None = None) -> Iterator[TableFil
 
 
 def read_table(
-    path: PathLike,
-    columns: Sequence[str] | None = None,
-    exclude: Sequence[str] | None = None,
-    *,
-    encoding: str | None = None,
+    path: PathLike, columns: Names | None = None, exclude: Names | None = None, *, encoding: str | None = None
 ) -> pl.DataFrame:
     """Read a table from a file: text columns from CSV, typed ones from Parquet, x1, x2, ... from NPY and NPZ.
 

@@ -37,7 +37,7 @@ from flowratio._support.types import PathLike, Vector
 from flowratio._support.validation import check_count
 from flowratio._support.wording import listed
 from flowratio.storage.csv_layout import safe_separator
-from flowratio.storage.reading import BATCH_ROWS, TableFile, is_stream, open_table
+from flowratio.storage.reading import BATCH_ROWS, Frames, TableFile, is_stream, open_table
 from flowratio.storage.writing import TABLE_ENDINGS, check_output, check_types, with_numbers, write_table
 from flowratio.tables.cells import CellError
 from flowratio.weights import cap, temper
@@ -295,9 +295,7 @@ def _log_mean_and_ess(blocks: Iterable[Vector]) -> tuple[float, float]:
     return largest + math.log(total / n), total**2 / squares
 
 
-def _score_frames(
-    blocks: Callable[[], Iterable[Vector]], gamma: float, largest: float | None
-) -> tuple[Iterator[pl.DataFrame], float]:
+def _score_frames(blocks: Callable[[], Iterable[Vector]], gamma: float, largest: float | None) -> tuple[Frames, float]:
     """Return log r and weights, a frame for each block, and the effective sample size of the weights."""
 
     def log_w(log_r: Vector) -> Vector:
@@ -312,9 +310,7 @@ def _score_frames(
     return (pl.DataFrame(dict(zip(_NEW_COLUMNS, pair, strict=True))) for pair in columns), ess
 
 
-def _joined(
-    frames: Iterator[pl.DataFrame], scores: Iterator[pl.DataFrame], name: str, advance: Callable[[], None]
-) -> Iterator[pl.DataFrame]:
+def _joined(frames: Frames, scores: Frames, name: str, advance: Callable[[], None]) -> Frames:
     """Yield the frames of the source with their scores as new columns."""
     for frame, columns in zip_longest(frames, scores):
         if frame is None or columns is None or len(frame) != len(columns):

@@ -22,21 +22,11 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from flowratio.storage.boosted_trees import BoostedTrees, trees_of
 
 _OF_TREES = {"classifier", "classes_", "n_features_in_", "feature_names_in_", "baseline_", "sizes_", "nodes_"}
-LEARNERS: dict[str, type[BaseEstimator]] = {
-    cls.__name__: cls
-    for cls in (
-        GaussianNB,
-        HistGradientBoostingClassifier,
-        IsotonicRegression,
-        KNeighborsClassifier,
-        LinearDiscriminantAnalysis,
-        LogisticRegression,
-        Pipeline,
-        PolynomialFeatures,
-        QuadraticDiscriminantAnalysis,
-        StandardScaler,
-    )
-}
+_CLASSES = (
+    *(GaussianNB, HistGradientBoostingClassifier, IsotonicRegression, KNeighborsClassifier, LinearDiscriminantAnalysis),
+    *(LogisticRegression, Pipeline, PolynomialFeatures, QuadraticDiscriminantAnalysis, StandardScaler),
+)
+LEARNERS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in _CLASSES}
 
 
 def packed(model: BaseEstimator, at: str) -> dict[str, Any]:
@@ -47,7 +37,10 @@ def packed(model: BaseEstimator, at: str) -> dict[str, Any]:
     if isinstance(model, IsotonicRegression):
         values.pop("f_", None)
     if isinstance(model, KNeighborsClassifier) and "_y" in values:
-        return _packed_neighbours(model, at)
+        if not isinstance(values["_fit_X"], np.ndarray) or values["outputs_2d_"]:
+            raise TypeError(f"`{at}` is a KNeighborsClassifier of sparse rows or many labels. Fit it to dense rows.")
+        labels = values["classes_"][values["_y"]]
+        return {**model.get_params(deep=False), "rows": values["_fit_X"], "labels": labels}
     if isinstance(model, BoostedTrees):
         return {name: value for name, value in values.items() if name not in ("_trees", "_edges")}
     return values
@@ -78,9 +71,3 @@ def rebuild(model: BaseEstimator) -> None:
         if values.keys() - _OF_TREES or len(values) < len(_OF_TREES) - 1:
             raise ValueError("other attributes than those of trees")
         model.check()
-
-
-def _packed_neighbours(model: Any, at: str) -> dict[str, Any]:
-    if not isinstance(model._fit_X, np.ndarray) or model.outputs_2d_:
-        raise TypeError(f"`{at}` is a KNeighborsClassifier of sparse rows or many labels. Fit it to dense rows.")
-    return {**model.get_params(deep=False), "rows": model._fit_X, "labels": model.classes_[model._y]}

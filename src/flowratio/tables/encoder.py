@@ -45,10 +45,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ----------
     columns_
         A `Column` for each column of the table.
-    names_
-        Names of the m columns of the matrix, such as "age", "age is missing" and "job = clerk". They are distinct.
-    groups_
-        Position in `columns_` of the source of each column of the matrix, of shape (m,).
+    names_, groups_
+        Distinct name of each of the m columns of the matrix, such as "age", "age is missing" and "job = clerk", and
+        the position of its source in `columns_`.
 
     Examples
     --------
@@ -64,7 +63,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     columns_: list[Column]
     names_: list[str]
-    groups_: np.ndarray
+    groups_: Vector  # (m,)
 
     def __init__(self, max_categories: int = 20, text_format: TextFormat | None = None) -> None:
         self.max_categories = max_categories
@@ -100,9 +99,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def unseen(self, X: TableLike) -> dict[str, int]:
         """Count the rows of each column with a category or missing value that the fitted table did not have.
 
-        A new category counts as "(other)", or as the most frequent category if there is no such indicator. A new
-        missing value is filled. Rows more than ten ranges outside the range at fit have a key such as "age outside the
-        range at fit". In columns with more than 1000 categories, no category counts as new.
+        Rows more than ten ranges outside the range at fit have a key such as "age outside the range at fit". In columns
+        with more than 1000 categories, no category counts as new.
         """
         return self.encode(X)[1]
 
