@@ -20,7 +20,6 @@ class ArgumentError(_AboutArguments, ValueError):
         return self.arguments[0]
 
     def renamed(self, option: str) -> str:
-        """Return the message with another name for the first argument."""
         return renamed(self, {self.argument: option})
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -48,14 +48,11 @@ class Journal(AbstractContextManager["Journal"]):
 
     Parameters
     ----------
-    folder
-        The folder. It is created if it does not exist.
-    about
-        What the entries depend on, as JSON. A journal of another run is refused.
-    restart
-        Whether to clear a journal of another run instead. `is_restarted` is then True.
-    label
-        How errors name the folder, or the result that the run writes.
+    folder, label
+        The folder, which is created if it does not exist, and how errors name it.
+    about, restart
+        What the entries depend on, as JSON. A journal of another run is refused, or cleared with `restart`, and
+        `is_restarted` is then True.
 
     Examples
     --------

@@ -1,8 +1,4 @@
-"""Public names that are imported at first use, so that a light job loads nothing heavy.
-
-A package writes each public name once, as an import below `if TYPE_CHECKING:`. A type checker reads these lines, and so
-does `lazily`.
-"""
+"""Public names, written once below `if TYPE_CHECKING:`, and imported at first use: a light job loads nothing heavy."""
 
 from __future__ import annotations
 

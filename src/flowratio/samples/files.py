@@ -33,12 +33,10 @@ class NpyFile:
         self.n_rows = header.shape[0] if header.shape else 0
 
     def check(self) -> None:
-        """Refuse what is not a matrix of numbers with at least one row and one column."""
         check_matrix(self.shape, self.dtype, self.name)
 
     @property
     def float_type(self) -> np.dtype:
-        """float32 for a file of float32, float64 otherwise."""
         return float_type(self.dtype)
 
     def read(self, rows: slice | np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, PathLike, Vector
+from flowratio._support.validation import check_count
 from flowratio.samples.files import NpyFile, ParquetFile, check_matrix, float_type, ranges
 from flowratio.samples.weighting import systematic
 
@@ -144,12 +145,12 @@ class FileRows(Rows):
         self.feature_names = file.columns
 
     def blocks(self, max_rows: int) -> Iterator[Matrix]:
-        _check_block(max_rows)
+        check_count(max_rows, "max_rows")
         pieces = (self._pieces(span, max_rows) for span in self.file.spans(max_rows))
         return self._pooled(chain.from_iterable(pieces), max_rows, None)
 
     def shuffled(self, rng: np.random.Generator, max_rows: int) -> Iterator[Matrix]:
-        _check_block(max_rows)
+        check_count(max_rows, "max_rows")
         own = np.random.default_rng(rng.integers(2**63))
         spans = self.file.spans(max_rows)
         pieces = (self._pieces(spans[k], max(1, max_rows // _N_OPEN)) for k in own.permutation(len(spans)))
@@ -235,10 +236,5 @@ def _by_turns(streams: Iterable[Iterator[Matrix]]) -> Iterator[Matrix]:
 
 
 def _blocks(n_rows: int, max_rows: int) -> Iterator[slice]:
-    _check_block(max_rows)
+    check_count(max_rows, "max_rows")
     return ranges(0, n_rows, max_rows)
-
-
-def _check_block(max_rows: int) -> None:
-    if max_rows < 1:
-        raise ArgumentError("max_rows", f"`max_rows` is {max_rows}. Use 1 or more rows.")

@@ -1,8 +1,4 @@
-"""Two samples, checked once: rows of p, then rows of q, as one matrix with weights.
-
-`RatioEstimator.fit` and every application build one `TwoSamples`. What comes after, such as a ratio in latent space or
-a candidate of `AutoRatio`, receives that object, or a part of it, and checks nothing again.
-"""
+"""Two samples, checked once: rows of p, then rows of q, as one matrix with weights. Later stages check nothing again."""
 
 from __future__ import annotations
 
@@ -78,8 +74,7 @@ class TwoSamples:
 
     @property
     def parts(self) -> tuple[slice, slice]:
-        """The rows of p, and those of q."""
-        return slice(None, self.n_p), slice(self.n_p, None)
+        return slice(None, self.n_p), slice(self.n_p, None)  # the rows of p, and those of q
 
     @cached_property
     def y(self) -> Vector:

@@ -1,12 +1,8 @@
 """Gradient boosting as plain arrays: the same predictions to the last bit, without private parts of scikit-learn.
 
 Each leaf of a tree has a bit. A column of a row rules out leaves, by a table from its bin to the bits that remain. The
-lowest bit that remains in all columns is the leaf of the row [1]_.
-
-References
-----------
-.. [1] Lucchese et al. (2015). *QuickScorer: a fast algorithm to rank documents with additive ensembles of regression
-   trees.*
+lowest bit that remains in all columns is the leaf of the row: Lucchese et al. (2015). *QuickScorer: a fast algorithm to
+rank documents with additive ensembles of regression trees.*
 """
 
 from __future__ import annotations
@@ -213,6 +209,5 @@ def _leaves(nodes: dict[str, Vector]) -> list[int]:
 
 
 def _lowest_bit(masks: Vector) -> Vector:
-    """Return the position of the lowest bit of each integer, of shape (n,)."""
     lowest = masks & (~masks + masks.dtype.type(1))
     return np.frexp(lowest.astype(np.float64))[1] - 1

@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -37,8 +38,9 @@ def csv_layout(path: Path, name: str, usual: str = ",") -> CsvLayout:
         head = file.read(_HEAD_BYTES)
     text, size = _decoded(head, path, name), path.stat().st_size
     separator = _separator(text, usual)
+    records = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     try:
-        header, n_lines = _first_record(text, separator)
+        header, n_lines = next((record for record in records if record), []), records.line_num
     except csv.Error as error:
         raise ValueError(f"{name} has a header without end ({error}). Its first line must name the columns.") from error
     lines = io.StringIO(text, newline="").readlines()
@@ -61,14 +63,12 @@ def line_of(path: Path, layout: CsvLayout, row: int) -> int | None:
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         records = csv.reader(file, delimiter=layout.separator)
         blank_counts, position, start = len(layout.columns) == 1, -2, 0  # the header comes first
-        try:
+        with suppress(csv.Error):  # a value that is too long
             for record in records:
                 position += bool(record) or (blank_counts and position > -2)
                 if position == row and (record or blank_counts):
                     return start + 1
                 start = records.line_num
-        except csv.Error:  # a value that is too long
-            pass
     return None
 
 
@@ -113,12 +113,6 @@ def _lengths(text: str, separator: str) -> list[int]:
         return [len(record) for record in islice(records, _N_LINES) if record] or [0]
     except csv.Error:  # a value that is too long: all of a wide header, for a separator that is not there
         return [0]
-
-
-def _first_record(text: str, separator: str) -> tuple[list[str], int]:
-    """Return the names of the header, and the number of lines up to its end."""
-    records = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    return next((record for record in records if record), []), records.line_num
 
 
 def _check_header(header: list[str], lines: list[str], name: str) -> None:

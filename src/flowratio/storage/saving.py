@@ -55,7 +55,7 @@ def save(model: BaseEstimator | Flow, folder: PathLike) -> None:
     model
         A fitted estimator of flowratio, one of its flows, or an estimator of scikit-learn.
     folder
-        The folder. It is created if it does not exist. One process may save to it at a time.
+        It is created if it does not exist. One process may save to it at a time.
 
     Examples
     --------
@@ -92,8 +92,12 @@ def load(folder: PathLike) -> Any:
     another minor version of scikit-learn raise a warning.
     """
     path = Path(folder) / _MODEL_FILE
+    if not path.parent.exists():
+        raise FileNotFoundError(f"There is no folder {folder}. Check the path.")
+    if not path.parent.is_dir():
+        raise NotADirectoryError(f"{folder} is a file, but a model is a folder. Use the folder that `save` wrote.")
     if not path.is_file():
-        raise _not_there(Path(folder))
+        raise FileNotFoundError(f"{folder} has no file {_MODEL_FILE}, so it is not a model. Check the path.")
     try:
         document = _read_document(path)
         return Reader(path, _read_tensor_file(path, document["tensors"]), _classes()).model(document["model"])
@@ -103,7 +107,6 @@ def load(folder: PathLike) -> Any:
 
 @cache
 def _classes() -> Classes:
-    """Return the classes that can be saved and loaded."""
     modules = {getattr(flowratio, name).__module__ for name in flowratio.__all__}
     modules |= {cls.__module__ for cls in (*FLOWS.values(), DiscreteColumns, Column)}
     modules |= {info.name for info in pkgutil.walk_packages(ratios.__path__, f"{ratios.__name__}.")}
@@ -138,14 +141,6 @@ def _document(written: Any, tensors: dict[str, str], node: Node) -> bytes:
 
 def _canonical(value: Node) -> bytes:
     return f"{json.dumps(value, indent=1, allow_nan=False)}\n".encode()
-
-
-def _not_there(folder: Path) -> OSError:
-    if folder.is_dir():
-        return FileNotFoundError(f"{folder} has no file {_MODEL_FILE}, so it is not a model. Check the path.")
-    if folder.exists():
-        return NotADirectoryError(f"{folder} is a file, but a model is a folder. Use the folder that `save` wrote.")
-    return FileNotFoundError(f"There is no folder {folder}. Check the path.")
 
 
 def _read_document(path: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ A weight is the ratio of a row over the mean ratio of all rows,
 .. math:: w_i = r(x_i) \Big/ \frac1n \sum_j r(x_j)
 
 so a file is read twice: once for log r, which is stored in a journal next to the output, and once to write the output.
-A run that was killed resumes from its journal. One run at a time may use it.
 """
 
 from __future__ import annotations
@@ -113,10 +112,8 @@ def score_file(
     model_folder
         The folder from which the ratio was loaded. A run resumes only if the folder still has the same model. Without
         it, the log r of the first batch must agree.
-    gamma
-        The weight uses r^γ, as in `temper`. Below 1, the effective sample size is larger and the balance is worse.
-    largest
-        Cap of the weights, in units of their mean, as in `cap`. None for no cap.
+    gamma, largest
+        The weight uses r^γ, as in `temper`, and its cap is `largest` times the mean, as in `cap`. None for no cap.
     scores_only, verbose
         Whether to leave out the columns of the source, and to show a progress bar on standard error.
     batch_rows, workers
@@ -145,7 +142,8 @@ def score_file(
         columns = _columns_of(ratio, table, scores_only)
         if not scores_only:
             check_types(next(table.frames(rows=1)).schema, out)
-        about = _about(model_folder, source, columns, batch_rows, encoding)
+        settings = {"columns": columns, "batch_rows": batch_rows, "encoding": encoding}
+        about = _about(model_folder, source, settings)
         n_batches = math.ceil(table.n_rows / batch_rows) * (1 if scores_only else 2)
         with _journal(out, about) as journal, progress(n_batches, "Scoring", verbose) as advance:
             log_r, resumed = _score_all(_Scorer(ratio, table, columns, batch_rows), journal, workers, advance)
@@ -178,17 +176,13 @@ def _journal(out: PathLike, about: dict[str, Any]) -> Iterator[Journal]:
                 raise
 
 
-def _about(
-    model_folder: PathLike | None, source: PathLike, columns: list[str], batch_rows: int, encoding: str | None
-) -> dict[str, Any]:
-    """Return what the log-ratios depend on."""
+def _about(model_folder: PathLike | None, source: PathLike, settings: dict[str, Any]) -> dict[str, Any]:
     model = None if model_folder is None else (Path(model_folder) / "model.json").read_bytes()
     digest = None if model is None else hashlib.sha256(model).hexdigest()
     identity: Any = secrets.token_hex(8)  # of a stream, which cannot be read again, so that it never resumes
     if not is_stream(source):
         state = os.stat(source)
         identity = [os.path.realpath(source), state.st_size, state.st_mtime_ns]
-    settings = {"columns": columns, "batch_rows": batch_rows, "encoding": encoding}
     return {"flowratio": flowratio.__version__, "model": digest, "source": identity, **settings}
 
 
@@ -311,7 +305,6 @@ def _score_frames(blocks: Callable[[], Iterable[Vector]], gamma: float, largest:
 
 
 def _joined(frames: Frames, scores: Frames, name: str, advance: Callable[[], None]) -> Frames:
-    """Yield the frames of the source with their scores as new columns."""
     for frame, columns in zip_longest(frames, scores):
         if frame is None or columns is None or len(frame) != len(columns):
             raise ValueError(f"{name} was changed while it was read. Start again when it is complete.")

@@ -137,7 +137,7 @@ class Writer:
         return state
 
     def _encode_setting(self, value: Any, at: str, has_result: bool) -> Node:
-        """Return the node of an attribute. A setting that cannot be saved is replaced by its fitted result."""
+        # a setting that cannot be saved is replaced by its fitted result
         tensors = dict(self.tensors)
         try:
             return self.encode(value, at)
@@ -173,7 +173,6 @@ class Reader:
         self._versions: set[str] = set()
 
     def model(self, node: Node) -> Any:
-        """Return the model of the outermost node."""
         if not isinstance(node, dict) or node.get("kind") not in ("estimator", "flow", "learner"):
             raise damaged(self.path, "has no estimator and no flow")
         model = self.decode(node)
@@ -185,7 +184,6 @@ class Reader:
         return model
 
     def decode(self, node: Node) -> Any:
-        """Return the value of a node."""
         match node:
             case None | bool() | int() | float() | str():
                 return node

@@ -1,8 +1,4 @@
-"""Fitted estimators of scikit-learn ↔ plain values, so that no code is saved. Only those of a list are supported.
-
-The fitted state of most of them is numbers. Boosting is saved as `BoostedTrees`. The others are rebuilt by the version
-of scikit-learn that loads them.
-"""
+"""Fitted estimators of scikit-learn, those of a list, ↔ plain values, so that no code is saved."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, cast
+from typing import IO, TypeAlias, cast
 
 import polars as pl
 import pyarrow as pa
@@ -21,6 +21,8 @@ from flowratio._support.errors import ArgumentError
 from flowratio._support.types import PathLike
 from flowratio.tables.formats import PER_SECOND
 
+Frames: TypeAlias = Iterable[pl.DataFrame]
+Metadata: TypeAlias = Mapping[bytes, bytes]
 _PANDAS = b"pandas"
 TABLE_ENDINGS = (".csv", ".parquet")
 _NOT_IN_CSV = (pl.List, pl.Array, pl.Struct, pl.Binary, pl.Object)
@@ -29,9 +31,9 @@ _NOT_IN_CSV = (pl.List, pl.Array, pl.Struct, pl.Binary, pl.Object)
 def check_output(path: PathLike, endings: Sequence[str], *, standard_output: bool = False) -> None:
     """Refuse a path that cannot be written, before the work. With `standard_output`, "-" is allowed."""
     rule = f"end with {' or '.join(endings)}"
+    if os.fspath(path) == "-" and standard_output:
+        return
     if os.fspath(path) == "-":
-        if standard_output:
-            return
         raise ArgumentError("out", f"Cannot write to standard output ('-'). Use the path of a file. It must {rule}.")
     target = Path(path)
     if target.is_dir():
@@ -40,8 +42,7 @@ def check_output(path: PathLike, endings: Sequence[str], *, standard_output: boo
         other = ", or be '-'" if standard_output else ""
         raise ArgumentError("out", f"Cannot write {path}. Its name must {rule}{other}.")
     try:
-        with TemporaryFile(dir=Path(os.path.realpath(target)).parent):
-            pass
+        TemporaryFile(dir=Path(os.path.realpath(target)).parent).close()
     except OSError as error:
         reason = f"Cannot write {path} ({error.strerror}). Make sure that its folder exists and can be written."
         raise type(error)(reason) from error
@@ -58,17 +59,14 @@ def check_types(columns: pl.Schema, path: PathLike) -> None:
             raise ValueError(f"Cannot write {target}, {reason}. Write to a name that ends with .parquet.")
 
 
-def write_table(
-    frames: Iterable[pl.DataFrame], path: PathLike, metadata: Mapping[bytes, bytes] | None = None, separator: str = ","
-) -> None:
+def write_table(frames: Frames, path: PathLike, metadata: Metadata | None = None, separator: str = ",") -> None:
     """Write frames with the same columns, one after the other, to a file that is complete, or unchanged.
 
     The path ends with .csv or .parquet, or is "-" for CSV on standard output. Durations are seconds in CSV. `metadata`
     is for Parquet, such as the index of pandas.
     """
     check_output(path, TABLE_ENDINGS, standard_output=True)
-    frames = iter(frames)
-    first = next(frames, None)
+    first = next(frames := iter(frames), None)
     if first is None:
         raise ValueError(f"There are no rows to write to {path}. Give at least one frame.")
     check_types(first.schema, path)
@@ -89,9 +87,7 @@ def write_table(
         raise ValueError(f"Cannot write {path} ({reason}). Leave such columns out, or write another format.") from error
 
 
-def _write_parquet(
-    frames: Iterable[pl.DataFrame], columns: pl.Schema, path: Path, metadata: Mapping[bytes, bytes] | None
-) -> None:
+def _write_parquet(frames: Frames, columns: pl.Schema, path: Path, metadata: Metadata | None) -> None:
     schema = pl.DataFrame(schema=columns).to_arrow().schema.with_metadata(dict(metadata or {}) or None)
     # a dictionary of numbers takes time and saves no space
     texts = [name for name, dtype in columns.items() if not dtype.is_numeric()]
@@ -100,7 +96,7 @@ def _write_parquet(
             writer.write_table(frame.to_arrow().cast(schema))
 
 
-def with_numbers(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> dict[bytes, bytes]:
+def with_numbers(metadata: Metadata, names: Sequence[str]) -> dict[bytes, bytes]:
     """Return the metadata of a Parquet file with new columns of floats, also for pandas."""
     extended = dict(metadata)
     if _PANDAS in extended:
@@ -120,21 +116,16 @@ def _pandas_column(name: str, pandas_type: str, numpy_type: str) -> dict[str, st
 
 def for_pandas(table: pl.DataFrame) -> dict[bytes, bytes]:
     """Return metadata with which pandas reads integers and booleans with missing values as such."""
-    types = {
-        name: "boolean" if dtype == pl.Boolean else str(dtype)
-        for name, dtype in table.schema.items()
-        if (dtype.is_integer() or dtype == pl.Boolean) and table[name].has_nulls()
-    }
-    columns = [_pandas_column(name, kind.lower(), kind) for name, kind in types.items()]
+    types = {column.name: column.dtype for column in table if column.has_nulls()}
+    kinds = {name: "boolean" if dtype == pl.Boolean else str(dtype) for name, dtype in types.items()}
+    nullable = [name for name, dtype in types.items() if dtype.is_integer() or dtype == pl.Boolean]
+    columns = [_pandas_column(name, kinds[name].lower(), kinds[name]) for name in nullable]
     return {_PANDAS: json.dumps({"index_columns": [], "column_indexes": [], "columns": columns}).encode()}
 
 
-def _write_csv(frames: Iterable[pl.DataFrame], file: IO[bytes], separator: str) -> None:
+def _write_csv(frames: Frames, file: IO[bytes], separator: str) -> None:
     for k, frame in enumerate(frames):
-        seconds = [
-            pl.col(name).cast(pl.Int64).cast(pl.Float64) / PER_SECOND[dtype.time_unit]
-            for name, dtype in frame.schema.items()
-            if isinstance(dtype, pl.Duration)
-        ]
+        units = {name: dtype.time_unit for name, dtype in frame.schema.items() if isinstance(dtype, pl.Duration)}
+        seconds = [pl.col(name).cast(pl.Int64).cast(pl.Float64) / PER_SECOND[unit] for name, unit in units.items()]
         text = frame.with_columns(seconds).write_csv(include_header=k == 0, separator=separator)
         file.write(text.encode())

@@ -92,16 +92,14 @@ def _joined(a: pl.Series, b: pl.Series) -> pl.Series:
     is_usable = a.dtype.is_numeric() or a.dtype.is_temporal() or a.dtype in (pl.String, pl.Categorical, pl.Enum)
     if a.dtype != b.dtype or not is_usable:
         a, b = cells_of(a), cells_of(b)
-    if a.dtype != b.dtype:
-        if a.null_count() == len(a):
-            a = a.cast(b.dtype, strict=False)
-        elif b.null_count() == len(b):
-            b = b.cast(a.dtype, strict=False)
-        elif {a.dtype, b.dtype} == {pl.Float64(), pl.Boolean()}:
-            a, b = a.cast(pl.Float64), b.cast(pl.Float64)
-        else:
-            a, b = words(a), words(b)
-    return pl.concat([a, b])
+    if a.dtype == b.dtype:
+        return pl.concat([a, b])
+    if a.null_count() == len(a) or b.null_count() == len(b):
+        dtype = b.dtype if a.null_count() == len(a) else a.dtype
+        return pl.concat([a.cast(dtype, strict=False), b.cast(dtype, strict=False)])
+    if {a.dtype, b.dtype} == {pl.Float64(), pl.Boolean()}:
+        return pl.concat([a.cast(pl.Float64), b.cast(pl.Float64)])
+    return pl.concat([words(a), words(b)])
 
 
 def cells_of(column: pl.Series) -> pl.Series:
@@ -131,7 +129,6 @@ class CellError(ValueError):
         self.before, self.row, self.after = before, row, after
 
     def at(self, place: str) -> ValueError:
-        """Return the same error with a place in a file."""
         return ValueError(f"{self.before}{place}{self.after}")
 
 
@@ -167,13 +164,11 @@ def check_formats(
         if pl.String not in (a.dtype, b.dtype) or a.is_empty() or b.is_empty():
             continue
         forms = recognize(a, text_format), recognize(b, text_format)
+        notes = [f" ({form})" for form in forms]
+        has_category = any(form.kind is Kind.CATEGORY for form in forms)
         if text_format.decimal is None and _can_be_thousands(words(a), words(b)):
             notes = ["", ". A comma or a dot can be a decimal mark or a thousands separator here"]
-        elif any(form.kind is Kind.CATEGORY for form in forms) or str(forms[0]) == str(forms[1]):
-            continue
-        elif recognize(_joined(a, b), text_format).kind is Kind.CATEGORY:
-            notes = [f" ({form})" for form in forms]
-        else:
+        elif has_category or notes[0] == notes[1] or recognize(_joined(a, b), text_format).kind is not Kind.CATEGORY:
             continue
         examples = _example(a, forms[1]), _example(b, forms[0])
         places = [f"{cell!r} in `{table}`{note}" for cell, table, note in zip(examples, names, notes, strict=True)]

@@ -53,7 +53,6 @@ class Column:
 
     @property
     def parts(self) -> list[str]:
-        """Names of its columns in the matrix."""
         parts = [self.name] * (self.kind.is_numeric or self.kind is Kind.BOOLEAN)
         if self.kind is Kind.CATEGORY:  # the most frequent category is where all indicators are 0
             parts = [f"{self.name} = {code}" for code in self.codes[1:]]

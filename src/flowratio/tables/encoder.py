@@ -29,10 +29,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     Numbers stay unchanged, booleans are 0 and 1, dates are days since 1970. Each frequent category has an indicator
     column of 0 and 1, but for the most frequent one. The other categories share the indicator "(other)". A missing
-    value is replaced by the median or the most frequent category, and has an indicator too.
-
-    Text is read as numbers, booleans or dates if all values of a column can be read in one format, see `TextFormat`.
-    Otherwise it is read as categories. Empty cells, "NA", "null", "?" and similar words are missing values.
+    value is replaced by the median or the most frequent category, and has an indicator too. Text is read as numbers,
+    booleans or dates if all values of a column can be read in one format, see `TextFormat`, and otherwise as
+    categories. Empty cells, "NA", "null", "?" and similar words are missing values.
 
     Parameters
     ----------

@@ -41,7 +41,6 @@ class Kind(str, Enum):
 
     @property
     def is_numeric(self) -> bool:
-        """Whether values are numbers, or dates as days since 1970."""
         return self in (Kind.NUMBER, Kind.INTEGER, Kind.DATE)
 
 
@@ -99,7 +98,6 @@ class CellFormat:
         return words(cells) if self.kind is Kind.CATEGORY else numbers(cells, self.decimal, self.thousands)
 
     def __str__(self) -> str:
-        """Return a phrase with an example, such as "number such as 1234.5"."""
         if self.kind is Kind.DATE:
             return f"date such as {datetime(2024, 1, 31).strftime(self.date_format or '%Y-%m-%d')}"
         if self.kind in (Kind.BOOLEAN, Kind.CATEGORY):
