@@ -197,11 +197,9 @@ class Batches:
     A batch counts once it has a line of JSON with its number of values and their checksum.
     """
 
-    n_values: int
-    notes: list[Any]
-
     def __init__(self, values: Path, lines: Path) -> None:
-        self.values, self.lines, self.n_values, self.notes = values, lines, 0, []
+        self.values, self.lines, self.n_values = values, lines, 0
+        self.notes: list[Any] = []
         values.touch()
         lines.touch()
         complete = b""

@@ -1,4 +1,4 @@
-"""Two samples, checked once: rows of p, then rows of q, as one matrix with weights. Later stages check nothing again."""
+"""Two samples, checked once for all later stages: rows of p, then rows of q, as one matrix with weights."""
 
 from __future__ import annotations
 

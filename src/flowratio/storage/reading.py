@@ -39,16 +39,7 @@ Names: TypeAlias = Sequence[str]
 BATCH_ROWS = 65_536
 _OPEN_QUOTE = "{} has a quote that is not closed. Close it."
 _BLOCK_BYTES = 1 << 22  # of a CSV file that are parsed at a time: no row may be longer than two of them
-
-
-class _Kind(Enum):
-    CSV = "CSV"
-    PARQUET = "Parquet"
-    NPY = "NPY"
-    NPZ = "NPZ"
-    GZIP = "gzip"
-
-
+_Kind = Enum("_Kind", {"CSV": "CSV", "PARQUET": "Parquet", "NPY": "NPY", "NPZ": "NPZ", "GZIP": "gzip"})
 _ENDINGS = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), _Kind.CSV),
     **dict.fromkeys((".parquet", ".pq"), _Kind.PARQUET),
@@ -89,7 +80,7 @@ class TableFile(ABC):
         names = self.columns if columns is None else self.checked_names(columns)
         return self._rebatched(self._pieces(names, rows, skip), rows, skip)
 
-    def _rebatched(self, pieces: Iterator[pl.DataFrame], rows: int, n_read: int) -> Iterator[pl.DataFrame]:
+    def _rebatched(self, pieces: Frames, rows: int, n_read: int) -> Frames:
         parts, n = [], 0
         for piece in pieces:
             n_read += len(piece)
@@ -109,7 +100,7 @@ class TableFile(ABC):
         return f"row {row + 1} of {self.name}"
 
     @abstractmethod
-    def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
+    def _pieces(self, names: list[str], rows: int, skip: int) -> Frames:
         """Yield columns in frames of any length, from row `skip` on."""
 
 
@@ -122,7 +113,7 @@ class _CsvTable(TableFile):
         self.index = [column for column in self.columns if not column]
         self.n_rows, self.separator = self.layout.n_rows, self.layout.separator
 
-    def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
+    def _pieces(self, names: list[str], rows: int, skip: int) -> Frames:
         bad_rows: list[pc.InvalidRow] = []
 
         def refuse(row: pc.InvalidRow) -> str:
@@ -189,7 +180,7 @@ class _ParquetTable(TableFile):
         if self.n_rows == 0:
             raise no_rows(name)
 
-    def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
+    def _pieces(self, names: list[str], rows: int, skip: int) -> Frames:
         for batch in self.file.batches(names, rows, skip):
             with named_errors(self.name, "Parquet", PanicException):
                 batch.validate(full=True)  # text that is not UTF-8 would be read by polars as if it were
@@ -215,7 +206,7 @@ class _ArrayTable(TableFile):
         super().__init__(paths[0][1], name, columns)
         self.n_rows = self.arrays[0].n_rows
 
-    def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
+    def _pieces(self, names: list[str], rows: int, skip: int) -> Frames:
         for start in range(skip, self.n_rows, rows):
             blocks = [array.read(slice(start, start + rows)) for array in self.arrays]
             columns = [block[:, j] for block in blocks for j in range(block.shape[1])]

@@ -101,9 +101,7 @@ class Writer:
     def _keep(self, tensor: Tensor, at: str) -> dict[str, Node]:
         dtype = _dtype_name(tensor)
         if dtype not in (*_DTYPES, "bfloat16") or tensor.layout is not torch.strided or tensor.is_meta:
-            raise TypeError(
-                f"`{at}` is a tensor of type {dtype}, {tensor.layout}. Only dense real tensors can be saved."
-            )
+            raise TypeError(f"`{at}` is a tensor of type {dtype}, {tensor.layout}. Only dense real tensors are saved.")
         name = at
         while name in self.tensors:  # a key with a dot can look like a path
             name += "'"
@@ -128,24 +126,20 @@ class Writer:
         state: dict[str, Node] = {}
         for name, value in values.items():
             result = values.get(f"{name}_") if name in settings else None
+            tensors = dict(self.tensors)
             if name in settings and (isinstance(value, _STREAMS) or (name == "callback" and callable(value))):
                 state[name] = None
-            elif result is not None and (result is value or callable(value)):
-                state[name] = {"kind": "fitted", "name": f"{name}_"}
-            else:
-                state[name] = self._encode_setting(value, f"{at}.{name}", result is not None)
+                continue
+            state[name] = {"kind": "fitted", "name": f"{name}_"}
+            if result is not None and (result is value or callable(value)):
+                continue
+            try:
+                state[name] = self.encode(value, f"{at}.{name}")
+            except TypeError:  # a setting that cannot be saved is replaced by its fitted result
+                if result is None:
+                    raise
+                self.tensors = tensors
         return state
-
-    def _encode_setting(self, value: Any, at: str, has_result: bool) -> Node:
-        # a setting that cannot be saved is replaced by its fitted result
-        tensors = dict(self.tensors)
-        try:
-            return self.encode(value, at)
-        except TypeError:
-            if not has_result:
-                raise
-            self.tensors = tensors
-            return {"kind": "fitted", "name": f"{at.rsplit('.', 1)[1]}_"}
 
 
 def _dtype_name(tensor: Tensor) -> str:
