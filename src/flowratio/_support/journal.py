@@ -88,7 +88,7 @@ class Journal(AbstractContextManager["Journal"]):
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             problem = f"is not the journal of a run, or is damaged ({error})"
         if problem and not restart:
-            raise ValueError(f"{self.folder} {problem}. Use another folder, or delete this one.")
+            raise ValueError(f"{self.folder} {problem}. Use another folder, or delete this one to start again.")
         if problem:
             self.restart()
         elif not (self.folder / _MANIFEST).exists():

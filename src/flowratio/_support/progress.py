@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, Task
 
 
-Step = Callable[[], None]
-
-
 @contextmanager
-def progress(total: int, what: str, verbose: bool, note: Callable[[], str] = lambda: "") -> Iterator[Step]:
+def progress(
+    total: int, what: str, verbose: bool, note: Callable[[], str] = lambda: ""
+) -> Iterator[Callable[[], None]]:
     """Yield a function to call after each of `total` steps. `note` returns more text for the bar, at each drawing."""
     if not verbose:
         yield lambda: None

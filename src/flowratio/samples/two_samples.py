@@ -13,14 +13,7 @@ from sklearn.base import clone
 
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio.samples.stacking import check_samples, column_names
-from flowratio.samples.weighting import (
-    checked_weights,
-    counts,
-    distinct_rows,
-    repeated,
-    weighted_moments,
-    without_factor,
-)
+from flowratio.samples.weighting import checked_weights, coprime, counts, distinct_rows, repeated, weighted_moments
 from flowratio.tables.detection import is_mixed
 
 if TYPE_CHECKING:
@@ -144,7 +137,7 @@ class TwoSamples:
             return self
         samples = []
         for part in self.parts:
-            X, w = without_factor(*distinct_rows(self.X[part], self.w[part], None if by is None else by[part]))
+            X, w = coprime(*distinct_rows(self.X[part], self.w[part], None if by is None else by[part]))
             samples.append(repeated(X, w) if repeat else (X, w))
         (X_p, w_p), (X_q, w_q) = samples
         return replace(self, X=np.concatenate([X_p, X_q]), w=np.concatenate([w_p, w_q]), n_p=len(X_p))

@@ -96,7 +96,7 @@ def counts(w: Vector) -> Vector:
     return w * (w.sum() / (w @ w))
 
 
-def without_factor(X: Matrix, w: Vector) -> tuple[Matrix, Vector]:
+def coprime(X: Matrix, w: Vector) -> tuple[Matrix, Vector]:
     """Divide integer weights of distinct rows by their common factor: five copies of a sample equal the sample."""
     if len(w) == 1 or not is_whole(w):  # copies of one row are more than one row
         return X, w

@@ -45,9 +45,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 _NEW_COLUMNS = ("log_ratio", "weight")
 _ENTRY = "log_ratio"
-_LOW_ESS = (
-    "a few rows have nearly all of the weight: check the rows with the largest `log_ratio`, and temper or cap weights"
-)
+_LOW_ESS = "a few rows have nearly all of the weight: check those with the largest `log_ratio`, and temper or cap them"
 _NOT_RESUMED = "note: an earlier run to this output had another model, source or setting, and was not resumed"
 _MIN_ESS, _MIN_SHARE = 2.0, 0.01  # effective sample size, and its share, below which a few rows have all the weight
 

@@ -16,13 +16,7 @@ from scipy.sparse import issparse
 from flowratio._support.types import TableLike
 from flowratio._support.wording import check_distinct, listed
 from flowratio.tables.formats import PER_SECOND, CellFormat, Kind, TextFormat, evaluated, words
-from flowratio.tables.recognition import (
-    GUESS,
-    has_ungrouped_thousands,
-    is_word_for_missing,
-    mark_before_three,
-    recognize,
-)
+from flowratio.tables.recognition import GUESS, has_long_integers, is_word_for_missing, mark_before_three, recognize
 
 _MISSING = {  # in any case
     *("", "?", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "(null)", "nil", "none"),
@@ -179,7 +173,7 @@ def check_formats(
 def _can_be_thousands(a: pl.Series, b: pl.Series) -> bool:
     """Return whether marks can be thousands separators in one column, and the other has other marks or none."""
     marks = {mark_before_three(a), mark_before_three(b)}
-    is_ungrouped = has_ungrouped_thousands(a) or has_ungrouped_thousands(b)
+    is_ungrouped = has_long_integers(a) or has_long_integers(b)
     return marks == {".", ","} or (marks == {".", None} and is_ungrouped)
 
 

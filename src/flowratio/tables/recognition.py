@@ -109,7 +109,7 @@ def mark_before_three(cells: pl.Series) -> str | None:
     return None
 
 
-def has_ungrouped_thousands(cells: pl.Series) -> bool:
+def has_long_integers(cells: pl.Series) -> bool:
     """Return whether all numbers are whole and without marks, and at least one has four digits."""
     return bool(cells.str.contains(f"^{_AROUND}[0-9]+$").all() and cells.str.contains("[0-9]{4}").any())
 
