@@ -12,29 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from flowratio._support.types import PathLike
+
 _N_CHARACTERS = 40  # of the name of a file, in the names of files that belong to it
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write a temporary file next to the target, then rename it. A reader sees the old file or the new one.
+def replacing(path: PathLike) -> Iterator[Path]:
+    """Yield a temporary path next to a file, then rename it. A reader sees the old file or the new one.
 
-    Parameters
-    ----------
-    path
-        The file to write or to replace. The block gets a temporary path in the same folder, with the same suffix. If
-        the block fails, the temporary file is removed and the old file stays.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     target = Path(folder) / "settings.json"
-    ...     with replacing(target) as temporary:
-    ...         _ = temporary.write_text("{}")
-    ...     target.read_text()
-    '{}'
+    If the block fails, the temporary file is removed and the old file stays.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -53,24 +41,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, target)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        code = _error_code(error)
+        text = re.search(r"\(os error (\d+)\)", str(error))  # safetensors has no other way to report it
+        code = getattr(error, "errno", None) or int(text[1] if text else 0)
         if code in (*_DISK_FULL, errno.EROFS):
             raise _write_error(code, path) from error
         raise
 
 
 def beside(target: Path) -> str:
-    """Return a part for the names of files that belong to a file: a hash of its name, and the end of it.
-
-    Examples
-    --------
-    >>> beside(Path("rows.csv"))
-    '4680db90.rows.csv'
-    """
+    """Return a part for the names of files that belong to a file: a hash of its name, and the end of it."""
     return f"{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}.{target.name[-_N_CHARACTERS:]}"
 
 
-def remove_temporaries(path: str | os.PathLike[str]) -> None:
+def remove_temporaries(path: PathLike) -> None:
     """Remove temporary files of killed writers of a file. Nobody else may be writing it."""
     target = Path(os.path.realpath(path))
     name = re.compile(r"\.[0-9a-f]{8}\." + re.escape(beside(target)))
@@ -79,13 +62,6 @@ def remove_temporaries(path: str | os.PathLike[str]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _error_code(error: BaseException) -> int:
-    if isinstance(error, OSError):
-        return error.errno or 0
-    code = re.search(r"\(os error (\d+)\)", str(error))  # safetensors has no other way to report it
-    return int(code[1]) if code else 0
-
-
-def _write_error(code: int, path: str | os.PathLike[str]) -> OSError:
+def _write_error(code: int, path: PathLike) -> OSError:
     advice = "Free some space" if code in _DISK_FULL else "Make sure that its folder exists and can be written"
     return OSError(code, f"Cannot write {path} ({os.strerror(code)}). {advice}, or choose another path.")

@@ -9,13 +9,7 @@ _MAX_VALUES = 1 << 20
 
 
 def chunks(n_rows: int, n_columns: int, max_values: int = _MAX_VALUES) -> Iterator[slice]:
-    """Yield slices over rows, each with at most 8192 rows and about `max_values` values.
-
-    Examples
-    --------
-    >>> list(chunks(100, 1 << 14))
-    [slice(0, 64, None), slice(64, 100, None)]
-    """
+    """Yield slices over rows, each with at most 8192 rows and about `max_values` values."""
     size = min(_MAX_ROWS, max(_MIN_ROWS, max_values // n_columns))
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -19,9 +18,9 @@ import numpy as np
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
-from typing_extensions import Self
 
 from flowratio._support.atomic import replacing
+from flowratio._support.types import PathLike
 
 Value = TypeVar("Value")
 _MANIFEST, _LOCK, _FORMAT = "journal.json", "lock", "flowratio journal"
@@ -41,7 +40,7 @@ class Entry:
     seconds: float
 
 
-class Journal:
+class Journal(AbstractContextManager["Journal"]):
     """A folder in which a run records its progress, so that it resumes after a kill.
 
     `journal.json` describes the run. Each entry is a file that is replaced as a whole, or a list of batches with
@@ -49,14 +48,11 @@ class Journal:
 
     Parameters
     ----------
-    folder
-        The folder. It is created if it does not exist.
-    about
-        What the entries depend on, as JSON. A journal of another run is refused.
-    restart
-        Whether to clear a journal of another run instead. `is_restarted` is then True.
-    label
-        How errors name the folder, or the result that the run writes.
+    folder, label
+        The folder, which is created if it does not exist, and how errors name it.
+    about, restart
+        What the entries depend on, as JSON. A journal of another run is refused, or cleared with `restart`, and
+        `is_restarted` is then True.
 
     Examples
     --------
@@ -72,12 +68,7 @@ class Journal:
     is_restarted: bool = False
 
     def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        about: dict[str, Any],
-        *,
-        restart: bool = False,
-        label: str | os.PathLike[str] | None = None,
+        self, folder: PathLike, about: dict[str, Any], *, restart: bool = False, label: PathLike | None = None
     ) -> None:
         self.folder, self.about = Path(folder), json.loads(json.dumps(about))
         self._lock = _locked(self.folder, self.folder if label is None else label)
@@ -93,19 +84,12 @@ class Journal:
     def _begin(self, restart: bool) -> None:
         try:
             differences = self._differences()
+            problem = f"belongs to another run. It differs in {', '.join(differences)}" if differences else None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            if not restart:
-                raise ValueError(
-                    f"{self.folder} is not the journal of a run, or is damaged ({error}). Use another folder, or "
-                    "delete this one to start again."
-                ) from error
-            differences = ["journal"]
-        if differences and not restart:
-            raise ValueError(
-                f"{self.folder} belongs to another run. It differs in {', '.join(differences)}. Use another folder, or "
-                "delete this one to start again."
-            )
-        if differences:
+            problem = f"is not the journal of a run, or is damaged ({error})"
+        if problem and not restart:
+            raise ValueError(f"{self.folder} {problem}. Use another folder, or delete this one to start again.")
+        if problem:
             self.restart()
         elif not (self.folder / _MANIFEST).exists():
             self._write_manifest()
@@ -152,9 +136,7 @@ class Journal:
         """Return whether there is an entry of this name."""
         return any(self._path(name, ending).exists() for ending in ("json", "safetensors"))
 
-    def write(
-        self, name: str, value: Any, arrays: dict[str, np.ndarray] | None = None, *, seconds: float = 0.0
-    ) -> None:
+    def write(self, name: str, value: Any, arrays: dict[str, np.ndarray] | None = None, seconds: float = 0.0) -> None:
         """Write or replace an entry: a value alone as JSON, with arrays as safetensors."""
         if arrays is None:
             with replacing(self._path(name, "json")) as temporary:
@@ -202,9 +184,6 @@ class Journal:
         with suppress(OSError):
             self.folder.rmdir()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -216,19 +195,11 @@ class Batches:
     """Float64 values in batches that are appended to a file, each with a note.
 
     A batch counts once it has a line of JSON with its number of values and their checksum.
-
-    Parameters
-    ----------
-    values, lines
-        The two files.
     """
 
-    n_values: int
-    notes: list[Any]
-
     def __init__(self, values: Path, lines: Path) -> None:
-        self.values, self.lines = values, lines
-        self.n_values, self.notes = 0, []
+        self.values, self.lines, self.n_values = values, lines, 0
+        self.notes: list[Any] = []
         values.touch()
         lines.touch()
         complete = b""
@@ -236,14 +207,13 @@ class Batches:
             for line in lines.read_bytes().splitlines(keepends=True):
                 try:
                     batch = json.loads(line)
-                    is_complete = zlib.crc32(file.read(8 * batch["values"])) == batch["crc32"]
-                    note = batch["note"]
+                    n, checksum, note = batch["values"], batch["crc32"], batch["note"]
+                    if zlib.crc32(file.read(8 * n)) != checksum or not line.endswith(b"\n"):
+                        break
                 except (ValueError, KeyError, TypeError):
                     break
-                if not (is_complete and line.endswith(b"\n")):
-                    break
                 complete += line
-                self.n_values += batch["values"]
+                self.n_values += n
                 self.notes.append(note)
             file.truncate(8 * self.n_values)
         lines.write_bytes(complete)
@@ -268,17 +238,15 @@ class Batches:
         """Refuse a file that another run has changed."""
         n_stored = self.values.stat().st_size / 8
         if n_stored != self.n_values:
-            raise ValueError(
-                f"{self.values} has {n_stored:,.0f} values, but this run wrote {self.n_values:,}. Another run wrote "
-                "there as well. Start again after it has ended."
-            )
+            numbers = f"has {n_stored:,.0f} values, but this run wrote {self.n_values:,}"
+            raise ValueError(f"{self.values} {numbers}. Another run wrote there. Start again after it has ended.")
 
 
 def _is_own(path: Path) -> bool:
     return _OWN.fullmatch(path.name) is not None and path.is_file()
 
 
-def _locked(folder: Path, label: str | os.PathLike[str]) -> FileLock | None:
+def _locked(folder: Path, label: PathLike) -> FileLock | None:
     """Create a folder and lock it. None on a file system without locks."""
     lock = FileLock(folder / _LOCK, thread_local=False)
     for attempt in count():
@@ -287,9 +255,8 @@ def _locked(folder: Path, label: str | os.PathLike[str]) -> FileLock | None:
             lock.acquire(timeout=_WAIT)
             return lock
         except Timeout as error:
-            raise BlockingIOError(
-                f"Another run is writing {label}. Wait until it ends, or choose another path."
-            ) from error
+            message = f"Another run is writing {label}. Wait until it ends, or choose another path."
+            raise BlockingIOError(message) from error
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 return None

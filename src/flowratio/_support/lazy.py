@@ -1,8 +1,4 @@
-"""Public names that are imported at first use, so that a light job loads nothing heavy.
-
-A package writes each public name once, as an import below `if TYPE_CHECKING:`. A type checker reads these lines, and so
-does `lazily`.
-"""
+"""Public names, written once below `if TYPE_CHECKING:`, and imported at first use: a light job loads nothing heavy."""
 
 from __future__ import annotations
 
@@ -16,15 +12,7 @@ from typing import Any
 
 
 def lazily(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a module whose public names are written once.
-
-    Parameters
-    ----------
-    package
-        Name of the module.
-    file
-        Path of its source.
-    """
+    """Return `__getattr__`, `__dir__` and `__all__` of a module whose public names are written once in its `file`."""
     module_of = public_names(Path(file))
 
     def find(name: str) -> Any:
@@ -38,22 +26,15 @@ def lazily(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
 
 
 def public_names(file: Path) -> dict[str, str]:
-    """Return the names that a module imports below `if TYPE_CHECKING:`, in order, and the module of each.
-
-    `from package.module import *` stands for the public names of that module.
-    """
+    """Return the names that a module imports below `if TYPE_CHECKING:`, in order, with their modules. * is resolved."""
     module_of: dict[str, str] = {}
     for block in ast.parse(file.read_text(encoding="utf-8")).body:
         if not (isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"):
             continue
         for line in block.body:
-            if isinstance(line, ast.ImportFrom) and line.module:
-                module_of |= _imported(line.module, [alias.name for alias in line.names])
+            if isinstance(line, ast.ImportFrom) and line.module and line.names[0].name == "*":
+                spec = find_spec(line.module)  # its source is read, it is not imported
+                module_of |= public_names(Path(str(spec and spec.origin)))
+            elif isinstance(line, ast.ImportFrom) and line.module:
+                module_of |= dict.fromkeys([alias.name for alias in line.names], line.module)
     return module_of
-
-
-def _imported(module: str, names: list[str]) -> dict[str, str]:
-    if names != ["*"]:
-        return dict.fromkeys(names, module)
-    spec = find_spec(module)  # its source is read, it is not imported
-    return public_names(Path(str(spec and spec.origin)))

@@ -32,10 +32,7 @@ def progress(
 def uneven_progress(
     total: int, what: str, verbose: bool, seconds_left: Callable[[int], float]
 ) -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with the name of each step, before a step that may take far longer than others.
-
-    `seconds_left` returns the expected seconds for this many steps, the running one included, or infinity.
-    """
+    """Yield a function to call with the name of each step, before it. `seconds_left` is for this many steps, or inf."""
     if not verbose:
         yield lambda name: None
         return
@@ -70,13 +67,7 @@ def _text_column(text: Callable[[Task], str]) -> ProgressColumn:
 
 
 def in_words(seconds: float) -> str:
-    """Return the time left as text.
-
-    Examples
-    --------
-    >>> in_words(61.2), in_words(3725), in_words(-1), in_words(math.inf)
-    ('about 1:01 left', 'about 1:02:05 left', 'about 0:00 left', '')
-    """
+    """Return the time left as text, such as 'about 1:01 left'. Empty if it is infinite."""
     if math.isinf(seconds):
         return ""
     minutes, rest = divmod(max(0, round(seconds)), 60)

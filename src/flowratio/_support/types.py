@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -18,5 +19,6 @@ if TYPE_CHECKING:
 else:
     TableLike = VectorLike = Any  # rows, of shape (n, d), and one value for each row, of shape (n,)
 
+PathLike: TypeAlias = str | os.PathLike[str]
 Matrix: TypeAlias = np.ndarray  # (n, d)
 Vector: TypeAlias = np.ndarray  # (n,)

@@ -17,13 +17,7 @@ RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | Non
 
 
 def seed_from(random_state: RandomState) -> int:
-    """Return one integer for any `random_state`. The global generator of NumPy stays unchanged.
-
-    Examples
-    --------
-    >>> seed_from(7)
-    7
-    """
+    """Return one integer for any `random_state`. The global generator of NumPy stays unchanged."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(random_state, np.random.RandomState):
@@ -36,36 +30,17 @@ def seed_from(random_state: RandomState) -> int:
 
 
 def is_count(value: Any) -> bool:
-    """Return whether a value is an integer of 1 or more.
-
-    Examples
-    --------
-    >>> is_count(3), is_count(0), is_count(True), is_count(2.0)
-    (True, False, False, False)
-    """
+    """Return whether a value is an integer of 1 or more."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a real number and not a boolean.
-
-    Examples
-    --------
-    >>> is_number(3), is_number(0.5), is_number(True), is_number("3")
-    (True, True, False, False)
-    """
+    """Return whether a value is a real number and not a boolean."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def check_count(value: Any, name: str, least: int = 1, optional: bool = False) -> None:
-    """Refuse a value that is not an integer of at least `least`. With `optional`, None is allowed too.
-
-    Examples
-    --------
-    >>> check_count(0, "n_permutations")
-    Traceback (most recent call last):
-    flowratio._support.errors.ArgumentError: `n_permutations` is 0. Use an integer of 1 or more.
-    """
+    """Refuse a value that is not an integer of at least `least`. With `optional`, None is allowed too."""
     _require(is_count(value) and value >= least, value, name, f"an integer of {least} or more", optional)
 
 
@@ -85,14 +60,7 @@ def check_fraction(value: Any, name: str, optional: bool = False) -> None:
 
 
 def check_choice(value: Any, name: str, choices: Sequence[str]) -> None:
-    """Refuse a value that is not one of the choices, and suggest the nearest one.
-
-    Examples
-    --------
-    >>> check_choice("kld", "kind", ["kl", "js"])
-    Traceback (most recent call last):
-    flowratio._support.errors.ArgumentError: `kind` is 'kld'. Use one of kl, js. Did you mean 'kl'?
-    """
+    """Refuse a value that is not one of the choices, and suggest the nearest one."""
     if not isinstance(value, str) or value not in choices:
         raise ArgumentError(name, f"`{name}` is {value!r}. Use one of {', '.join(choices)}.{nearest(value, choices)}")
 
@@ -109,16 +77,7 @@ def check_hidden(hidden: Any) -> None:
 
 
 def check_training_settings(estimator: Any, counts: Sequence[str] = ()) -> None:
-    """Check the settings of a network or a flow and of its training. Each may be None.
-
-    Parameters
-    ----------
-    estimator
-        Has the settings `hidden`, `max_epochs`, `batch_size`, `learning_rate`, `weight_decay`, `patience` and
-        `validation_fraction`.
-    counts
-        Names of other settings that are integers of 1 or more, or None.
-    """
+    """Check the settings of a network or a flow and of its training, and `counts`. Each may be None."""
     for name in (*counts, "max_epochs", "batch_size", "patience"):
         check_count(getattr(estimator, name), name, optional=True)
     check_positive(estimator.learning_rate, "learning_rate", optional=True)

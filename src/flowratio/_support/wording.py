@@ -9,25 +9,13 @@ _MAX_LISTED = 8
 
 
 def listed(names: Sequence[object]) -> str:
-    """Return names in quotes, the first 8 of them.
-
-    Examples
-    --------
-    >>> listed(["age", "job"]), listed(range(10))
-    ("'age', 'job'", '0, 1, 2, 3, 4, 5, 6, 7 and 2 more')
-    """
+    """Return names in quotes, the first 8 of them."""
     more = f" and {len(names) - _MAX_LISTED} more" * (len(names) > _MAX_LISTED)
     return ", ".join(map(repr, names[:_MAX_LISTED])) + more
 
 
 def nearest(name: object, choices: Iterable[str]) -> str:
-    """Return the question whether the nearest of the choices was meant, after a space, or an empty text.
-
-    Examples
-    --------
-    >>> nearest("agee", ["age", "job"]), nearest("x", ["age", "job"])
-    (" Did you mean 'age'?", '')
-    """
+    """Return the question whether the nearest of the choices was meant, after a space, or an empty text."""
     near = get_close_matches(str(name), list(choices), 1)
     return f" Did you mean {near[0]!r}?" if near else ""
 

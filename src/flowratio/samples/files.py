@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowratio._support.types import Matrix
+from flowratio._support.types import Matrix, PathLike
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ class NpyFile:
 
     columns = None
 
-    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+    def __init__(self, path: PathLike, name: str | None = None) -> None:
         self.path, self.name = Path(path), str(path) if name is None else name
         with named_errors(self.name, "NPY"):
             header = np.lib.format.open_memmap(self.path, mode="r")
@@ -33,12 +33,10 @@ class NpyFile:
         self.n_rows = header.shape[0] if header.shape else 0
 
     def check(self) -> None:
-        """Refuse what is not a matrix of numbers."""
         check_matrix(self.shape, self.dtype, self.name)
 
     @property
     def float_type(self) -> np.dtype:
-        """float32 for a file of float32, float64 otherwise."""
         return float_type(self.dtype)
 
     def read(self, rows: slice | np.ndarray) -> np.ndarray:
@@ -64,9 +62,9 @@ class NpyFile:
 
 
 class ParquetFile:
-    """A table in a Parquet file. Errors call it `name`, or its path if that is None."""
+    """A table in a Parquet file, with the methods of `NpyFile`. Its row groups are neighbors in a shuffle."""
 
-    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+    def __init__(self, path: PathLike, name: str | None = None) -> None:
         import pyarrow.parquet as pq
 
         self.path, self.name = Path(path), str(path) if name is None else name
@@ -80,7 +78,6 @@ class ParquetFile:
         self.n_rows = int(self._starts[-1])
 
     def check(self) -> None:
-        """Refuse a table with columns that are not numbers, or without rows."""
         from pyarrow import types
 
         number = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
@@ -92,7 +89,6 @@ class ParquetFile:
 
     @property
     def float_type(self) -> np.dtype:
-        """float32 if every column is float32, float64 otherwise."""
         import pyarrow as pa
 
         is_single = all(self.schema.field(name).type == pa.float32() for name in self.columns)
@@ -116,24 +112,20 @@ class ParquetFile:
                 yield batch.slice(skipped).select(names)
 
     def spans(self, max_rows: int) -> list[slice]:
-        """Return the row groups, which are neighbors in a shuffle, in file order."""
-        bounds = zip(self._starts[:-1].tolist(), self._starts[1:].tolist(), strict=True)
-        return [slice(start, stop) for start, stop in bounds if start < stop]
+        return [slice(start, stop) for start, stop in pairwise(self._starts.tolist()) if start < stop]
 
     def matrices(self, span: slice, max_rows: int) -> Iterator[Matrix]:
-        """Yield the rows of a row group as floats, at most `max_rows` at a time."""
         import pyarrow as pa
 
         dtype = self.float_type
         for batch in self.batches(self.columns, max_rows, span.start, span.stop, use_threads=False):
             X = np.empty((batch.num_rows, len(self.columns)), dtype)
-            for j, column in enumerate(batch.columns):
-                with named_errors(self.name, "Parquet"):
+            with named_errors(self.name, "Parquet"):
+                for j, column in enumerate(batch.columns):
                     X[:, j] = column.cast(pa.from_numpy_dtype(dtype), safe=False).to_numpy(zero_copy_only=False)
             yield X
 
     def take(self, positions: np.ndarray) -> Matrix:
-        """Return rows by their sorted positions, of shape (n, d). Row groups without any of them are not read."""
         X, done = np.empty((len(positions), len(self.columns)), self.float_type), 0
         for span in self.spans(0):
             start, last = span.start, np.searchsorted(positions, span.stop)

@@ -13,26 +13,17 @@ if TYPE_CHECKING:
 
 
 def folds(n: int, n_folds: int, rng: np.random.Generator) -> Vector:
-    """Return a fold for every row, from 0 to `n_folds` - 1, of shape (n,). Fold sizes differ by 1 at most.
-
-    Examples
-    --------
-    >>> np.bincount(folds(7, 3, np.random.default_rng(0))).tolist()
-    [3, 2, 2]
-    """
+    """Return a fold for every row, from 0 to `n_folds` - 1, of shape (n,). Fold sizes differ by 1 at most."""
     return rng.permutation(n) % n_folds
 
 
 def random_ranks(samples: TwoSamples, rng: np.random.Generator) -> Vector:
     """Return a random rank from 0 for every row, within its own sample, of shape (n,). A group shares one rank.
 
-    Modulo the number of folds, the ranks are folds with the same share of p and of q. They are random, because
-    neighbors in the order of `distinct_rows` are similar: every k-th row would be a copy of the others.
+    Modulo the number of folds, the ranks are folds with the same share of p and of q. Neighbors in the order of
+    `distinct_rows` are similar: every k-th row would be a copy of the others.
     """
     if samples.groups is None:
         return np.concatenate([rng.permutation(n) for n in (samples.n_p, samples.n_q)])
-    ranks = []
-    for groups in (samples.groups[: samples.n_p], samples.groups[samples.n_p :]):
-        names, group = np.unique(groups, return_inverse=True)
-        ranks.append(rng.permutation(len(names))[group])
-    return np.concatenate(ranks)
+    groups = [np.unique(samples.groups[part], return_inverse=True) for part in samples.parts]
+    return np.concatenate([rng.permutation(len(names))[group] for names, group in groups])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -12,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from flowratio._support.errors import ArgumentError
-from flowratio._support.types import Matrix, Vector
+from flowratio._support.types import Matrix, PathLike, Vector
+from flowratio._support.validation import check_count
 from flowratio.samples.files import NpyFile, ParquetFile, check_matrix, float_type, ranges
 from flowratio.samples.weighting import systematic
 
@@ -39,8 +39,7 @@ class Rows(ABC):
     def shuffled(self, rng: np.random.Generator, max_rows: int) -> Iterator[Matrix]:
         """Yield each row once, in random order, in blocks of `max_rows` rows. The last block may be shorter.
 
-        Rows of a file are read in spans of neighbors (for Parquet, its row groups). Spans come in random order and are
-        mixed within a block. A sorted file is mixed well if a block holds many spans.
+        A file is read in spans of neighbors (for Parquet, row groups), which are mixed within a block.
         """
 
     @abstractmethod
@@ -58,8 +57,7 @@ class Rows(ABC):
 
     def _check_held_out(self, n: int) -> None:
         if not 0 < n < self.n_rows:
-            message = f"`n_held_out` is {n}. With {self.n_rows} rows, use an integer from 1 to {self.n_rows - 1}."
-            raise ArgumentError("n_held_out", message)
+            raise ArgumentError("n_held_out", f"`n_held_out` is {n}. Use an integer from 1 to {self.n_rows - 1}.")
 
     def _draw_held_out(self, n: int, rng: np.random.Generator) -> Vector:
         self._check_held_out(n)
@@ -67,35 +65,15 @@ class Rows(ABC):
 
 
 class ArrayRows(Rows):
-    """Rows of an array in memory, gathered block by block and never copied as a whole.
-
-    Parameters
-    ----------
-    X
-        Rows, of shape (n, d).
-    feature_names
-        Names of the columns, of length d, or None.
-    index
-        Positions in `X` of the rows to use, of shape (m,). All rows if None.
-
-    Examples
-    --------
-    >>> rows = ArrayRows(np.arange(6.0).reshape(3, 2))
-    >>> [block.tolist() for block in rows.blocks(2)]
-    [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0]]]
-    """
+    """Rows of an array (n, d), gathered by block. `index` are the positions of the rows to use, all if None."""
 
     def __init__(self, X: Matrix, feature_names: list[str] | None = None, index: Vector | None = None) -> None:
         check_matrix(X.shape, X.dtype, "`X`")
-        self.X = X.astype(float_type(X.dtype), copy=False)
-        self.index = index
-        self.n_rows = len(X) if index is None else len(index)
-        self.n_features = X.shape[1]
-        self.feature_names = feature_names
+        self.X, self.index, self.feature_names = X.astype(float_type(X.dtype), copy=False), index, feature_names
+        self.n_rows, self.n_features = len(X) if index is None else len(index), X.shape[1]
 
     def blocks(self, max_rows: int) -> Iterator[Matrix]:
-        spans = _blocks(self.n_rows, max_rows)
-        return (self.X[span] if self.index is None else self.X[self.index[span]] for span in spans)
+        return map(self._take, _blocks(self.n_rows, max_rows))
 
     def shuffled(self, rng: np.random.Generator, max_rows: int) -> Iterator[Matrix]:
         order = rng.permutation(self.n_rows)
@@ -109,7 +87,7 @@ class ArrayRows(Rows):
         rest = np.delete(np.arange(self.n_rows) if self.index is None else self.index, held_out)
         return ArrayRows(self.X, self.feature_names, rest), self._take(held_out)
 
-    def _take(self, positions: Vector) -> Matrix:
+    def _take(self, positions: Vector | slice) -> Matrix:
         return self.X[positions if self.index is None else self.index[positions]]
 
     def mapped(self, X: Matrix) -> ArrayRows:
@@ -118,31 +96,15 @@ class ArrayRows(Rows):
 
 
 class WeightedRows(ArrayRows):
-    """Rows of an array, each as often as its weight requires, resampled for every pass.
+    """Rows of an array (m, d), each as often as its positive weight (m,) requires, resampled for every pass.
 
-    A pass repeats a row n times its share of the weight, rounded up or down at random. All copies of a row are held
-    out together.
-
-    Parameters
-    ----------
-    X
-        Rows, of shape (m, d).
-    w
-        Positive weights, of shape (m,).
-    n_rows
-        Rows of a pass, n. None for m.
-
-    Examples
-    --------
-    >>> rows = WeightedRows(np.array([[1.0], [2.0]]), np.array([1.0, 3.0]), 4)
-    >>> next(rows.blocks(10)).ravel().tolist()
-    [1.0, 2.0, 2.0, 2.0]
+    A pass of n rows repeats a row n times its share of the weight, rounded up or down at random. All copies of a row
+    are held out together.
     """
 
     def __init__(self, X: Matrix, w: Vector, n_rows: int | None = None) -> None:
         super().__init__(X)
-        self.w = w
-        self.n_rows = n_rows or len(X)
+        self.w, self.n_rows = w, n_rows or len(X)
 
     def blocks(self, max_rows: int) -> Iterator[Matrix]:
         positions = systematic(self.w, self.n_rows, 0.5)
@@ -169,23 +131,9 @@ class WeightedRows(ArrayRows):
 
 
 class FileRows(Rows):
-    """Rows of a file, read in bounded memory and checked for finite values.
+    """Rows of a file of numbers, read in bounded memory and checked for finite values.
 
-    Parameters
-    ----------
-    file
-        The file, with columns that are all numbers. An index that pandas stored is left out. Parquet is fastest with
-        row groups of 10,000 to 100,000 rows.
-    excluded
-        Sorted positions in the file of the rows to leave out, of shape (m,).
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     np.save(Path(folder) / "rows.npy", np.arange(6.0).reshape(3, 2))
-    ...     [block.tolist() for block in FileRows(NpyFile(Path(folder) / "rows.npy")).blocks(2)]
-    [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0]]]
+    `excluded` are the sorted positions of the rows to leave out, (m,). An index that pandas stored is left out.
     """
 
     def __init__(self, file: NpyFile | ParquetFile, excluded: Vector | None = None) -> None:
@@ -197,12 +145,12 @@ class FileRows(Rows):
         self.feature_names = file.columns
 
     def blocks(self, max_rows: int) -> Iterator[Matrix]:
-        _check_block(max_rows)
+        check_count(max_rows, "max_rows")
         pieces = (self._pieces(span, max_rows) for span in self.file.spans(max_rows))
         return self._pooled(chain.from_iterable(pieces), max_rows, None)
 
     def shuffled(self, rng: np.random.Generator, max_rows: int) -> Iterator[Matrix]:
-        _check_block(max_rows)
+        check_count(max_rows, "max_rows")
         own = np.random.default_rng(rng.integers(2**63))
         spans = self.file.spans(max_rows)
         pieces = (self._pieces(spans[k], max(1, max_rows // _N_OPEN)) for k in own.permutation(len(spans)))
@@ -240,10 +188,8 @@ class FileRows(Rows):
         if not np.isfinite(X).all():
             i, j = np.argwhere(~np.isfinite(X))[0]
             column = j if self.feature_names is None else repr(self.feature_names[j])
-            raise ValueError(
-                f"{self.file.name} has {X[i, j]} in row {positions[i]} (counted from 0), column {column}. Every value "
-                "must be finite. Drop or fill such rows first."
-            )
+            place = f"{X[i, j]} in row {positions[i]} (counted from 0), column {column}"
+            raise ValueError(f"{self.file.name} has {place}. Every value must be finite. Drop or fill such rows.")
         return X
 
     def _pooled(self, pieces: Iterable[Matrix], max_rows: int, rng: np.random.Generator | None) -> Iterator[Matrix]:
@@ -261,24 +207,8 @@ class FileRows(Rows):
             yield pool[:n].copy() if rng is None else pool[rng.permutation(n)]
 
 
-def open_rows(path: str | os.PathLike[str]) -> Rows:
-    """Open a file of rows, `.npy` or `.parquet`, without reading it into memory.
-
-    Parameters
-    ----------
-    path
-        The file: a matrix of numbers, one row per draw.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     pl.DataFrame({"age": [31, 45], "height": [1.7, 1.8]}).write_parquet(Path(folder) / "rows.parquet")
-    ...     rows = open_rows(Path(folder) / "rows.parquet")
-    ...     rows.feature_names, next(rows.blocks(10)).tolist()
-    (['age', 'height'], [[31.0, 1.7], [45.0, 1.8]])
-    """
+def open_rows(path: PathLike) -> Rows:
+    """Open a matrix of numbers in a file, `.npy` or `.parquet`, without reading it into memory."""
     path = Path(path)
     if path.suffix.lower() not in _FILES:
         raise ValueError(f"{path} ends with {path.suffix!r}. Use a file that ends with .npy or .parquet.")
@@ -306,10 +236,5 @@ def _by_turns(streams: Iterable[Iterator[Matrix]]) -> Iterator[Matrix]:
 
 
 def _blocks(n_rows: int, max_rows: int) -> Iterator[slice]:
-    _check_block(max_rows)
+    check_count(max_rows, "max_rows")
     return ranges(0, n_rows, max_rows)
-
-
-def _check_block(max_rows: int) -> None:
-    if max_rows < 1:
-        raise ArgumentError("max_rows", f"`max_rows` is {max_rows}. Use 1 or more rows.")

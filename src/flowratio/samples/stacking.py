@@ -17,23 +17,18 @@ _MIXED_TABLES = "Every ratio and application takes tables with text, dates and m
 
 
 def stack(X_p: TableLike, X_q: TableLike, *, names: tuple[str, str] = ("X_p", "X_q")) -> tuple[Any, Vector]:
-    r"""Stack a sample of p and a sample of q into one labeled matrix, for :math:`r(x) = p(x) / q(x)`.
+    """Stack a sample of p and a sample of q into one labeled matrix, for :math:`r(x) = p(x) / q(x)`.
+
+    Returns the rows of p, then those of q, of shape (n_p + n_q, d), and their labels: 1 on rows of p, 0 on rows of q.
+    The rows are a data frame if both samples are data frames of one library, and an array otherwise.
 
     Parameters
     ----------
     X_p, X_q
         Rows of p and of q, of shapes (n_p, d) and (n_q, d): arrays, nested lists, or pandas or polars data frames. Two
-        data frames must have the same column names in the same order.
+        data frames must have the same column names in the same order. The result is float32 if both are float32.
     names
         Names of the two samples in errors.
-
-    Returns
-    -------
-    X
-        The rows of p, then those of q, of shape (n_p + n_q, d): a data frame if both samples are data frames of one
-        library, an array otherwise. Its type is float32 if both samples are float32, and float64 otherwise.
-    y
-        Labels, of shape (n_p + n_q,): 1 on rows of p, the numerator, and 0 on rows of q.
 
     Examples
     --------
@@ -42,48 +37,30 @@ def stack(X_p: TableLike, X_q: TableLike, *, names: tuple[str, str] = ("X_p", "X
     ((4, 2), [1, 1, 0, 0])
     """
     A_p, A_q = check_samples(X_p, X_q, names=names)
-    X = np.concatenate([A_p, A_q])
-    y = np.repeat(np.array([1, 0]), [len(A_p), len(A_q)])
+    X, y = np.concatenate([A_p, A_q]), np.repeat(np.array([1, 0]), [len(A_p), len(A_q)])
     library, columns = _library(X_p), _columns(X_p)
     if library is None or library is not _library(X_q):
         return X, y
-    if library.__name__ == "pandas":
-        return library.DataFrame(X, columns=columns), y
-    return library.DataFrame(X, schema=columns, orient="row"), y
+    settings = {"columns": columns} if library.__name__ == "pandas" else {"schema": columns, "orient": "row"}
+    return library.DataFrame(X, **settings), y
 
 
 def check_samples(X_p: TableLike, X_q: TableLike, *, names: tuple[str, str] = ("X_p", "X_q")) -> tuple[Matrix, Matrix]:
-    """Check that two samples, as in `stack`, have the same columns, and return them as float arrays.
-
-    Examples
-    --------
-    >>> check_samples([[1, 2], [3, 4]], [[1, 2, 3], [4, 5, 6]])
-    Traceback (most recent call last):
-    ...
-    ValueError: `X_p` has 2 columns but `X_q` has 3. Both samples must have the same columns.
-    """
+    """Check that two samples, as in `stack`, have the same columns, and return them as float arrays."""
     columns = [_columns(X) for X in (X_p, X_q)]
     if columns[0] is not None and columns[1] is not None:
         _check_columns(columns[0], columns[1], *names)
     A_p, A_q = to_matrix(X_p, names[0]), to_matrix(X_q, names[1])
-    if A_p.shape[1] != A_q.shape[1]:
-        raise ValueError(
-            f"`{names[0]}` has {A_p.shape[1]} columns but `{names[1]}` has {A_q.shape[1]}. "
-            "Both samples must have the same columns."
-        )
+    if (d_p := A_p.shape[1]) != (d_q := A_q.shape[1]):
+        problem = f"`{names[0]}` has {d_p} columns but `{names[1]}` has {d_q}."
+        raise ValueError(f"{problem} Both samples must have the same columns.")
     for A, name, labels in zip((A_p, A_q), names, columns, strict=True):
         _check_rows(A, name, range(A.shape[1]) if labels is None else labels)
     return A_p, A_q
 
 
 def column_names(X: TableLike, n_features: int) -> list[str]:
-    """Return the names of the columns of a data frame, or x1, x2, … for other rows.
-
-    Examples
-    --------
-    >>> column_names(np.zeros((5, 2)), 2)
-    ['x1', 'x2']
-    """
+    """Return the names of the columns of a data frame, or x1, x2, … for other rows."""
     return [str(name) for name in _columns(X) or [f"x{j + 1}" for j in range(n_features)]]
 
 
@@ -100,7 +77,10 @@ def to_matrix(X: TableLike, name: str) -> Matrix:
         A = np.asarray(X)
     except ValueError as error:
         raise ValueError(f"`{name}` is not a matrix ({error}). All rows must have the same length.") from error
-    _check_shape(A, name)
+    if A.ndim != 2:
+        one = f"For one column use `{name}.reshape(-1, 1)` (an array) or `{name}.to_frame()` (a series)."
+        hint = one if A.ndim == 1 else f"For images use `{name}.reshape(len({name}), -1)`."
+        raise ValueError(f"`{name}` is {A.ndim}-D with {A.size} values. A sample must have rows and columns. {hint}")
     if A.dtype.kind not in "fiub":
         raise _not_numbers(name, [j for j in range(A.shape[1]) if not _holds_numbers(A[:, j])], str(A.dtype))
     return A.astype(np.float32 if A.dtype == np.float32 else np.float64, copy=False)
@@ -108,11 +88,8 @@ def to_matrix(X: TableLike, name: str) -> Matrix:
 
 def _library(X: TableLike) -> ModuleType | None:
     """Return pandas or polars if `X` is a data frame of it, without importing either."""
-    for name in ("pandas", "polars"):
-        library = sys.modules.get(name)
-        if library is not None and isinstance(X, library.DataFrame):
-            return library
-    return None
+    libraries = [sys.modules[name] for name in ("pandas", "polars") if name in sys.modules]
+    return next((library for library in libraries if isinstance(X, library.DataFrame)), None)
 
 
 def _columns(X: Any) -> list[Any] | None:
@@ -127,24 +104,21 @@ def _check_columns(names_p: list[Any], names_q: list[Any], X_p: str, X_q: str) -
     only_q = [name for name in names_q if name not in names_p]
     if only_p or only_q:
         differences = [f"{listed(only)} only in `{X}`" for only, X in ((only_p, X_p), (only_q, X_q)) if only]
-        raise ValueError(
-            f"`{X_p}` and `{X_q}` have different columns ({', '.join(differences)}). Drop or rename these columns."
-        )
-    first = next(k for k, pair in enumerate(zip(names_p, names_q, strict=False)) if pair[0] != pair[1])
-    raise ValueError(
-        f"`{X_p}` and `{X_q}` have the same columns in a different order (column {first} is {names_p[first]!r} in "
-        f"`{X_p}` but {names_q[first]!r} in `{X_q}`). Use `{X_q}[list({X_p}.columns)]`."
-    )
+        raise ValueError(f"`{X_p}` and `{X_q}` have different columns ({', '.join(differences)}). Drop or rename them.")
+    k, p, q = next((k, p, q) for k, (p, q) in enumerate(zip(names_p, names_q, strict=False)) if p != q)
+    order = f"a different order (column {k} is {p!r} in `{X_p}` but {q!r} in `{X_q}`)"
+    raise ValueError(f"`{X_p}` and `{X_q}` have the same columns in {order}. Use `{X_q}[list({X_p}.columns)]`.")
 
 
 def _frame_to_matrix(X: Any, name: str, library: ModuleType) -> Matrix:
-    dtypes = dict(zip(X.columns, X.dtypes, strict=True))
     is_pandas = library.__name__ == "pandas"
-    if is_pandas:
-        is_numeric = library.api.types.is_numeric_dtype
-        others = {column: dtype for column, dtype in dtypes.items() if not is_numeric(dtype) or dtype.kind == "c"}
-    else:
-        others = {column: t for column, t in dtypes.items() if not t.is_numeric() and t != library.Boolean}
+
+    def is_number(dtype: Any) -> bool:
+        if is_pandas:
+            return library.api.types.is_numeric_dtype(dtype) and dtype.kind != "c"
+        return dtype.is_numeric() or dtype == library.Boolean
+
+    others = {column: dtype for column, dtype in zip(X.columns, X.dtypes, strict=True) if not is_number(dtype)}
     if others:
         raise _not_numbers(name, list(others), " or ".join(sorted({str(dtype) for dtype in others.values()})))
     if is_pandas:
@@ -165,17 +139,8 @@ def _holds_numbers(column: Vector) -> bool:
 
 def _not_numbers(name: str, columns: Sequence[Any], dtype: str) -> ValueError:
     where = f"in columns {listed(columns)}" if columns else "although every value is a number"
-    return ValueError(
-        f"`{name}` has dtype {dtype} {where}. A numeric matrix is needed here. Use `.astype(float)`, encode the table "
-        f"with `TableEncoder`, or drop these columns. {_MIXED_TABLES}."
-    )
-
-
-def _check_shape(A: np.ndarray, name: str) -> None:
-    if A.ndim != 2:
-        one = f"For one column use `{name}.reshape(-1, 1)` (an array) or `{name}.to_frame()` (a series)."
-        hint = one if A.ndim == 1 else f"For images use `{name}.reshape(len({name}), -1)`."
-        raise ValueError(f"`{name}` is {A.ndim}-D with {A.size} values. A sample must have rows and columns. {hint}")
+    advice = "Use `.astype(float)`, encode the table with `TableEncoder`, or drop these columns."
+    return ValueError(f"`{name}` has dtype {dtype} {where}. A numeric matrix is needed here. {advice} {_MIXED_TABLES}.")
 
 
 def _check_rows(A: Matrix, name: str, columns: Sequence[object]) -> None:
@@ -184,7 +149,6 @@ def _check_rows(A: Matrix, name: str, columns: Sequence[object]) -> None:
     finite = np.isfinite(A)
     if not finite.all():
         i, j = divmod(int(np.argmin(finite)), A.shape[1])
-        raise ValueError(
-            f"`{name}` has {A.size - np.count_nonzero(finite)} missing or infinite values, the first in row {i} "
-            f"(counted from 0), column {columns[j]!r}. Drop or fill these rows. {_MIXED_TABLES}."
-        )
+        values = f"{A.size - np.count_nonzero(finite)} missing or infinite values"
+        place = f"row {i} (counted from 0), column {columns[j]!r}"
+        raise ValueError(f"`{name}` has {values}, the first in {place}. Drop or fill these rows. {_MIXED_TABLES}.")

@@ -12,15 +12,7 @@ _MAX_REPEATED = 1_000_000  # largest number of rows that integer weights are tur
 
 
 def checked_weights(sample_weight: VectorLike | None, n: int, name: str) -> Vector:
-    """Check weights of rows, and return them, of shape (n,). None stands for weights of 1.
-
-    Examples
-    --------
-    >>> checked_weights([1.0, -2.0], 2, "sample_weight_p")
-    Traceback (most recent call last):
-    ...
-    ValueError: `sample_weight_p` is negative on 1 of 2 rows, with a minimum of -2. Use weights of 0 or more.
-    """
+    """Check weights of rows, and return them, of shape (n,). None stands for weights of 1."""
     if sample_weight is None:
         return np.ones(n)
     try:
@@ -41,23 +33,10 @@ def checked_weights(sample_weight: VectorLike | None, n: int, name: str) -> Vect
 
 
 def distinct_rows(X: Matrix, w: Vector, by: Matrix | None = None) -> tuple[Matrix, Vector]:
-    """Merge equal rows, add their weights, and return them in an order that depends on the rows alone.
+    """Merge equal rows (n, d), add their weights (n,), and return them in an order that depends on the rows alone.
 
-    Folds and batches are then a function of the weighted sample. The order of rows and columns does not matter, and a
-    row of weight 2 equals two rows. Rows are ordered by their projection on a direction that each column determines.
-
-    Parameters
-    ----------
-    X, w
-        Rows and their positive weights, of shapes (n, d) and (n,).
-    by
-        The standardized rows, of shape (n, d), if `X` is not standardized. They decide the order.
-
-    Examples
-    --------
-    >>> X, w = distinct_rows(np.array([[2.0], [1.0], [2.0]]), np.array([1.0, 1.0, 3.0]))
-    >>> X.ravel().tolist(), w.tolist()
-    ([1.0, 2.0], [1.0, 4.0])
+    The order of rows and columns of the input does not matter, and a row of weight 2 equals two rows. `by` are the
+    standardized rows, (n, d), if `X` is not standardized. They decide the order.
     """
     by = X if by is None else by
     direction = 1 + np.abs(w @ np.tanh(by)) / w.sum() + w @ np.tanh(by) ** 2 / w.sum()
@@ -98,14 +77,6 @@ def mean_and_error(values: np.ndarray, share: Vector) -> tuple[np.ndarray, np.nd
 
     .. math:: \bar f = \sum_i w_i f_i, \qquad
               \mathrm{se}^2 = \sum_i w_i^2 (f_i - \bar f)^2 \Big/ \Big(1 - \sum_i w_i^2\Big)
-
-    For equal weights the standard error is s / √n.
-
-    Examples
-    --------
-    >>> mean, error = mean_and_error(np.array([1.0, 3.0]), np.array([0.5, 0.5]))
-    >>> float(mean), float(error)
-    (2.0, 1.0)
     """
     mean = share @ values
     rest = max(1 - float(share @ share), np.finfo(np.float64).eps)  # 0 if one row has all the weight
@@ -125,7 +96,7 @@ def counts(w: Vector) -> Vector:
     return w * (w.sum() / (w @ w))
 
 
-def without_factor(X: Matrix, w: Vector) -> tuple[Matrix, Vector]:
+def coprime(X: Matrix, w: Vector) -> tuple[Matrix, Vector]:
     """Divide integer weights of distinct rows by their common factor: five copies of a sample equal the sample."""
     if len(w) == 1 or not is_whole(w):  # copies of one row are more than one row
         return X, w
@@ -140,22 +111,13 @@ def repeated(X: Matrix, w: Vector) -> tuple[Matrix, Vector]:
 
 
 def systematic(w: Vector, n: int, phase: float) -> Vector:
-    """Return n positions, (n,): position i as often as n times its share of the weights (m,), rounded up or down.
-
-    The phase, from 0 to 1, decides which numbers are rounded up.
-    """
+    """Return n positions, (n,): i comes n times its share of the weights (m,), rounded by the phase, from 0 to 1."""
     total = np.cumsum(w)
     return np.searchsorted(total[:-1], (np.arange(n) + phase) * (total[-1] / n), side="right")
 
 
 def log_mean_exp(log_values: Vector, w: Vector | None = None) -> float:
-    """Return the log of a weighted mean from the logs of the values, both of shape (n,). A factor of `w` cancels.
-
-    Examples
-    --------
-    >>> log_mean_exp(np.array([800.0, 800.0]))
-    800.0
-    """
+    """Return the log of a weighted mean from the logs of the values, both of shape (n,). A factor of `w` cancels."""
     largest = float(log_values.max())
     values = np.exp(log_values - largest)
     return largest + math.log(values.mean() if w is None else w @ values / w.sum())

@@ -1,16 +1,13 @@
 """Gradient boosting as plain arrays: the same predictions to the last bit, without private parts of scikit-learn.
 
 Each leaf of a tree has a bit. A column of a row rules out leaves, by a table from its bin to the bits that remain. The
-lowest bit that remains in all columns is the leaf of the row [1]_.
-
-References
-----------
-.. [1] Lucchese et al. (2015). *QuickScorer: a fast algorithm to rank documents with additive ensembles of regression
-   trees.*
+lowest bit that remains in all columns is the leaf of the row: Lucchese et al. (2015). *QuickScorer: a fast algorithm to
+rank documents with additive ensembles of regression trees.*
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import pairwise
 from typing import Any, cast
 
@@ -39,28 +36,13 @@ _MAX_TABLE, _MAX_BITS = 8, 64  # leaves of a tree whose bits index a table, and 
 
 
 class BoostedTrees(ClassifierMixin, BaseEstimator):
-    """A fitted `HistGradientBoostingClassifier` as plain arrays, as it comes back from `load`.
-
-    Parameters
-    ----------
-    classifier
-        The settings: an unfitted classifier, which `fit` clones.
-
-    Attributes
-    ----------
-    baseline_
-        Prediction without trees, of shape (k,).
-    sizes_
-        Number of nodes of each tree, of shape (steps, k).
-    nodes_
-        Fields of all nodes, one tree after another, by name.
-    """
+    """A fitted `HistGradientBoostingClassifier` as plain arrays, as `load` returns it. `classifier` has settings."""
 
     classes_: np.ndarray
     n_features_in_: int
-    baseline_: Vector
-    sizes_: Matrix
-    nodes_: dict[str, Vector]
+    baseline_: Vector  # prediction without trees, (k,)
+    sizes_: Matrix  # number of nodes of each tree, (steps, k)
+    nodes_: dict[str, Vector]  # fields of all nodes, one tree after another, by name
     _trees: list[Any]
 
     def __init__(self, classifier: HistGradientBoostingClassifier | None = None) -> None:
@@ -115,16 +97,13 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):
             raise ValueError("boosting without a prediction before its first tree")
 
     def _build(self) -> None:
-        sizes, d = self.sizes_, self.n_features_in_
         inner = ~self.nodes_["is_leaf"]
         column, threshold = self.nodes_["feature"][inner], self.nodes_["threshold"][inner]
-        self._edges = [np.unique(threshold[column == j]) for j in range(d)]
-        starts = np.cumsum([0, *sizes.ravel()])
-        parts = [slice(start, stop) for start, stop in pairwise(starts)]
-        trees = [{name: values[part] for name, values in self.nodes_.items()} for part in parts]
-        self._trees = [
-            _DeepTree(tree) if tree["is_leaf"].sum() > _MAX_BITS else _Tree(tree, self._edges) for tree in trees
-        ]
+        self._edges = [np.unique(threshold[column == j]) for j in range(self.n_features_in_)]
+        bounds = pairwise(np.cumsum([0, *self.sizes_.ravel()]))
+        trees = [{name: values[start:stop] for name, values in self.nodes_.items()} for start, stop in bounds]
+        is_deep = [tree["is_leaf"].sum() > _MAX_BITS for tree in trees]
+        self._trees = [_DeepTree(t) if deep else _Tree(t, self._edges) for t, deep in zip(trees, is_deep, strict=True)]
 
 
 class _Tree:
@@ -154,10 +133,7 @@ class _Tree:
         """Return the value of the leaf of each row, of shape (n,)."""
         if not self.tables:
             return self.leaf_values[-1]
-        remaining: Any = None
-        for j, table in self.tables.items():
-            mask = table.take(bins[j])
-            remaining = mask if remaining is None else np.bitwise_and(remaining, mask, out=remaining)
+        remaining = reduce(np.bitwise_and, (table.take(bins[j]) for j, table in self.tables.items()))
         has_table = self.type is np.uint8
         return self.leaf_values.take(remaining if has_table else _lowest_bit(remaining))
 
@@ -169,7 +145,6 @@ class _DeepTree:
         self.nodes = nodes
 
     def values(self, X: Matrix, bins: list[Vector]) -> Vector:
-        """Return the value of the leaf of each row, of shape (n,)."""
         nodes, rows, node = self.nodes, np.arange(len(X)), np.zeros(len(X), np.int64)
         while not (is_leaf := nodes["is_leaf"][node]).all():
             x = X[rows, nodes["feature"][node]]
@@ -179,15 +154,7 @@ class _DeepTree:
 
 
 def trees_of(model: HistGradientBoostingClassifier, at: str = "model") -> BoostedTrees:
-    """Return the trees of a fitted classifier. This is the one place that reads private parts of scikit-learn.
-
-    Parameters
-    ----------
-    model
-        The classifier, without categories.
-    at
-        Its place in what is saved, for errors.
-    """
+    """Return the trees of a fitted classifier, called `at` in errors. Only this reads private parts of scikit-learn."""
     settings: Any = clone(model)
     trees = BoostedTrees(settings)
     try:
@@ -198,16 +165,13 @@ def trees_of(model: HistGradientBoostingClassifier, at: str = "model") -> Booste
         trees.nodes_ = {name: nodes[field].astype(dtype) for name, (field, dtype) in _NODES.items()}
         trees.baseline_ = np.array(parts["_baseline_prediction"], np.float64).ravel()
     except (AttributeError, KeyError, ValueError, TypeError) as error:
-        raise TypeError(
-            f"`{at}` is a HistGradientBoostingClassifier of scikit-learn {sklearn.__version__}, which this version of "
-            "flowratio cannot save. Upgrade flowratio."
-        ) from error
+        name = f"a HistGradientBoostingClassifier of scikit-learn {sklearn.__version__}"
+        raise TypeError(f"`{at}` is {name}, which this version of flowratio cannot save. Upgrade it.") from error
     if not is_numeric:
         raise TypeError(f"`{at}` is boosting with categories, which cannot be saved. Encode categories as numbers.")
     trees.sizes_ = np.array([[len(tree) for tree in step] for step in steps])
-    for name in ("classes_", "n_features_in_", "feature_names_in_"):
-        if name in parts:
-            setattr(trees, name, parts[name])
+    names = ("classes_", "n_features_in_", "feature_names_in_")
+    vars(trees).update({name: parts[name] for name in names if name in parts})
     trees.nodes_["feature"][trees.nodes_["is_leaf"]] = 0
     return trees
 
@@ -232,20 +196,18 @@ def _check_nodes(sizes: Any, nodes: dict[str, Any], d: int) -> None:
 
 def _leaves(nodes: dict[str, Vector]) -> list[int]:
     """Return the positions of the leaves of a tree, from left to right."""
-    leaves, waiting, n_nodes = [], [0], 0
-    while waiting:
+    leaves, waiting = [], [0]
+    for _ in nodes["left"]:
         node = waiting.pop()
-        n_nodes += 1
-        if n_nodes > len(nodes["left"]):
-            raise ValueError("trees whose nodes lead nowhere")
         if nodes["is_leaf"][node]:
             leaves.append(node)
         else:
             waiting += [int(nodes["right"][node]), int(nodes["left"][node])]
-    return leaves
+        if not waiting:
+            return leaves
+    raise ValueError("trees whose nodes lead nowhere")
 
 
 def _lowest_bit(masks: Vector) -> Vector:
-    """Return the position of the lowest bit of each integer, of shape (n,)."""
     lowest = masks & (~masks + masks.dtype.type(1))
     return np.frexp(lowest.astype(np.float64))[1] - 1

@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -32,31 +33,14 @@ class CsvLayout:
 
 
 def csv_layout(path: Path, name: str, usual: str = ",") -> CsvLayout:
-    r"""Detect the layout of a CSV file in UTF-8.
-
-    Parameters
-    ----------
-    path
-        The file.
-    name
-        How errors name it.
-    usual
-        The separator that is used if it fits. The others are `, ; |` and the tab.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     _ = (Path(folder) / "rows.csv").write_text("age;height\n31;1,7\n")
-    ...     csv_layout(Path(folder) / "rows.csv", "rows.csv")
-    CsvLayout(separator=';', columns=['age', 'height'], offset=11, n_rows=1)
-    """
+    """Detect the layout of a CSV file in UTF-8. Errors call it `name`. The `usual` separator is used if it fits."""
     with open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
     text, size = _decoded(head, path, name), path.stat().st_size
     separator = _separator(text, usual)
+    records = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     try:
-        header, n_lines = _first_record(text, separator)
+        header, n_lines = next((record for record in records if record), []), records.line_num
     except csv.Error as error:
         raise ValueError(f"{name} has a header without end ({error}). Its first line must name the columns.") from error
     lines = io.StringIO(text, newline="").readlines()
@@ -70,39 +54,21 @@ def csv_layout(path: Path, name: str, usual: str = ",") -> CsvLayout:
 
 
 def safe_separator(separator: str, columns: Sequence[str]) -> str:
-    """Return a separator with which a file with these columns can be read: `separator`, or a comma if others may fit.
-
-    Examples
-    --------
-    >>> safe_separator(";", ["age", "height"]), safe_separator(";", ["age", "height, in m"])
-    (';', ',')
-    """
+    """Return `separator`, or a comma if a name of a column contains a separator, so that the file can be read."""
     return "," if any(mark in name for name in columns for mark in _SEPARATORS) else separator
 
 
 def line_of(path: Path, layout: CsvLayout, row: int) -> int | None:
-    r"""Return the line of a CSV file on which a row, counted from 0, begins, or None. The header is line 1.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "rows.csv"
-    ...     _ = path.write_text('a,b\n1,"x\ny"\n\n3,z\n')
-    ...     [line_of(path, csv_layout(path, "rows.csv"), row) for row in range(3)]
-    [2, 5, None]
-    """
+    """Return the line of a CSV file on which a row, counted from 0, begins, or None. The header is line 1."""
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         records = csv.reader(file, delimiter=layout.separator)
         blank_counts, position, start = len(layout.columns) == 1, -2, 0  # the header comes first
-        try:
+        with suppress(csv.Error):  # a value that is too long
             for record in records:
                 position += bool(record) or (blank_counts and position > -2)
                 if position == row and (record or blank_counts):
                     return start + 1
                 start = records.line_num
-        except csv.Error:  # a value that is too long
-            pass
     return None
 
 
@@ -114,9 +80,7 @@ def _decoded(head: bytes, path: Path, name: str) -> str:
     except UnicodeDecodeError as error:
         raise not_utf8(path, name) or unreadable(name, "CSV", error) from error
     if "\0" in text:
-        raise ArgumentError(
-            "encoding", f"{name} has zero bytes, so it is not in UTF-8. Set `encoding`, such as utf-16."
-        )
+        raise ArgumentError("encoding", f"{name} has zero bytes: it is not in UTF-8. Set `encoding`, such as utf-16.")
     return text
 
 
@@ -151,12 +115,6 @@ def _lengths(text: str, separator: str) -> list[int]:
         return [0]
 
 
-def _first_record(text: str, separator: str) -> tuple[list[str], int]:
-    """Return the names of the header, and the number of lines up to its end."""
-    records = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    return next((record for record in records if record), []), records.line_num
-
-
 def _check_header(header: list[str], lines: list[str], name: str) -> None:
     """Refuse a first line of numbers, and a file with another separator."""
     if all(map(_is_number, header)) and not all(column.strip().isdigit() for column in header):
@@ -165,10 +123,8 @@ def _check_header(header: list[str], lines: list[str], name: str) -> None:
         values = [line.split(separator) for line in (*header, *lines)]
         alike = len(header) == 1 < len(values[0]) and len({*map(len, values)}) == 1 < len(values)
         if alike and all(map(_is_number, chain.from_iterable(values[1:]))):
-            raise ValueError(
-                f"{name} has only one column, in which {words} separates numbers. The separator must be one of , ; | "
-                "and the tab. Write it as CSV."
-            )
+            rule = "The separator must be one of , ; | and the tab. Write it as CSV"
+            raise ValueError(f"{name} has only one column, in which {words} separates numbers. {rule}.")
 
 
 def _is_number(text: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import math
 import os
 import shutil
 import sys
@@ -18,7 +19,7 @@ from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, cast
+from typing import IO, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -27,23 +28,18 @@ import pyarrow.csv as pc
 from polars.exceptions import PanicException
 
 from flowratio._support.errors import ArgumentError
-from flowratio._support.validation import is_count
+from flowratio._support.types import PathLike
+from flowratio._support.validation import check_count
 from flowratio._support.wording import check_distinct, listed
 from flowratio.samples.files import NpyFile, ParquetFile, check_matrix, named_errors, unreadable
 from flowratio.storage.csv_layout import csv_layout, line_of, no_rows, not_utf8
 
+Frames: TypeAlias = Iterator[pl.DataFrame]
+Names: TypeAlias = Sequence[str]
 BATCH_ROWS = 65_536
+_OPEN_QUOTE = "{} has a quote that is not closed. Close it."
 _BLOCK_BYTES = 1 << 22  # of a CSV file that are parsed at a time: no row may be longer than two of them
-
-
-class _Kind(Enum):
-    CSV = "CSV"
-    PARQUET = "Parquet"
-    NPY = "NPY"
-    NPZ = "NPZ"
-    GZIP = "gzip"
-
-
+_Kind = Enum("_Kind", {"CSV": "CSV", "PARQUET": "Parquet", "NPY": "NPY", "NPZ": "NPZ", "GZIP": "gzip"})
 _ENDINGS = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), _Kind.CSV),
     **dict.fromkeys((".parquet", ".pq"), _Kind.PARQUET),
@@ -74,20 +70,17 @@ class TableFile(ABC):
             if name not in self.columns:
                 similar = get_close_matches(str(name), self.columns, n=3)
                 advice = f"Did you mean {listed(similar)}?" if similar else f"Its columns are {listed(self.columns)}."
-                message = f"`{argument}` has {name!r}, which is not a column of {self.name}. {advice}"
-                raise ArgumentError(argument, message)
+                problem = f"`{argument}` has {name!r}, which is not a column of {self.name}."
+                raise ArgumentError(argument, f"{problem} {advice}")
         return list(dict.fromkeys(names))
 
-    def frames(
-        self, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS, skip: int = 0
-    ) -> Iterator[pl.DataFrame]:
+    def frames(self, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS, skip: int = 0) -> Frames:
         """Yield columns in frames of `rows` rows, after the first `skip` rows. The last frame may be shorter."""
-        if not is_count(rows):
-            raise ArgumentError("rows", f"`rows` is {rows!r}. Use an integer of 1 or more.")
+        check_count(rows, "rows")
         names = self.columns if columns is None else self.checked_names(columns)
         return self._rebatched(self._pieces(names, rows, skip), rows, skip)
 
-    def _rebatched(self, pieces: Iterator[pl.DataFrame], rows: int, n_read: int) -> Iterator[pl.DataFrame]:
+    def _rebatched(self, pieces: Frames, rows: int, n_read: int) -> Frames:
         parts, n = [], 0
         for piece in pieces:
             n_read += len(piece)
@@ -107,15 +100,12 @@ class TableFile(ABC):
         return f"row {row + 1} of {self.name}"
 
     @abstractmethod
-    def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
+    def _pieces(self, names: list[str], rows: int, skip: int) -> Frames:
         """Yield columns in frames of any length, from row `skip` on."""
 
 
 class _CsvTable(TableFile):
-    """A CSV file. Every column is unchanged text, without quotes. Blank lines are left out.
-
-    In a file of one column a blank line is a missing value.
-    """
+    """A CSV file of unchanged text. A blank line is left out, or is a missing value if there is one column."""
 
     def __init__(self, path: Path, name: str, separator: str) -> None:
         self.layout = csv_layout(path, name, separator)
@@ -123,14 +113,25 @@ class _CsvTable(TableFile):
         self.index = [column for column in self.columns if not column]
         self.n_rows, self.separator = self.layout.n_rows, self.layout.separator
 
-    def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
+    def _pieces(self, names: list[str], rows: int, skip: int) -> Frames:
         bad_rows: list[pc.InvalidRow] = []
+
+        def refuse(row: pc.InvalidRow) -> str:
+            bad_rows.append(row)
+            return "error"
+
+        reading = pc.ReadOptions(column_names=self.columns, block_size=_BLOCK_BYTES, use_threads=False)
+        parsing = pc.ParseOptions(delimiter=self.separator, newlines_in_values=True, invalid_row_handler=refuse)
+        parsing.ignore_empty_lines = len(self.columns) > 1
+        conversion = pc.ConvertOptions(strings_can_be_null=True, null_values=[""])
+        conversion.quoted_strings_can_be_null = False  # a missing value has not even quotes, and is written so again
+        conversion.column_types = dict.fromkeys(self.columns, pa.string())
         last_column, last_value = self.columns[-1], ""
-        options = self._options(list(dict.fromkeys([*names, last_column])), bad_rows)
+        conversion.include_columns = list(dict.fromkeys([*names, last_column]))
         try:
             with pa.OSFile(str(self.path)) as file:
                 file.seek(self.layout.offset)
-                for batch in pc.open_csv(file, *options):
+                for batch in pc.open_csv(file, reading, parsing, conversion):
                     skipped = min(skip, len(batch))
                     skip -= skipped
                     yield _frame(batch.slice(skipped).select(names))
@@ -138,32 +139,7 @@ class _CsvTable(TableFile):
         except pa.ArrowInvalid as error:
             raise self._error(bad_rows, error) from error
         if len(last_value.splitlines()) > 1 and not self._ends_with_quote():
-            raise self._open_quote()
-
-    def _options(
-        self, names: list[str], bad_rows: list[pc.InvalidRow]
-    ) -> tuple[pc.ReadOptions, pc.ParseOptions, pc.ConvertOptions]:
-        def refuse(row: pc.InvalidRow) -> str:
-            bad_rows.append(row)
-            return "error"
-
-        return (
-            pc.ReadOptions(column_names=self.columns, block_size=_BLOCK_BYTES, use_threads=False),
-            pc.ParseOptions(
-                delimiter=self.layout.separator,
-                newlines_in_values=True,
-                ignore_empty_lines=len(self.columns) > 1,
-                invalid_row_handler=refuse,
-            ),
-            # a cell with nothing in it, not even quotes, is a missing value, and is written so again
-            pc.ConvertOptions(
-                column_types=dict.fromkeys(self.columns, pa.string()),
-                include_columns=names,
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-                null_values=[""],
-            ),
-        )
+            raise ValueError(_OPEN_QUOTE.format(self.name))
 
     def place(self, row: int) -> str:
         line = line_of(self.path, self.layout, row)
@@ -174,18 +150,13 @@ class _CsvTable(TableFile):
             file.seek(max(self.layout.offset, self.path.stat().st_size - 4096))
             return file.read().rstrip().endswith(b'"')
 
-    def _open_quote(self) -> ValueError:
-        return ValueError(f"{self.name} has a quote that is not closed. Close it.")
-
     def _error(self, bad_rows: list[pc.InvalidRow], error: Exception) -> ValueError:
         if bad_rows:
             row = bad_rows[0]
             line = line_of(self.path, self.layout, (row.number or 1) - 1)
             where = f"row {row.number} below the header" if line is None else f"line {line}"
-            return ValueError(
-                f"{self.name} has {row.actual_columns} values in {where}, but its header has {row.expected_columns} "
-                "names. Every row must have as many values. Look for a stray separator or quote."
-            )
+            counts = f"{row.actual_columns} values in {where}, but its header has {row.expected_columns} names"
+            return ValueError(f"{self.name} has {counts}. Both must agree. Look for a stray separator or quote.")
         with open(self.path, "rb") as file:
             file.seek(self.layout.offset)
             n_quotes, n_bytes = 0, 0
@@ -194,7 +165,7 @@ class _CsvTable(TableFile):
         if n_bytes == 0:
             return no_rows(self.name)
         if n_quotes % 2:
-            return self._open_quote()
+            return ValueError(_OPEN_QUOTE.format(self.name))
         return not_utf8(self.path, self.name) or unreadable(self.name, "CSV", error)
 
 
@@ -209,7 +180,7 @@ class _ParquetTable(TableFile):
         if self.n_rows == 0:
             raise no_rows(name)
 
-    def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
+    def _pieces(self, names: list[str], rows: int, skip: int) -> Frames:
         for batch in self.file.batches(names, rows, skip):
             with named_errors(self.name, "Parquet", PanicException):
                 batch.validate(full=True)  # text that is not UTF-8 would be read by polars as if it were
@@ -227,17 +198,15 @@ class _ArrayTable(TableFile):
             check_matrix((*shape, 1) if len(shape) == 1 and shape[0] else shape, array.dtype, name)
         if len(shapes) > 1 and (len({*shapes}) > 1 or len(shapes[0]) > 1):
             arrays = ", ".join(f"{key!r} of shape {shape}" for (key, _), shape in zip(paths[:8], shapes, strict=False))
-            raise ValueError(
-                f"{name} has the arrays {arrays}. It must have one array, or one named 'X', or vectors of the same "
-                "length, which are its columns. Save these alone."
-            )
+            rule = "It must have one array, or one named 'X', or vectors of the same length, which are its columns"
+            raise ValueError(f"{name} has the arrays {arrays}. {rule}. Save these alone.")
         columns = [key for key, _ in paths]
         if len(shapes[0]) > 1 or columns in (["X"], ["arr_0"]):
-            columns = [f"x{j}" for j in range(1, (shapes[0][1] if len(shapes[0]) > 1 else 1) + 1)]
+            columns = [f"x{j + 1}" for j in range(math.prod(shapes[0][1:]))]
         super().__init__(paths[0][1], name, columns)
         self.n_rows = self.arrays[0].n_rows
 
-    def _pieces(self, names: list[str], rows: int, skip: int) -> Iterator[pl.DataFrame]:
+    def _pieces(self, names: list[str], rows: int, skip: int) -> Frames:
         for start in range(skip, self.n_rows, rows):
             blocks = [array.read(slice(start, start + rows)) for array in self.arrays]
             columns = [block[:, j] for block in blocks for j in range(block.shape[1])]
@@ -250,33 +219,16 @@ def _polars_type(dtype: np.dtype) -> np.dtype:
     return np.dtype(nearest.get((dtype.kind, dtype.itemsize), dtype.newbyteorder("=")))
 
 
-def is_stream(path: str | os.PathLike[str]) -> bool:
+def is_stream(path: PathLike) -> bool:
     """Return whether a path can be read only once: "-", which is standard input, or a pipe."""
     return os.fspath(path) == "-" or Path(path).is_fifo()
 
 
 @contextmanager
-def open_table(path: str | os.PathLike[str], encoding: str | None = None) -> Iterator[TableFile]:
-    """Open a table, to read it in batches as often as needed.
+def open_table(path: PathLike, encoding: str | None = None) -> Iterator[TableFile]:
+    """Open a table, to read it in batches as often as needed, with the path and encoding of `read_table`.
 
     Standard input, a compressed CSV file and an NPZ archive are unpacked to a temporary file.
-
-    Parameters
-    ----------
-    path
-        A file that ends with .csv, .tsv, .csv.gz, .parquet, .npy or .npz. The first bytes decide for other endings.
-        "-" is standard input.
-    encoding
-        Encoding of a CSV file, such as "latin-1". UTF-8 if None.
-
-    Examples
-    --------
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "rows.npy"
-    ...     np.save(path, np.arange(6.0).reshape(3, 2))
-    ...     with open_table(path) as table:
-    ...         table.columns, [frame.rows() for frame in table.frames(rows=2)]
-    (['x1', 'x2'], [[(0.0, 1.0), (2.0, 3.0)], [(4.0, 5.0)]])
     """
     is_stdin = os.fspath(path) == "-"
     name = "standard input" if is_stdin else str(path)
@@ -303,48 +255,25 @@ def open_table(path: str | os.PathLike[str], encoding: str | None = None) -> Ite
 
 
 def read_table(
-    path: str | os.PathLike[str],
-    columns: Sequence[str] | None = None,
-    exclude: Sequence[str] | None = None,
-    *,
-    encoding: str | None = None,
+    path: PathLike, columns: Names | None = None, exclude: Names | None = None, *, encoding: str | None = None
 ) -> pl.DataFrame:
-    r"""Read a table from a file: text columns from CSV, typed ones from Parquet, x1, x2, ... from NPY and NPZ.
+    """Read a table from a file: text columns from CSV, typed ones from Parquet, x1, x2, ... from NPY and NPZ.
 
-    Vectors of the same length in an NPZ archive are columns with their names.
-
-    Parameters
-    ----------
-    path
-        A file that ends with .csv, .tsv, .csv.gz, .parquet, .npy or .npz. The first bytes decide for other endings.
-        "-" is standard input.
-    columns
-        Names of the columns to read. All if None, except an index that pandas wrote.
-    exclude
-        Names of columns to leave out.
-    encoding
-        Encoding of a CSV file, such as "latin-1". UTF-8 if None.
-
-    Examples
-    --------
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "people.csv"
-    ...     _ = path.write_text("age,job\n31,clerk\n,nurse\n")
-    ...     read_table(path).rows(), read_table(path, exclude=["age"]).columns
-    ([('31', 'clerk'), (None, 'nurse')], ['job'])
+    Vectors of the same length in an NPZ archive are columns with their names. "-" is standard input. The first bytes
+    decide for other endings than .csv, .tsv, .csv.gz, .parquet, .npy and .npz. All `columns` are read if None, except
+    an index that pandas wrote. CSV is in UTF-8 if `encoding` is None.
     """
     with open_table(path, encoding) as table:
         names = [name for name in table.columns if name not in table.index] if columns is None else columns
         excluded = table.checked_names(exclude or (), "exclude")
         names = [name for name in table.checked_names(names) if name not in excluded]
         if not names:
-            raise ArgumentError(
-                "exclude", f"No column of {table.name} is left. `columns` and `exclude` must leave at least one."
-            )
+            rule = "`columns` and `exclude` must leave at least one"
+            raise ArgumentError("exclude", f"No column of {table.name} is left. {rule}.")
         return pl.concat(table.frames(names), rechunk=True)
 
 
-def place_in(path: str | os.PathLike[str], row: int, encoding: str | None = None) -> str:
+def place_in(path: PathLike, row: int, encoding: str | None = None) -> str:
     """Return how errors name a row of a file, counted from 0, as `TableFile.place` does."""
     if is_stream(path) or not Path(path).is_file():
         return f"row {row + 1} of {'standard input' if os.fspath(path) == '-' else path}"
@@ -400,15 +329,15 @@ def _kind(path: Path, name: str) -> _Kind:
 def _arrays_of(path: Path, name: str, folder: Path) -> list[tuple[str, Path]]:
     """Unpack the arrays of an archive, or only the one named X. Return their names and files."""
     with named_errors(name, _Kind.NPZ.value), zipfile.ZipFile(path) as archive:
-        arrays = [member for member in archive.namelist() if member.endswith(".npy")]
-        arrays = ["X.npy"] if "X.npy" in arrays else arrays
-        files = [folder / f"{k}.npy" for k in range(len(arrays))]
-        for member, target in zip(arrays, files, strict=True):
-            with archive.open(member) as stream:
+        members = [member for member in archive.namelist() if member.endswith(".npy")]
+        members = ["X.npy"] if "X.npy" in members else members
+        arrays = [(member.removesuffix(".npy"), folder / f"{k}.npy") for k, member in enumerate(members)]
+        for key, target in arrays:
+            with archive.open(f"{key}.npy") as stream:
                 _copied(stream, target)
     if not arrays:
         raise ValueError(f"{name} is an archive without arrays. Write it with np.savez(path, X=...), or write CSV.")
-    return [(member.removesuffix(".npy"), target) for member, target in zip(arrays, files, strict=True)]
+    return arrays
 
 
 def _frame(batch: pa.RecordBatch) -> pl.DataFrame:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import os
 import pkgutil
 import re
 from contextlib import suppress
@@ -28,6 +27,7 @@ from torch import Tensor
 import flowratio
 from flowratio import ratios
 from flowratio._support.atomic import replacing
+from flowratio._support.types import PathLike
 from flowratio.flows import FLOWS, Flow
 from flowratio.scaling.discrete import DiscreteColumns
 from flowratio.storage.boosted_trees import BoostedTrees
@@ -39,25 +39,23 @@ _VERSION = 1
 _MODEL_FILE = "model.json"
 _HEAD = b'{\n "format": "flowratio",'  # how every `model.json` of ours begins
 _TENSOR_FILE = re.compile(r"tensors-[0-9a-f]{16}\.safetensors")
-_STALE_FILE = re.compile(  # also what a killed save leaves behind
-    rf"(\.[0-9a-f]{{8}}\.)?{_TENSOR_FILE.pattern}|\.[0-9a-f]{{8}}\.{re.escape(_MODEL_FILE)}"
-)
+# also what a killed save leaves behind
+_STALE_FILE = re.compile(rf"(\.[0-9a-f]{{8}}\.)?{_TENSOR_FILE.pattern}|\.[0-9a-f]{{8}}\.{re.escape(_MODEL_FILE)}")
 
 
-def save(model: BaseEstimator | Flow, folder: str | os.PathLike[str]) -> None:
+def save(model: BaseEstimator | Flow, folder: PathLike) -> None:
     """Save a fitted model in a folder. A model that is there is replaced.
 
     Predictions of the loaded model agree to the last bit. Three things come back as something else: a `random_state`
     that is a generator as None, a function such as `flow=lambda d: …` as its result (`flow_`), and a fitted
-    `HistGradientBoostingClassifier` as `BoostedTrees`. Estimators of scikit-learn that cannot be saved raise a
-    TypeError, which lists those that can.
+    `HistGradientBoostingClassifier` as `BoostedTrees`. What cannot be saved raises a TypeError.
 
     Parameters
     ----------
     model
         A fitted estimator of flowratio, one of its flows, or an estimator of scikit-learn.
     folder
-        The folder. It is created if it does not exist. One process may save to it at a time.
+        It is created if it does not exist. One process may save to it at a time.
 
     Examples
     --------
@@ -87,20 +85,19 @@ def save(model: BaseEstimator | Flow, folder: str | os.PathLike[str]) -> None:
                 path.unlink()
 
 
-def load(folder: str | os.PathLike[str]) -> Any:
+def load(folder: PathLike) -> Any:
     """Load a model that `save` wrote. Predictions agree to the last bit on the same machine.
 
     No code in the folder is run. The model is moved to its `device`, or to the CPU if that is not available. Parts of
     another minor version of scikit-learn raise a warning.
-
-    Parameters
-    ----------
-    folder
-        The folder.
     """
     path = Path(folder) / _MODEL_FILE
+    if not path.parent.exists():
+        raise FileNotFoundError(f"There is no folder {folder}. Check the path.")
+    if not path.parent.is_dir():
+        raise NotADirectoryError(f"{folder} is a file, but a model is a folder. Use the folder that `save` wrote.")
     if not path.is_file():
-        raise _not_there(Path(folder))
+        raise FileNotFoundError(f"{folder} has no file {_MODEL_FILE}, so it is not a model. Check the path.")
     try:
         document = _read_document(path)
         return Reader(path, _read_tensor_file(path, document["tensors"]), _classes()).model(document["model"])
@@ -110,7 +107,6 @@ def load(folder: str | os.PathLike[str]) -> Any:
 
 @cache
 def _classes() -> Classes:
-    """Return the classes that can be saved and loaded."""
     modules = {getattr(flowratio, name).__module__ for name in flowratio.__all__}
     modules |= {cls.__module__ for cls in (*FLOWS.values(), DiscreteColumns, Column)}
     modules |= {info.name for info in pkgutil.walk_packages(ratios.__path__, f"{ratios.__name__}.")}
@@ -126,9 +122,8 @@ def _prepared(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise type(error)(f"Cannot create the folder {folder} ({error.strerror}). Choose another one.") from error
-    path = folder / _MODEL_FILE
-    if path.is_file() and not is_model(folder):
-        raise FileExistsError(f"{path} is not a model of flowratio. Move it, or choose another folder.")
+    if (folder / _MODEL_FILE).is_file() and not is_model(folder):
+        raise FileExistsError(f"{folder / _MODEL_FILE} is not a model of flowratio. Move it, or choose another folder.")
     return folder
 
 
@@ -148,14 +143,6 @@ def _canonical(value: Node) -> bytes:
     return f"{json.dumps(value, indent=1, allow_nan=False)}\n".encode()
 
 
-def _not_there(folder: Path) -> OSError:
-    if folder.is_dir():
-        return FileNotFoundError(f"{folder} has no file {_MODEL_FILE}, so it is not a model. Check the path.")
-    if folder.exists():
-        return NotADirectoryError(f"{folder} is a file, but a model is a folder. Use the folder that `save` wrote.")
-    return FileNotFoundError(f"There is no folder {folder}. Check the path.")
-
-
 def _read_document(path: Path) -> dict[str, Any]:
     """Read `model.json`, and check its format, its version and its digest."""
     raw = path.read_bytes()
@@ -167,10 +154,8 @@ def _read_document(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is JSON, but not a model of flowratio. Check the path.")
     version, written = document.get("version"), document.get("flowratio")
     if isinstance(version, int) and version > _VERSION:
-        raise ValueError(
-            f"{path} has format version {version} of flowratio {written}. This is flowratio {flowratio.__version__}, "
-            f"which reads versions up to {_VERSION}. Upgrade flowratio to load it."
-        )
+        rule = f"flowratio {flowratio.__version__} reads versions up to {_VERSION}. Upgrade flowratio."
+        raise ValueError(f"{path} has format version {version} of flowratio {written}. {rule}")
     match document:
         case {"tensors": {"file": str(), "sha256": str()} as tensors, "model": dict(node)}:
             with suppress(ValueError):  # NaN, which Python reads and JSON does not have

@@ -5,7 +5,6 @@ A weight is the ratio of a row over the mean ratio of all rows,
 .. math:: w_i = r(x_i) \Big/ \frac1n \sum_j r(x_j)
 
 so a file is read twice: once for log r, which is stored in a journal next to the output, and once to write the output.
-A run that was killed resumes from its journal. One run at a time may use it.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from flowratio._support.atomic import beside, remove_temporaries
 from flowratio._support.errors import ArgumentError
 from flowratio._support.journal import Batches, Journal
 from flowratio._support.progress import progress
-from flowratio._support.types import Vector
-from flowratio._support.validation import is_count
+from flowratio._support.types import PathLike, Vector
+from flowratio._support.validation import check_count
 from flowratio._support.wording import listed
 from flowratio.storage.csv_layout import safe_separator
-from flowratio.storage.reading import BATCH_ROWS, TableFile, is_stream, open_table
+from flowratio.storage.reading import BATCH_ROWS, Frames, TableFile, is_stream, open_table
 from flowratio.storage.writing import TABLE_ENDINGS, check_output, check_types, with_numbers, write_table
 from flowratio.tables.cells import CellError, cells_of
 from flowratio.tables.formats import numbers
@@ -47,6 +46,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 _NEW_COLUMNS = ("log_ratio", "weight")
 _ENTRY = "log_ratio"
+_LOW_ESS = "a few rows have nearly all of the weight: check those with the largest `log_ratio`, and temper or cap them"
+_NOT_RESUMED = "note: an earlier run to this output had another model, source or setting, and was not resumed"
 _MIN_ESS, _MIN_SHARE = 2.0, 0.01  # effective sample size, and its share, below which a few rows have all the weight
 
 
@@ -66,28 +67,24 @@ class ScoringSummary:
         return asdict(self)
 
     def __str__(self) -> str:
-        share = self.effective_sample_size / self.rows
+        ess = self.effective_sample_size
+        is_low = self.rows > 1 and ess < max(_MIN_ESS, _MIN_SHARE * self.rows)
         lines = [
             f"rows: {self.rows:,} in {self.seconds:.1f} s",
-            f"effective sample size of the weights: {self.effective_sample_size:,.0f} ({share:.1%} of the rows)",
+            f"effective sample size of the weights: {ess:,.0f} ({ess / self.rows:.1%} of the rows)",
+            *[_LOW_ESS] * is_low,
+            *[f"resumed: {self.resumed:,} rows were scored before"] * bool(self.resumed),
+            *(f"unseen at fit: {n:,} row{'s' * (n != 1)} of {name!r}" for name, n in self.unseen.items()),
         ]
-        if self.rows > 1 and self.effective_sample_size < max(_MIN_ESS, _MIN_SHARE * self.rows):
-            lines.append(
-                "a few rows have nearly all of the weight: check the rows with the largest `log_ratio` for errors, and "
-                "temper or cap the weights"
-            )
-        if self.resumed:
-            lines.append(f"resumed: {self.resumed:,} rows were scored before")
-        lines += [f"unseen at fit: {n:,} row{'s' * (n != 1)} of {name!r}" for name, n in self.unseen.items()]
         return "\n".join([*lines, *([self.note] if self.note else [])])
 
 
 def score_file(
     ratio: Any,
-    source: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    source: PathLike,
+    out: PathLike,
     *,
-    model_folder: str | os.PathLike[str] | None = None,
+    model_folder: PathLike | None = None,
     gamma: float = 1.0,
     largest: float | None = None,
     scores_only: bool = False,
@@ -99,8 +96,8 @@ def score_file(
     r"""Add `log_ratio`, in nats, and `weight`, with mean 1, to each row of a file of any size. r = p/q, p is y = 1.
 
     Rows stay in order and memory holds a few batches. The output is complete, or unchanged. A run that was killed
-    resumes if it is started again with the same ratio, source and output. Standard input cannot be resumed. A second
-    run to the same output is refused while the first one runs.
+    resumes if it is started again with the same ratio, source and output, but not with standard input. A second run to
+    the same output is refused while the first one runs.
 
     Parameters
     ----------
@@ -114,20 +111,14 @@ def score_file(
     model_folder
         The folder from which the ratio was loaded. A run resumes only if the folder still has the same model. Without
         it, the log r of the first batch must agree.
-    gamma
-        The weight uses r^γ, as in `temper`. Below 1, the effective sample size is larger and the balance is worse.
-    largest
-        Cap of the weights, in units of their mean, as in `cap`. None for no cap.
-    scores_only
-        Whether to leave out the columns of the source.
-    batch_rows
-        Rows that are scored at a time.
-    workers
-        Batches that are scored at the same time, each in a thread.
+    gamma, largest
+        The weight uses r^γ, as in `temper`, and its cap is `largest` times the mean, as in `cap`. None for no cap.
+    scores_only, verbose
+        Whether to leave out the columns of the source, and to show a progress bar on standard error.
+    batch_rows, workers
+        Rows of a batch, and batches that are scored at the same time, each in a thread.
     encoding
         Encoding of a CSV source, such as "latin-1". UTF-8 if None.
-    verbose
-        Whether to show a progress bar on standard error.
 
     Examples
     --------
@@ -143,15 +134,15 @@ def score_file(
     """
     start = time.perf_counter()
     check_output(out, TABLE_ENDINGS, standard_output=True)
-    for name, value in (("batch_rows", batch_rows), ("workers", workers)):
-        if not is_count(value):
-            raise ArgumentError(name, f"`{name}` is {value!r}. Use an integer of 1 or more.")
+    check_count(batch_rows, "batch_rows")
+    check_count(workers, "workers")
     cap(temper([0.0], gamma), largest)  # refused before any row is read
     with open_table(source, encoding) as table:
         columns = _columns_of(ratio, table, scores_only)
         if not scores_only:
             check_types(next(table.frames(rows=1)).schema, out)
-        about = _about(model_folder, source, columns, batch_rows, encoding)
+        settings = {"columns": columns, "batch_rows": batch_rows, "encoding": encoding}
+        about = _about(model_folder, source, settings)
         n_batches = math.ceil(table.n_rows / batch_rows) * (1 if scores_only else 2)
         with _journal(out, about) as journal, progress(n_batches, "Scoring", verbose) as advance:
             log_r, resumed = _score_all(_Scorer(ratio, table, columns, batch_rows), journal, workers, advance)
@@ -163,14 +154,12 @@ def score_file(
             write_table(frames, out, metadata, safe_separator(table.separator, table.columns))
             journal.clear()
     unseen = sum((Counter(note) for note in log_r.notes), Counter())
-    note = None
-    if journal.is_restarted:
-        note = "note: an earlier run to this output had another model, source or setting, and was not resumed"
+    note = _NOT_RESUMED if journal.is_restarted else None
     return ScoringSummary(log_r.n_values, time.perf_counter() - start, ess, dict(unseen), resumed, note)
 
 
 @contextmanager
-def _journal(out: str | os.PathLike[str], about: dict[str, Any]) -> Iterator[Journal]:
+def _journal(out: PathLike, about: dict[str, Any]) -> Iterator[Journal]:
     """Yield the journal of a run, in a hidden folder next to the output."""
     with TemporaryDirectory(prefix="flowratio-") as temporary:
         target = Path(os.path.realpath(out))
@@ -186,45 +175,27 @@ def _journal(out: str | os.PathLike[str], about: dict[str, Any]) -> Iterator[Jou
                 raise
 
 
-def _about(
-    model_folder: str | os.PathLike[str] | None,
-    source: str | os.PathLike[str],
-    columns: list[str],
-    batch_rows: int,
-    encoding: str | None,
-) -> dict[str, Any]:
-    """Return what the log-ratios depend on."""
+def _about(model_folder: PathLike | None, source: PathLike, settings: dict[str, Any]) -> dict[str, Any]:
     model = None if model_folder is None else (Path(model_folder) / "model.json").read_bytes()
-    state = None if is_stream(source) else os.stat(source)  # a stream never resumes
-    return {
-        "flowratio": flowratio.__version__,
-        "model": None if model is None else hashlib.sha256(model).hexdigest(),
-        # a stream cannot be read again, so it never resumes
-        "source": secrets.token_hex(8)
-        if state is None
-        else [os.path.realpath(source), state.st_size, state.st_mtime_ns],
-        "columns": columns,
-        "batch_rows": batch_rows,
-        "encoding": encoding,
-    }
+    digest = None if model is None else hashlib.sha256(model).hexdigest()
+    identity: Any = secrets.token_hex(8)  # of a stream, which cannot be read again, so that it never resumes
+    if not is_stream(source):
+        state = os.stat(source)
+        identity = [os.path.realpath(source), state.st_size, state.st_mtime_ns]
+    return {"flowratio": flowratio.__version__, "model": digest, "source": identity, **settings}
 
 
 def _columns_of(ratio: Any, table: TableFile, scores_only: bool) -> list[str]:
     """Return the columns that a ratio needs. Refuse a table without them, or with the new columns."""
     duplicates = [name for name in _NEW_COLUMNS if name in table.columns]
     if duplicates and not scores_only:
-        raise ArgumentError(
-            "scores_only",
-            f"{table.name} has a column {duplicates[0]!r}, which the scores would replace. Rename it, or leave out the "
-            "columns of the source with `scores_only`.",
-        )
+        problem = f"{table.name} has a column {duplicates[0]!r}, which the scores would replace."
+        raise ArgumentError("scores_only", f"{problem} Rename it, or leave out all columns with `scores_only`.")
     names = [str(name) for name in getattr(ratio, "feature_names_in_", table.columns)]
     missing = [name for name in names if name not in table.columns]
     if missing:
-        raise ValueError(
-            f"{table.name} has no column {listed(missing)}. A file to score must have all {len(names)} columns to "
-            "which the model was fitted."
-        )
+        advice = f"A file to score must have all {len(names)} columns to which the model was fitted."
+        raise ValueError(f"{table.name} has no column {listed(missing)}. {advice}")
     return names
 
 
@@ -256,10 +227,9 @@ class _Scorer:
             raise error.at(self.table.place(start + error.row)) from error
         log_r = np.asarray(log_r, np.float64)
         if log_r.shape != (len(frame),) or not np.isfinite(log_r).all():
-            raise ValueError(
-                f"`ratio` returned log r of shape {log_r.shape} for {len(frame)} rows, "
-                f"{np.count_nonzero(~np.isfinite(log_r))} of them not finite. It must return one finite value a row."
-            )
+            n_bad = np.count_nonzero(~np.isfinite(log_r))
+            problem = f"log r of shape {log_r.shape} for {len(frame)} rows, {n_bad} of them not finite"
+            raise ValueError(f"`ratio` returned {problem}. It must return one finite value a row.")
         return log_r, unseen
 
 
@@ -338,9 +308,7 @@ def _log_mean_and_ess(blocks: Iterable[Vector]) -> tuple[float, float]:
     return largest + math.log(total / n), total**2 / squares
 
 
-def _score_frames(
-    blocks: Callable[[], Iterable[Vector]], gamma: float, largest: float | None
-) -> tuple[Iterator[pl.DataFrame], float]:
+def _score_frames(blocks: Callable[[], Iterable[Vector]], gamma: float, largest: float | None) -> tuple[Frames, float]:
     """Return log r and weights, a frame for each block, and the effective sample size of the weights."""
 
     def log_w(log_r: Vector) -> Vector:
@@ -355,10 +323,7 @@ def _score_frames(
     return (pl.DataFrame(dict(zip(_NEW_COLUMNS, pair, strict=True))) for pair in columns), ess
 
 
-def _joined(
-    frames: Iterator[pl.DataFrame], scores: Iterator[pl.DataFrame], name: str, advance: Callable[[], None]
-) -> Iterator[pl.DataFrame]:
-    """Yield the frames of the source with their scores as new columns."""
+def _joined(frames: Frames, scores: Frames, name: str, advance: Callable[[], None]) -> Frames:
     for frame, columns in zip_longest(frames, scores):
         if frame is None or columns is None or len(frame) != len(columns):
             raise ValueError(f"{name} was changed while it was read. Start again when it is complete.")

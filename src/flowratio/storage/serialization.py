@@ -50,13 +50,7 @@ def kind_of(cls: type) -> str | None:
 
 
 class Writer:
-    """Values to JSON nodes. Arrays are collected in `tensors`.
-
-    Parameters
-    ----------
-    classes
-        Classes that can be saved, by kind and name.
-    """
+    """Values to JSON nodes, with classes by kind and name. Arrays are collected in `tensors`."""
 
     def __init__(self, classes: Classes) -> None:
         self.classes = classes
@@ -96,10 +90,8 @@ class Writer:
             dtype, items = "object" if array.dtype.kind == "O" else "str", [str(item) for item in array.flat]
             return {"kind": "strings", "dtype": dtype, "shape": list(array.shape), "items": items}
         if array.dtype.name not in _DTYPES:
-            raise TypeError(
-                f"`{at}` is of NumPy type {array.dtype}, which cannot be saved. Convert it to real numbers of up to 64 "
-                "bits or to strings."
-            )
+            advice = "Convert it to real numbers of up to 64 bits or to strings."
+            raise TypeError(f"`{at}` is of NumPy type {array.dtype}, which cannot be saved. {advice}")
         # the order of the axes in memory stays: the last bits of a product may depend on it
         order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
         native = np.array(array.T if order == "F" else array, dtype=array.dtype.newbyteorder("="), order="C")
@@ -109,9 +101,7 @@ class Writer:
     def _keep(self, tensor: Tensor, at: str) -> dict[str, Node]:
         dtype = _dtype_name(tensor)
         if dtype not in (*_DTYPES, "bfloat16") or tensor.layout is not torch.strided or tensor.is_meta:
-            raise TypeError(
-                f"`{at}` is a tensor of type {dtype}, {tensor.layout}. Only dense real tensors can be saved."
-            )
+            raise TypeError(f"`{at}` is a tensor of type {dtype}, {tensor.layout}. Only dense real tensors are saved.")
         name = at
         while name in self.tensors:  # a key with a dot can look like a path
             name += "'"
@@ -125,11 +115,9 @@ class Writer:
         if isinstance(value, Flow | Network):
             config = self._encode_each(value.config(), f"{at}.config")
             return {**node, "config": config, "state": self._encode_each(value.state_dict(), at)}
-        if kind == "learner":
-            state = self._encode_estimator(value, packed(value, at), at)
-            return {**node, "scikit-learn": sklearn.__version__, "state": state}
-        if kind == "estimator":
-            return {**node, "state": self._encode_estimator(value, packed(value, at), at)}
+        if isinstance(value, BaseEstimator):
+            version = {"scikit-learn": sklearn.__version__} if kind == "learner" else {}
+            return {**node, **version, "state": self._encode_estimator(value, packed(value, at), at)}
         state = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
         return {**node, "state": self._encode_each(state, at)}
 
@@ -138,24 +126,20 @@ class Writer:
         state: dict[str, Node] = {}
         for name, value in values.items():
             result = values.get(f"{name}_") if name in settings else None
+            tensors = dict(self.tensors)
             if name in settings and (isinstance(value, _STREAMS) or (name == "callback" and callable(value))):
                 state[name] = None
-            elif result is not None and (result is value or callable(value)):
-                state[name] = {"kind": "fitted", "name": f"{name}_"}
-            else:
-                state[name] = self._encode_setting(value, f"{at}.{name}", result is not None)
+                continue
+            state[name] = {"kind": "fitted", "name": f"{name}_"}
+            if result is not None and (result is value or callable(value)):
+                continue
+            try:
+                state[name] = self.encode(value, f"{at}.{name}")
+            except TypeError:  # a setting that cannot be saved is replaced by its fitted result
+                if result is None:
+                    raise
+                self.tensors = tensors
         return state
-
-    def _encode_setting(self, value: Any, at: str, has_result: bool) -> Node:
-        """Return the node of an attribute. A setting that cannot be saved is replaced by its fitted result."""
-        tensors = dict(self.tensors)
-        try:
-            return self.encode(value, at)
-        except TypeError:
-            if not has_result:
-                raise
-            self.tensors = tensors
-            return {"kind": "fitted", "name": f"{at.rsplit('.', 1)[1]}_"}
 
 
 def _dtype_name(tensor: Tensor) -> str:
@@ -165,54 +149,35 @@ def _dtype_name(tensor: Tensor) -> str:
 def _why_not(value: Any, at: str) -> str:
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     if isinstance(value, AdaptedFlow):
-        return (
-            f"`{at}` is a flow of {value.package}, which cannot be saved. Train a flow of flowratio, or save the flow "
-            f"with {value.package} and pass it as `flow` again."
-        )
+        advice = f"Train a flow of flowratio, or save the flow with {value.package} and pass it as `flow` again."
+        return f"`{at}` is a flow of {value.package}, which cannot be saved. {advice}"
     if isinstance(value, BaseEstimator | nn.Module):
-        return (
-            f"`{at}` is a {kind}, which cannot be saved. Use a class of flowratio, or one of these of scikit-learn: "
-            f"{', '.join(LEARNERS)}."
-        )
+        advice = f"Use a class of flowratio, or one of these of scikit-learn: {', '.join(LEARNERS)}."
+        return f"`{at}` is a {kind}, which cannot be saved. {advice}"
     if callable(value):
         return f"`{at}` is code ({kind}), which is never saved. Use a name or a value instead."
     return f"`{at}` is a {kind}, which cannot be saved. Use numbers, strings, arrays, lists, dicts or paths."
 
 
 class Reader:
-    """JSON nodes to values. Every node is checked first.
-
-    Parameters
-    ----------
-    path
-        The file of the nodes, for errors.
-    tensors
-        Content of the tensor file.
-    classes
-        Classes that can be loaded, by kind and name.
-    """
+    """JSON nodes and tensors to values, with the classes by kind and name. Every node is checked first."""
 
     def __init__(self, path: Path, tensors: dict[str, Tensor], classes: Classes) -> None:
         self.path, self.tensors, self.classes = path, tensors, classes
         self._versions: set[str] = set()
 
     def model(self, node: Node) -> Any:
-        """Return the model of the outermost node."""
         if not isinstance(node, dict) or node.get("kind") not in ("estimator", "flow", "learner"):
             raise damaged(self.path, "has no estimator and no flow")
         model = self.decode(node)
         here = sklearn.__version__.split(".")[:2]
         if others := sorted(version for version in self._versions if version.split(".")[:2] != here):
-            warnings.warn(
-                f"{self.path} has parts of scikit-learn {', '.join(others)}, but this is {sklearn.__version__}. "
-                "Numbers may differ. Fit and save the model again, or install that version.",
-                UserWarning,
-                stacklevel=3,
-            )
+            versions = f"has parts of scikit-learn {', '.join(others)}, but this is {sklearn.__version__}."
+            advice = "Numbers may differ. Fit and save the model again, or install that version."
+            warnings.warn(f"{self.path} {versions} {advice}", UserWarning, stacklevel=3)
         return model
 
     def decode(self, node: Node) -> Any:
-        """Return the value of a node."""
         match node:
             case None | bool() | int() | float() | str():
                 return node

@@ -1,8 +1,4 @@
-"""Fitted estimators of scikit-learn ↔ plain values, so that no code is saved. Only those of a list are supported.
-
-The fitted state of most of them is numbers. Boosting is saved as `BoostedTrees`. The others are rebuilt by the version
-of scikit-learn that loads them.
-"""
+"""Fitted estimators of scikit-learn, those of a list, ↔ plain values, so that no code is saved."""
 
 from __future__ import annotations
 
@@ -22,40 +18,25 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from flowratio.storage.boosted_trees import BoostedTrees, trees_of
 
 _OF_TREES = {"classifier", "classes_", "n_features_in_", "feature_names_in_", "baseline_", "sizes_", "nodes_"}
-LEARNERS: dict[str, type[BaseEstimator]] = {
-    cls.__name__: cls
-    for cls in (
-        GaussianNB,
-        HistGradientBoostingClassifier,
-        IsotonicRegression,
-        KNeighborsClassifier,
-        LinearDiscriminantAnalysis,
-        LogisticRegression,
-        Pipeline,
-        PolynomialFeatures,
-        QuadraticDiscriminantAnalysis,
-        StandardScaler,
-    )
-}
+_CLASSES = (
+    *(GaussianNB, HistGradientBoostingClassifier, IsotonicRegression, KNeighborsClassifier, LinearDiscriminantAnalysis),
+    *(LogisticRegression, Pipeline, PolynomialFeatures, QuadraticDiscriminantAnalysis, StandardScaler),
+)
+LEARNERS: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in _CLASSES}
 
 
 def packed(model: BaseEstimator, at: str) -> dict[str, Any]:
-    """Return settings and fitted state by name, as values that can be saved.
-
-    Parameters
-    ----------
-    model
-        An estimator, fitted or not.
-    at
-        Its place in what is saved, for errors.
-    """
+    """Return settings and fitted state by name, as values that can be saved. Errors call the model `at`."""
     values = dict(vars(model))
     if isinstance(model, Pipeline) and model.memory is not None:
         raise TypeError(f"`{at}` is a Pipeline with a cache, which holds code. Set its `memory` to None.")
     if isinstance(model, IsotonicRegression):
         values.pop("f_", None)
     if isinstance(model, KNeighborsClassifier) and "_y" in values:
-        return _packed_neighbours(model, at)
+        if not isinstance(values["_fit_X"], np.ndarray) or values["outputs_2d_"]:
+            raise TypeError(f"`{at}` is a KNeighborsClassifier of sparse rows or many labels. Fit it to dense rows.")
+        labels = values["classes_"][values["_y"]]
+        return {**model.get_params(deep=False), "rows": values["_fit_X"], "labels": labels}
     if isinstance(model, BoostedTrees):
         return {name: value for name, value in values.items() if name not in ("_trees", "_edges")}
     return values
@@ -63,9 +44,8 @@ def packed(model: BaseEstimator, at: str) -> dict[str, Any]:
 
 def without_private_parts(value: Any, at: str) -> Any:
     """Return a fitted `HistGradientBoostingClassifier` as `BoostedTrees`, and other values unchanged."""
-    return (
-        trees_of(value, at) if type(value) is HistGradientBoostingClassifier and hasattr(value, "classes_") else value
-    )
+    is_boosting = type(value) is HistGradientBoostingClassifier and hasattr(value, "classes_")
+    return trees_of(value, at) if is_boosting else value
 
 
 def rebuild(model: BaseEstimator) -> None:
@@ -87,9 +67,3 @@ def rebuild(model: BaseEstimator) -> None:
         if values.keys() - _OF_TREES or len(values) < len(_OF_TREES) - 1:
             raise ValueError("other attributes than those of trees")
         model.check()
-
-
-def _packed_neighbours(model: Any, at: str) -> dict[str, Any]:
-    if not isinstance(model._fit_X, np.ndarray) or model.outputs_2d_:
-        raise TypeError(f"`{at}` is a KNeighborsClassifier of sparse rows or many labels. Fit it to dense rows.")
-    return {**model.get_params(deep=False), "rows": model._fit_X, "labels": model.classes_[model._y]}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, cast
+from typing import IO, TypeAlias, cast
 
 import polars as pl
 import pyarrow as pa
@@ -18,29 +18,22 @@ from polars.exceptions import PolarsError
 
 from flowratio._support.atomic import replacing
 from flowratio._support.errors import ArgumentError
+from flowratio._support.types import PathLike
 from flowratio.tables.formats import PER_SECOND
 
+Frames: TypeAlias = Iterable[pl.DataFrame]
+Metadata: TypeAlias = Mapping[bytes, bytes]
 _PANDAS = b"pandas"
 TABLE_ENDINGS = (".csv", ".parquet")
 _NOT_IN_CSV = (pl.List, pl.Array, pl.Struct, pl.Binary, pl.Object)
 
 
-def check_output(path: str | os.PathLike[str], endings: Sequence[str], *, standard_output: bool = False) -> None:
-    """Refuse a path that cannot be written, before the work.
-
-    Parameters
-    ----------
-    path
-        A file in a folder that can be written.
-    endings
-        Allowed endings of its name, such as `TABLE_ENDINGS`.
-    standard_output
-        Whether "-", standard output, is allowed.
-    """
+def check_output(path: PathLike, endings: Sequence[str], *, standard_output: bool = False) -> None:
+    """Refuse a path that cannot be written, before the work. With `standard_output`, "-" is allowed."""
     rule = f"end with {' or '.join(endings)}"
+    if os.fspath(path) == "-" and standard_output:
+        return
     if os.fspath(path) == "-":
-        if standard_output:
-            return
         raise ArgumentError("out", f"Cannot write to standard output ('-'). Use the path of a file. It must {rule}.")
     target = Path(path)
     if target.is_dir():
@@ -49,57 +42,31 @@ def check_output(path: str | os.PathLike[str], endings: Sequence[str], *, standa
         other = ", or be '-'" if standard_output else ""
         raise ArgumentError("out", f"Cannot write {path}. Its name must {rule}{other}.")
     try:
-        with TemporaryFile(dir=Path(os.path.realpath(target)).parent):
-            pass
+        TemporaryFile(dir=Path(os.path.realpath(target)).parent).close()
     except OSError as error:
         reason = f"Cannot write {path} ({error.strerror}). Make sure that its folder exists and can be written."
         raise type(error)(reason) from error
 
 
-def check_types(columns: pl.Schema, path: str | os.PathLike[str]) -> None:
+def check_types(columns: pl.Schema, path: PathLike) -> None:
     """Refuse columns that a CSV file cannot store, such as lists."""
     if Path(path).suffix.lower() == ".parquet":
         return
     for name, dtype in columns.items():
         if isinstance(dtype, _NOT_IN_CSV):
             target = "standard output" if os.fspath(path) == "-" else path
-            raise ValueError(
-                f"Cannot write {target}, because CSV cannot store column {name!r} of type {dtype}. Write Parquet, to a "
-                "name that ends with .parquet."
-            )
+            reason = f"because CSV cannot store column {name!r} of type {dtype}"
+            raise ValueError(f"Cannot write {target}, {reason}. Write to a name that ends with .parquet.")
 
 
-def write_table(
-    frames: Iterable[pl.DataFrame],
-    path: str | os.PathLike[str],
-    metadata: Mapping[bytes, bytes] | None = None,
-    separator: str = ",",
-) -> None:
-    r"""Write frames, one after the other, to a file that is complete, or unchanged.
+def write_table(frames: Frames, path: PathLike, metadata: Metadata | None = None, separator: str = ",") -> None:
+    """Write frames with the same columns, one after the other, to a file that is complete, or unchanged.
 
-    Parameters
-    ----------
-    frames
-        One or more frames with the same columns. In CSV, durations are seconds.
-    path
-        A file that ends with .csv or .parquet, or "-" for CSV on standard output.
-    metadata
-        Metadata of a Parquet file, such as the index of pandas, by key.
-    separator
-        What separates two values of CSV.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> frames = [pl.DataFrame({"x": [1, 2]}), pl.DataFrame({"x": [3]})]
-    >>> with TemporaryDirectory() as folder:
-    ...     write_table(frames, Path(folder) / "rows.csv")
-    ...     (Path(folder) / "rows.csv").read_text()
-    'x\n1\n2\n3\n'
+    The path ends with .csv or .parquet, or is "-" for CSV on standard output. Durations are seconds in CSV. `metadata`
+    is for Parquet, such as the index of pandas.
     """
     check_output(path, TABLE_ENDINGS, standard_output=True)
-    frames = iter(frames)
-    first = next(frames, None)
+    first = next(frames := iter(frames), None)
     if first is None:
         raise ValueError(f"There are no rows to write to {path}. Give at least one frame.")
     check_types(first.schema, path)
@@ -120,9 +87,7 @@ def write_table(
         raise ValueError(f"Cannot write {path} ({reason}). Leave such columns out, or write another format.") from error
 
 
-def _write_parquet(
-    frames: Iterable[pl.DataFrame], columns: pl.Schema, path: Path, metadata: Mapping[bytes, bytes] | None
-) -> None:
+def _write_parquet(frames: Frames, columns: pl.Schema, path: Path, metadata: Metadata | None) -> None:
     schema = pl.DataFrame(schema=columns).to_arrow().schema.with_metadata(dict(metadata or {}) or None)
     # a dictionary of numbers takes time and saves no space
     texts = [name for name, dtype in columns.items() if not dtype.is_numeric()]
@@ -131,16 +96,8 @@ def _write_parquet(
             writer.write_table(frame.to_arrow().cast(schema))
 
 
-def with_numbers(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> dict[bytes, bytes]:
-    """Return the metadata of a Parquet file with new columns of floats, also for pandas.
-
-    Examples
-    --------
-    >>> metadata = with_numbers({b"pandas": b'{"index_columns": ["id"], "columns": []}'}, ["weight"])
-    >>> description = json.loads(metadata[b"pandas"])
-    >>> description["index_columns"], description["columns"][0]["name"]
-    (['id'], 'weight')
-    """
+def with_numbers(metadata: Metadata, names: Sequence[str]) -> dict[bytes, bytes]:
+    """Return the metadata of a Parquet file with new columns of floats, also for pandas."""
     extended = dict(metadata)
     if _PANDAS in extended:
         try:
@@ -158,29 +115,17 @@ def _pandas_column(name: str, pandas_type: str, numpy_type: str) -> dict[str, st
 
 
 def for_pandas(table: pl.DataFrame) -> dict[bytes, bytes]:
-    """Return metadata with which pandas reads integers and booleans with missing values as such.
-
-    Examples
-    --------
-    >>> table = pl.DataFrame({"n": [1, None], "x": [0.5, None]})
-    >>> [column["numpy_type"] for column in json.loads(for_pandas(table)[b"pandas"])["columns"]]
-    ['Int64']
-    """
-    types = {
-        name: "boolean" if dtype == pl.Boolean else str(dtype)
-        for name, dtype in table.schema.items()
-        if (dtype.is_integer() or dtype == pl.Boolean) and table[name].has_nulls()
-    }
-    columns = [_pandas_column(name, kind.lower(), kind) for name, kind in types.items()]
+    """Return metadata with which pandas reads integers and booleans with missing values as such."""
+    types = {column.name: column.dtype for column in table if column.has_nulls()}
+    kinds = {name: "boolean" if dtype == pl.Boolean else str(dtype) for name, dtype in types.items()}
+    nullable = [name for name, dtype in types.items() if dtype.is_integer() or dtype == pl.Boolean]
+    columns = [_pandas_column(name, kinds[name].lower(), kinds[name]) for name in nullable]
     return {_PANDAS: json.dumps({"index_columns": [], "column_indexes": [], "columns": columns}).encode()}
 
 
-def _write_csv(frames: Iterable[pl.DataFrame], file: IO[bytes], separator: str) -> None:
+def _write_csv(frames: Frames, file: IO[bytes], separator: str) -> None:
     for k, frame in enumerate(frames):
-        seconds = [
-            pl.col(name).cast(pl.Int64).cast(pl.Float64) / PER_SECOND[dtype.time_unit]
-            for name, dtype in frame.schema.items()
-            if isinstance(dtype, pl.Duration)
-        ]
+        units = {name: dtype.time_unit for name, dtype in frame.schema.items() if isinstance(dtype, pl.Duration)}
+        seconds = [pl.col(name).cast(pl.Int64).cast(pl.Float64) / PER_SECOND[unit] for name, unit in units.items()]
         text = frame.with_columns(seconds).write_csv(include_header=k == 0, separator=separator)
         file.write(text.encode())

@@ -17,13 +17,7 @@ from flowratio._support.errors import ArgumentError
 from flowratio._support.types import TableLike
 from flowratio._support.wording import check_distinct, listed
 from flowratio.tables.formats import PER_SECOND, CellFormat, Kind, TextFormat, evaluated, words
-from flowratio.tables.recognition import (
-    GUESS,
-    has_ungrouped_thousands,
-    is_word_for_missing,
-    mark_before_three,
-    recognize,
-)
+from flowratio.tables.recognition import GUESS, has_long_integers, is_word_for_missing, mark_before_three, recognize
 
 _MISSING = {  # in any case
     *("", "?", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "(null)", "nil", "none"),
@@ -47,15 +41,13 @@ def to_frame(X: TableLike, name: str = "X") -> pl.DataFrame:
     if issparse(X):
         raise TypeError(f"`{name}` is a sparse matrix. Tables must be dense. Use `{name}.toarray()`.")
     if not (isinstance(X, list | tuple) or hasattr(X, "__array__")):
-        raise TypeError(
-            f"`{name}` is a {type(X).__name__}. Use a data frame of polars or pandas, a pyarrow table or a 2-D array."
-        )
+        rule = "Use a data frame of polars or pandas, a pyarrow table or a 2-D array"
+        raise TypeError(f"`{name}` is a {type(X).__name__}. {rule}.")
     A = np.asarray(X)
     if A.ndim != 2 or A.dtype.kind not in "biufUMmO":
-        raise ValueError(
-            f"`{name}` is a {A.ndim}-D array of type {A.dtype}. A table has one row per observation and one column per "
-            f"variable, with numbers, text or dates. To use one column, write `{name}.reshape(-1, 1)`."
-        )
+        rule = "A table has rows and columns of numbers, text or dates"
+        advice = f"For one column use `{name}.reshape(-1, 1)`"
+        raise ValueError(f"`{name}` is a {A.ndim}-D array of type {A.dtype}. {rule}. {advice}.")
     return pl.DataFrame([_from_array(column, f"x{j + 1}") for j, column in enumerate(A.T)])
 
 
@@ -82,16 +74,12 @@ def pooled(P: pl.DataFrame, Q: pl.DataFrame, names: tuple[str, str] = ("X_p", "X
     """Return the rows of P, then those of Q, with the columns of P. Columns of two types get a common type.
 
     Numbers and booleans become numbers. Text and another type become text, which can still be read as numbers or dates.
-    `names` stand for the tables in errors.
     """
     only = [[c for c in one.columns if c not in other.columns] for one, other in ((P, Q), (Q, P))]
     if only[0] or only[1]:
         places = [f"{listed(columns)} only in `{name}`" for columns, name in zip(only, names, strict=True) if columns]
-        raise ArgumentError(
-            "exclude",
-            f"The samples have different columns: {', '.join(places)}. Both samples must have the same columns. Drop "
-            "these columns with `exclude`, or rename them.",
-        )
+        advice = "Both samples must have the same columns. Drop or rename these columns."
+        raise ArgumentError("exclude", f"The samples have different columns: {', '.join(places)}. {advice}")
     return pl.DataFrame([_joined(P[name], Q[name]) for name in P.columns])
 
 
@@ -99,16 +87,14 @@ def _joined(a: pl.Series, b: pl.Series) -> pl.Series:
     is_usable = a.dtype.is_numeric() or a.dtype.is_temporal() or a.dtype in (pl.String, pl.Categorical, pl.Enum)
     if a.dtype != b.dtype or not is_usable:
         a, b = cells_of(a), cells_of(b)
-    if a.dtype != b.dtype:
-        if a.null_count() == len(a):
-            a = a.cast(b.dtype, strict=False)
-        elif b.null_count() == len(b):
-            b = b.cast(a.dtype, strict=False)
-        elif {a.dtype, b.dtype} == {pl.Float64(), pl.Boolean()}:
-            a, b = a.cast(pl.Float64), b.cast(pl.Float64)
-        else:
-            a, b = words(a), words(b)
-    return pl.concat([a, b])
+    if a.dtype == b.dtype:
+        return pl.concat([a, b])
+    if a.null_count() == len(a) or b.null_count() == len(b):
+        dtype = b.dtype if a.null_count() == len(a) else a.dtype
+        return pl.concat([a.cast(dtype, strict=False), b.cast(dtype, strict=False)])
+    if {a.dtype, b.dtype} == {pl.Float64(), pl.Boolean()}:
+        return pl.concat([a.cast(pl.Float64), b.cast(pl.Float64)])
+    return pl.concat([words(a), words(b)])
 
 
 def cells_of(column: pl.Series) -> pl.Series:
@@ -118,36 +104,26 @@ def cells_of(column: pl.Series) -> pl.Series:
         return evaluated(column, cells.cast(pl.Float64).fill_nan(None))
     if dtype == pl.Boolean:
         return column
-    if isinstance(dtype, pl.Duration):
-        return evaluated(column, cells.cast(pl.Int64).cast(pl.Float64) / PER_SECOND[dtype.time_unit])
-    if dtype == pl.Time:
-        return evaluated(column, cells.cast(pl.Int64).cast(pl.Float64) / 1e9)
+    if dtype == pl.Time or isinstance(dtype, pl.Duration):
+        unit = dtype.time_unit if isinstance(dtype, pl.Duration) else "ns"
+        return evaluated(column, cells.cast(pl.Int64).cast(pl.Float64) / PER_SECOND[unit])
     if dtype == pl.Date or dtype == pl.Datetime:
         return evaluated(column, cells.dt.epoch("us").cast(pl.Datetime("us")))
     if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null):
         text = cells.cast(pl.String).str.strip_chars()
         return evaluated(column, pl.when(~text.str.to_lowercase().is_in(_MISSING)).then(text))
-    raise ValueError(
-        f"Column {column.name!r} has type {dtype}. Use numbers, booleans, text, dates or times, or drop the column "
-        "with `exclude`."
-    )
+    rule = "Use numbers, booleans, text, dates or times"
+    raise ArgumentError("exclude", f"Column {column.name!r} has type {dtype}. {rule}, or drop the column.")
 
 
 class CellError(ArgumentError):
-    """A cell that cannot be read, with the message before and after its place, and its row, counted from 0.
-
-    Examples
-    --------
-    >>> str(CellError("Column 'age' has 'old' in ", 5, ", which is not a number.").at("line 7 of rows.csv"))
-    "Column 'age' has 'old' in line 7 of rows.csv, which is not a number."
-    """
+    """A cell that cannot be read, with the message before and after its place, and its row, counted from 0."""
 
     def __init__(self, before: str, row: int, after: str) -> None:
         super().__init__("exclude", f"{before}row {row} (counted from 0){after}")
         self.before, self.row, self.after = before, row, after
 
     def at(self, place: str) -> ArgumentError:
-        """Return the same error with a place in a file."""
         return ArgumentError(self.arguments, f"{self.before}{place}{self.after}")
 
 
@@ -165,18 +141,12 @@ def read(cells: pl.Series, form: CellFormat) -> pl.Series:
     values, is_wrong = parsed(cells, form)
     if is_wrong.any():
         row = int(is_wrong.arg_max() or 0)
-        raise CellError(
-            f"Column {cells.name!r} has {str(cells[row])!r} in ",
-            row,
-            f", which is not a {form}. All values at fit were in this format or missing. Fix this value or leave it "
-            "empty.",
-        )
+        rule = "All values at fit were in this format or missing. Fix this value or leave it empty."
+        raise CellError(f"Column {cells.name!r} has {str(cells[row])!r} in ", row, f", which is not a {form}. {rule}")
     if form.kind in (Kind.NUMBER, Kind.INTEGER) and values.is_infinite().any():
-        raise CellError(
-            f"Column {cells.name!r} is infinite in ",
-            int(values.is_infinite().fill_null(False).arg_max() or 0),
-            ". Numbers must be finite. Fix this value, leave it empty, or drop the column with `exclude`.",
-        )
+        row = int(values.is_infinite().fill_null(False).arg_max() or 0)
+        rule = "Numbers must be finite. Fix this value, leave it empty, or drop the column."
+        raise CellError(f"Column {cells.name!r} is infinite in ", row, f". {rule}")
     return values
 
 
@@ -189,34 +159,28 @@ def check_formats(
         if pl.String not in (a.dtype, b.dtype) or a.is_empty() or b.is_empty():
             continue
         forms = recognize(a, text_format), recognize(b, text_format)
+        notes = [f" ({form})" for form in forms]
+        has_category = any(form.kind is Kind.CATEGORY for form in forms)
         if text_format.decimal is None and _can_be_thousands(words(a), words(b)):
             notes = ["", ". A comma or a dot can be a decimal mark or a thousands separator here"]
-        elif any(form.kind is Kind.CATEGORY for form in forms) or str(forms[0]) == str(forms[1]):
-            continue
-        elif recognize(_joined(a, b), text_format).kind is Kind.CATEGORY:
-            notes = [f" ({form})" for form in forms]
-        else:
+        elif has_category or notes[0] == notes[1] or recognize(_joined(a, b), text_format).kind is not Kind.CATEGORY:
             continue
         examples = _example(a, forms[1]), _example(b, forms[0])
         places = [f"{cell!r} in `{table}`{note}" for cell, table, note in zip(examples, names, notes, strict=True)]
-        raise ArgumentError(
-            "exclude",
-            f"Column {name!r} has {' and '.join(places)}. Both samples must use one format. Write this column in the "
-            "same way in both, or drop it with `exclude`.",
-        )
+        rule = "Both samples must use one format. Write it in the same way in both, or drop the column."
+        raise ArgumentError("exclude", f"Column {name!r} has {' and '.join(places)}. {rule}")
 
 
 def _can_be_thousands(a: pl.Series, b: pl.Series) -> bool:
     """Return whether marks can be thousands separators in one column, and the other has other marks or none."""
     marks = {mark_before_three(a), mark_before_three(b)}
-    is_ungrouped = has_ungrouped_thousands(a) or has_ungrouped_thousands(b)
+    is_ungrouped = has_long_integers(a) or has_long_integers(b)
     return marks == {".", ","} or (marks == {".", None} and is_ungrouped)
 
 
 def _example(cells: pl.Series, other: CellFormat) -> str:
     """Return a cell that cannot be read in another format, or else one with a mark, or the first."""
     text = words(cells)
-    for is_odd in (other.read(text).is_null() & ~is_word_for_missing(text), text.str.contains("[.,]|[0-9]{4}")):
-        if is_odd.any():
-            return text.filter(is_odd)[0]
-    return text[0]
+    is_odd = other.read(text).is_null() & ~is_word_for_missing(text)
+    candidates = [text.filter(is_odd), text.filter(text.str.contains("[.,]|[0-9]{4}")), text]
+    return next(texts[0] for texts in candidates if len(texts))

@@ -53,17 +53,13 @@ class Column:
 
     @property
     def parts(self) -> list[str]:
-        """Names of its columns in the matrix."""
         parts = [self.name] * (self.kind.is_numeric or self.kind is Kind.BOOLEAN)
         if self.kind is Kind.CATEGORY:  # the most frequent category is where all indicators are 0
             parts = [f"{self.name} = {code}" for code in self.codes[1:]]
         return parts + [f"{self.name} is missing"] * self.has_missing
 
     def encode(self, cells: pl.Series, out: Matrix) -> tuple[int, int]:
-        """Write its columns of the matrix, of shape (n, m), which must hold zeros.
-
-        Returns the number of rows with a new category or missing value, and of rows far outside the range at fit.
-        """
+        """Write its columns of zeros, (n, m). Return the number of rows with new values, and of rows far outside."""
         if self.kind is Kind.CONSTANT:
             return self._encode_constant(cells, out), 0
         values = read(cells, self.form)
@@ -118,10 +114,7 @@ class Column:
         return values.set(pl.Series(is_missing), None).alias(self.name)
 
     def confined(self, part: Matrix) -> Matrix:
-        """Return its columns of a matrix, (n, m), with numbers and dates in their range at fit.
-
-        If they had few values at fit, the nearest of these is taken.
-        """
+        """Return its columns, (n, m), with numbers and dates in their range at fit, or the nearest of few values."""
         if not self.kind.is_numeric:
             return part
         x = np.clip(part[:, 0], self.lowest, self.highest)
@@ -144,10 +137,7 @@ class Column:
 def learn_column(
     series: pl.Series, max_categories: int, text_format: TextFormat = GUESS, is_p: Vector | None = None
 ) -> Column:
-    """Learn what a column holds, and how it is encoded.
-
-    With `is_p`, the rows of the first sample, of shape (n,), each sample counts one half in category frequencies.
-    """
+    """Learn what a column holds. With `is_p`, (n,), each sample counts one half in the frequencies of categories."""
     cells = cells_of(series)
     form = recognize(cells, text_format)
     values = read(cells, form)
@@ -166,10 +156,8 @@ def learn_column(
     if cells.dtype == pl.String and form.kind in (Kind.NUMBER, Kind.INTEGER):
         doubt = doubt_about_numbers(cells.filter(is_there), text_format)
     if form.kind is Kind.INTEGER and not has_missing and not series.dtype.is_float() and _counts_rows(x):
-        doubt = (
-            f"Column {series.name!r} has a different value in every row, like a row counter. If it is an identifier, "
-            "drop it with `exclude`."
-        )
+        advice = "If it is an identifier, drop it with `exclude`."
+        doubt = f"Column {series.name!r} has a different value in every row, like a row counter. {advice}"
     if doubt is not None:
         warnings.warn(doubt, UserWarning, stacklevel=4)
     if x.min() == x.max():
@@ -190,22 +178,16 @@ def _learn_category(
     is_identifier = not is_informative and 2 * counts[counts <= _RARE].sum() > len(words)
     doubt = doubt_about_categories(words, text_format)
     if doubt is None and not is_identifier and len(categories) > max(max_categories, len(words) / 2):
-        doubt = (
-            f"Column {column.name!r} has {len(categories)} categories in {len(words)} rows, like free text. Only "
-            f"{max_categories} get their own indicator. Drop it with `exclude`, or turn it into a few categories."
-        )
+        problem = f"has {len(categories)} categories in {len(words)} rows, like free text"
+        advice = "Drop it with `exclude`, or turn it into a few categories."
+        doubt = f"Column {column.name!r} {problem}. Only {max_categories} get their own indicator. {advice}"
     if doubt is not None:
         warnings.warn(doubt, UserWarning, stacklevel=5)
     if is_identifier:
         return replace(column, kind=Kind.IDENTIFIER, fill=_OTHER, n_categories=len(categories))
-    rare = categories[max_categories:] if len(categories) <= _MAX_REMEMBERED else []
-    return replace(
-        column,
-        fill=categories[0],
-        categories=tuple(categories[:max_categories]),
-        rare=tuple(rare),
-        n_categories=len(categories),
-    )
+    frequent, n = tuple(categories[:max_categories]), len(categories)
+    rare = tuple(categories[max_categories:]) if n <= _MAX_REMEMBERED else ()
+    return replace(column, fill=categories[0], categories=frequent, rare=rare, n_categories=n)
 
 
 def _frequencies(cells: pl.Series, is_p: Vector | None) -> tuple[list[str], Vector]:
@@ -221,13 +203,11 @@ def _frequencies(cells: pl.Series, is_p: Vector | None) -> tuple[list[str], Vect
 
 
 def _counts_rows(x: Vector) -> bool:
-    """Return whether integers can count the rows of one sample or two, x of shape (n,).
-
-    They rise or fall from row to row, but for one step, where the other sample begins. Or nearly all of them are
-    consecutive in any order, each of them once, or once in each sample.
-    """
-    steps = np.sign(np.diff(x))
+    """Return whether integers, (n,), can count the rows of one sample or two."""
+    steps = np.diff(x)
+    # they rise or fall from row to row, but for one step, where the other sample begins
     if len(x) < _MIN_COUNTER or min(np.count_nonzero(steps <= 0), np.count_nonzero(steps >= 0)) <= 1:
         return len(x) >= _MIN_COUNTER
+    # nearly all of them are consecutive in any order, each of them once, or once in each sample
     values, n = np.unique(x, return_counts=True)
     return n.max() <= 2 and np.mean(np.diff(values) == 1) > _CONSECUTIVE

@@ -11,13 +11,7 @@ from flowratio._support.types import TableLike
 
 
 def is_mixed(X: TableLike) -> bool:
-    """Return whether a table has text, dates, booleans or missing values, so that it must be encoded.
-
-    Examples
-    --------
-    >>> is_mixed([[1.0, 2.0]]), is_mixed([[1.0, None]]), is_mixed([["clerk", 2.0]]), is_mixed(np.array([[np.nan]]))
-    (False, True, True, True)
-    """
+    """Return whether a table has text, dates, booleans or missing values, so that it must be encoded."""
     pandas, polars, pyarrow = (sys.modules.get(name) for name in ("pandas", "polars", "pyarrow"))
     table: Any = X
     if pandas is not None and isinstance(table, pandas.DataFrame):
@@ -39,18 +33,12 @@ def _is_mixed_array(X: TableLike) -> bool:
         return False
     if isinstance(X, np.ma.MaskedArray) and X.mask.any():
         return True
-    if A.ndim != 2:
+    kind = A.dtype.kind
+    if A.ndim != 2 or kind not in "OUSMmf":
         return False
-    if A.dtype.kind in "OUSMm":
-        return not _are_numbers(A)
-    return A.dtype.kind == "f" and bool(np.isnan(A).any())
-
-
-def _are_numbers(A: np.ndarray) -> bool:
-    """Return whether every value of an array of objects is a number, and none is missing."""
-    if A.dtype.kind in "Mm" or any(isinstance(value, str | bytes) for value in A.flat):
-        return False
+    if kind in "Mm" or (kind in "OUS" and any(isinstance(value, str | bytes) for value in A.flat)):
+        return True
     try:
-        return not np.isnan(A.astype(np.float64)).any()
+        return bool(np.isnan(A if kind == "f" else A.astype(np.float64)).any())
     except (TypeError, ValueError):
-        return False
+        return True

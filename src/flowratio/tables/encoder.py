@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
-from flowratio._support.validation import is_count
+from flowratio._support.validation import check_count
 from flowratio._support.wording import listed
 from flowratio.tables.cells import cells_of, to_frame
 from flowratio.tables.columns import Column, learn_column
@@ -29,10 +29,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     Numbers stay unchanged, booleans are 0 and 1, dates are days since 1970. Each frequent category has an indicator
     column of 0 and 1, but for the most frequent one. The other categories share the indicator "(other)". A missing
-    value is replaced by the median or the most frequent category, and has an indicator too.
-
-    Text is read as numbers, booleans or dates if all values of a column can be read in one format, see `TextFormat`.
-    Otherwise it is read as categories. Empty cells, "NA", "null", "?" and similar words are missing values.
+    value is replaced by the median or the most frequent category, and has an indicator too. Text is read as numbers,
+    booleans or dates if all values of a column can be read in one format, see `TextFormat`, and otherwise as
+    categories. Empty cells, "NA", "null", "?" and similar words are missing values.
 
     Parameters
     ----------
@@ -45,10 +44,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ----------
     columns_
         A `Column` for each column of the table.
-    names_
-        Names of the m columns of the matrix, such as "age", "age is missing" and "job = clerk". They are distinct.
-    groups_
-        Position in `columns_` of the source of each column of the matrix, of shape (m,).
+    names_, groups_
+        Distinct name of each of the m columns of the matrix, such as "age", "age is missing" and "job = clerk", and
+        the position of its source in `columns_`.
 
     Examples
     --------
@@ -64,7 +62,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     columns_: list[Column]
     names_: list[str]
-    groups_: np.ndarray
+    groups_: Vector  # (m,)
 
     def __init__(self, max_categories: int = 20, text_format: TextFormat | None = None) -> None:
         self.max_categories = max_categories
@@ -73,16 +71,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def fit(self, X: TableLike, y: VectorLike | None = None) -> Self:
         """Learn the columns of a table with the rows of both samples.
 
-        Parameters
-        ----------
-        X
-            A data frame of polars or pandas, a pyarrow table, or a matrix with columns x1, x2, …
-        y
-            Labels of the two samples, of shape (n,). Each sample counts one half in the frequencies of categories, so
-            a category that is frequent in the smaller sample keeps its indicator. Other labels than two are ignored.
+        X is a data frame of polars or pandas, a pyarrow table, or a matrix with columns x1, x2, … With labels y of two
+        samples, of shape (n,), each sample counts one half in the frequencies of categories, so a category that is
+        frequent in the smaller sample keeps its indicator. Other labels than two are ignored.
         """
-        if not is_count(n := self.max_categories):
-            raise ArgumentError("max_categories", f"`max_categories` is {n!r}. Use an integer of 1 or more.")
+        check_count(n := self.max_categories, "max_categories")
         frame, text_format = to_frame(X), self.text_format or TextFormat()
         if frame.height < 2 or not frame.width:
             raise ValueError(f"`X` has shape {frame.shape}. A table must have at least 2 rows and 1 column.")
@@ -91,12 +84,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.columns_ = [learn_column(series, n, text_format, is_p) for series in frame.iter_columns()]
         identifiers = [column.name for column in self.columns_ if column.kind is Kind.IDENTIFIER]
         if identifiers:
-            warnings.warn(
-                f"Left out {listed(identifiers)}, because most rows have their own value there, like identifiers and "
-                "free text. To use such a column, turn it into numbers or a few categories.",
-                UserWarning,
-                stacklevel=2,
-            )
+            reason = "because most rows have their own value there, like identifiers and free text"
+            advice = "To use such a column, turn it into numbers or a few categories."
+            warnings.warn(f"Left out {listed(identifiers)}, {reason}. {advice}", UserWarning, stacklevel=2)
         self.names_ = _distinct_names(self.columns_)
         self.groups_ = np.repeat(np.arange(len(self.columns_)), [len(column.parts) for column in self.columns_])
         return self
@@ -108,9 +98,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def unseen(self, X: TableLike) -> dict[str, int]:
         """Count the rows of each column with a category or missing value that the fitted table did not have.
 
-        A new category counts as "(other)", or as the most frequent category if there is no such indicator. A new
-        missing value is filled. Rows more than ten ranges outside the range at fit have a key such as "age outside the
-        range at fit". In columns with more than 1000 categories, no category counts as new.
+        Rows more than ten ranges outside the range at fit have a key such as "age outside the range at fit". In columns
+        with more than 1000 categories, no category counts as new.
         """
         return self.encode(X)[1]
 
@@ -130,9 +119,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         frame = to_frame(X)
         absent = [column.name for column in self.columns_ if column.name not in frame.columns]
         if absent:
-            raise ValueError(
-                f"`X` has no column {listed(absent)}. All {len(self.columns_)} columns of the fitted table are needed."
-            )
+            rule = f"All {len(self.columns_)} columns of the fitted table are needed."
+            raise ValueError(f"`X` has no column {listed(absent)}. {rule}")
         return frame
 
     def inverse_transform(self, X: TableLike) -> pl.DataFrame:
@@ -144,10 +132,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         matrix = np.asarray(X, np.float64)
         if matrix.ndim != 2 or matrix.shape[1] != len(self.names_) or not np.isfinite(matrix).all():
-            raise ValueError(
-                f"`X` has shape {matrix.shape} and {np.count_nonzero(~np.isfinite(matrix))} values that are not "
-                f"finite. Use a finite matrix with {len(self.names_)} columns, as `transform` returns it."
-            )
+            problem = f"shape {matrix.shape} and {np.count_nonzero(~np.isfinite(matrix))} values that are not finite"
+            raise ValueError(f"`X` has {problem}. Use a finite matrix with {len(self.names_)} columns.")
         return pl.DataFrame([column.decode(matrix[:, self._part(k)]) for k, column in enumerate(self.columns_)])
 
     def confined(self, X: Matrix) -> Matrix:

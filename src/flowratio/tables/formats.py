@@ -41,7 +41,6 @@ class Kind(str, Enum):
 
     @property
     def is_numeric(self) -> bool:
-        """Whether values are numbers, or dates as days since 1970."""
         return self in (Kind.NUMBER, Kind.INTEGER, Kind.DATE)
 
 
@@ -66,11 +65,8 @@ class TextFormat:
         if self.decimal not in (None, ".", ","):
             raise ArgumentError("decimal", f"`decimal` is {self.decimal!r}. Use '.' or ','.")
         if self.date_format is not None and not _is_date_pattern(self.date_format):
-            raise ArgumentError(
-                "date_format",
-                f"`date_format` is {self.date_format!r}. Use a pattern of strftime with day, month and year, such as "
-                "'%m/%d/%Y'.",
-            )
+            rule = "Use a pattern of strftime with day, month and year, such as '%m/%d/%Y'"
+            raise ArgumentError("date_format", f"`date_format` is {self.date_format!r}. {rule}.")
 
 
 def _is_date_pattern(pattern: str) -> bool:
@@ -83,13 +79,7 @@ def _is_date_pattern(pattern: str) -> bool:
 
 @dataclass(frozen=True)
 class CellFormat:
-    """How the cells of a column are read.
-
-    Examples
-    --------
-    >>> CellFormat(Kind.NUMBER, ",", thousands=True).read(pl.Series(["1.234,5", "-7", "1,5", "1.23"])).to_list()
-    [1234.5, -7.0, 1.5, None]
-    """
+    """How the cells of a column are read."""
 
     kind: Kind  # number, integer, boolean, date or category
     decimal: DecimalMark = "."
@@ -108,7 +98,6 @@ class CellFormat:
         return words(cells) if self.kind is Kind.CATEGORY else numbers(cells, self.decimal, self.thousands)
 
     def __str__(self) -> str:
-        """Return a phrase with an example, such as "number such as 1234.5"."""
         if self.kind is Kind.DATE:
             return f"date such as {datetime(2024, 1, 31).strftime(self.date_format or '%Y-%m-%d')}"
         if self.kind in (Kind.BOOLEAN, Kind.CATEGORY):

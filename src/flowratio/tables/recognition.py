@@ -29,10 +29,7 @@ _NUMBER_WITH_SIGN = rf"^(?:{_SIGN}|{_AROUND})*[0-9][0-9.,'’\s]*(?:{_SIGN}|\s)*
 
 
 def recognize(cells: pl.Series, text_format: TextFormat = GUESS) -> CellFormat:
-    """Return the format in which all cells of a column can be read.
-
-    Words for missing values, such as "-" and "unknown", are ignored if the other cells are not categories.
-    """
+    """Return the format in which all cells of a column can be read, but for words for missing values, such as "-"."""
     cells = cells.drop_nulls()
     if cells.dtype == pl.Boolean or cells.dtype == pl.Datetime:
         return CellFormat(Kind.BOOLEAN) if cells.dtype == pl.Boolean else _ISO_DATE
@@ -112,7 +109,7 @@ def mark_before_three(cells: pl.Series) -> str | None:
     return None
 
 
-def has_ungrouped_thousands(cells: pl.Series) -> bool:
+def has_long_integers(cells: pl.Series) -> bool:
     """Return whether all numbers are whole and without marks, and at least one has four digits."""
     return bool(cells.str.contains(f"^{_AROUND}[0-9]+$").all() and cells.str.contains("[0-9]{4}").any())
 
@@ -123,17 +120,12 @@ def doubt_about_numbers(cells: pl.Series, text_format: TextFormat) -> str | None
     if text_format.decimal or not _MIN_DOTS <= n_dots < len(cells) or mark_before_three(cells) != ".":
         return None
     example = cells.filter(cells.str.contains(".", literal=True))[0]
-    return (
-        f"Column {cells.name!r} has {example!r} and integers without a dot. The dot is read as a decimal point. If it "
-        "is a thousands separator, set `decimal` to ','."
-    )
+    advice = "The dot is read as a decimal point. If it is a thousands separator, set `decimal` to ','."
+    return f"Column {cells.name!r} has {example!r} and integers without a dot. {advice}"
 
 
 def doubt_about_categories(cells: pl.Series, text_format: TextFormat) -> str | None:
-    """Return a warning if categories look like numbers or dates with a few mistakes.
-
-    Numbers and dates that need a setting are refused, with an error that names it.
-    """
+    """Return a warning if categories look like numbers or dates with mistakes. Refuse those that need a setting."""
     prefix = f"Column {cells.name!r} is encoded as categories, because"
     form = _nearest(cells, text_format)
     if form is None:
@@ -144,18 +136,14 @@ def doubt_about_categories(cells: pl.Series, text_format: TextFormat) -> str | N
     is_odd = form.read(cells).is_null()
     if 0 < is_odd.sum() <= _FEW * len(cells):
         noun = "dates" if form.kind is Kind.DATE else "numbers"
-        return (
-            f"{prefix} {is_odd.sum()} of its {len(cells)} values are not {noun}, such as {cells.filter(is_odd)[0]!r}. "
-            f"If the column has {noun}, fix these values or leave them empty."
-        )
+        problem = f"{is_odd.sum()} of its {len(cells)} values are not {noun}, such as {cells.filter(is_odd)[0]!r}"
+        return f"{prefix} {problem}. If the column has {noun}, fix these values or leave them empty."
     if is_odd.any():
         return None
     pair = equal_numbers(cells) if form.kind is Kind.NUMBER and text_format.decimal is None else None
     if pair is not None:
-        return (
-            f"{prefix} {pair[0]!r} and {pair[1]!r} would be the same number. If the comma is a decimal mark, set "
-            "`decimal` to ','."
-        )
+        problem = f"{pair[0]!r} and {pair[1]!r} would be the same number"
+        return f"{prefix} {problem}. If the comma is a decimal mark, set `decimal` to ','."
     raise _needs_setting(cells, form, text_format)
 
 
@@ -179,8 +167,5 @@ def _needs_setting(cells: pl.Series, form: CellFormat, text_format: TextFormat) 
         argument, noun, setting, options = "decimal", "numbers", text_format.decimal, [".", ","]
         example = cells.filter(cells.str.contains("[^0-9eE+-]"))[0]
     problem = f"They do not fit `{argument}` {setting!r}." if setting else "This format is not guessed."
-    return ArgumentError(
-        argument,
-        f"Column {cells.name!r} has {noun} such as {example!r}. {problem} Set `{argument}` to "
-        f"{' or '.join(map(repr, options))}, or drop the column with `exclude`.",
-    )
+    advice = f"Set `{argument}` to {' or '.join(map(repr, options))}, or drop the column with `exclude`."
+    return ArgumentError(argument, f"Column {cells.name!r} has {noun} such as {example!r}. {problem} {advice}")

@@ -17,6 +17,7 @@ from flowratio._support.validation import (
     check_nonnegative,
     check_positive,
     is_count,
+    is_number,
     seed_from,
     unchanged_on_failure,
 )
@@ -125,3 +126,7 @@ def test_success_is_kept() -> None:
     with unchanged_on_failure(model):
         model.new_ = 1
     assert model.new_ == 1
+
+
+def test_booleans_and_text_are_no_numbers() -> None:
+    assert [is_number(value) for value in (3, 0.5, True, "3")] == [True, True, False, False]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowratio.samples.folding import random_ranks
+from flowratio.samples.folding import folds, random_ranks
 from flowratio.samples.two_samples import two_samples
 
 
@@ -20,3 +20,7 @@ def test_a_group_shares_one_rank() -> None:
     alone = random_ranks(samples, np.random.default_rng(1))
     several = random_ranks(samples.mapped(*[lambda X: X] * 3), np.random.default_rng(1))
     np.testing.assert_array_equal(several, np.concatenate([np.tile(alone[:7], 3), np.tile(alone[7:], 3)]))
+
+
+def test_fold_sizes_differ_by_one() -> None:
+    assert np.bincount(folds(7, 3, np.random.default_rng(0))).tolist() == [3, 2, 2]

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from flowratio.samples.stacking import check_samples, stack
+from flowratio.samples.stacking import check_samples, column_names, stack
 
 P = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
 Q = np.array([[6.0, 7.0], [8.0, 9.0]])
@@ -211,3 +211,7 @@ def test_no_data_frame_library_is_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_columns_of_an_array_are_numbered() -> None:
+    assert column_names(np.zeros((5, 2)), 2) == ["x1", "x2"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowratio.samples.weighting import checked_weights, distinct_rows, mean_and_error
+from flowratio.samples.weighting import checked_weights, distinct_rows, log_mean_exp, mean_and_error
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,7 @@ def test_rows_that_are_all_equal_are_one(X):
     merged, total = distinct_rows(X, np.full(len(X), 2.0))
     np.testing.assert_array_equal(merged, X[:1])
     np.testing.assert_array_equal(total, [2.0 * len(X)])
+
+
+def test_log_mean_exp_does_not_overflow() -> None:
+    assert log_mean_exp(np.array([800.0, 800.0])) == 800.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flowratio.storage.csv_layout import CsvLayout, csv_layout, listed, not_utf8
+from flowratio.storage.csv_layout import CsvLayout, csv_layout, line_of, listed, not_utf8, safe_separator
 
 
 def layout_of(folder: Path, text: str | bytes, usual: str = ",") -> CsvLayout:
@@ -75,3 +75,13 @@ def test_other_separators_are_refused(tmp_path: Path, text: str) -> None:
 def test_long_lists_are_cut() -> None:
     assert listed(["a", "b"]) == "'a', 'b'"
     assert listed([str(i) for i in range(11)]).endswith("'7' and 3 more")
+
+
+def test_line_of_a_row_below_a_break_and_a_blank_line(tmp_path: Path) -> None:
+    layout = layout_of(tmp_path, 'a,b\n1,"x\ny"\n\n3,z\n')
+    assert [line_of(tmp_path / "rows.csv", layout, row) for row in range(3)] == [2, 5, None]
+
+
+def test_separator_in_a_name_makes_a_comma_safe() -> None:
+    assert safe_separator(";", ["age", "height"]) == ";"
+    assert safe_separator(";", ["age", "height, in m"]) == ","

@@ -13,7 +13,7 @@ from flowratio.tables.recognition import (
     doubt_about_categories,
     doubt_about_numbers,
     equal_numbers,
-    has_ungrouped_thousands,
+    has_long_integers,
     mark_before_three,
     recognize,
 )
@@ -157,8 +157,8 @@ def test_equal_numbers_are_a_warning() -> None:
 def test_marks_before_three_digits() -> None:
     columns = (["1.234", "7"], ["-1,234"], ["1.234", "1.5"], ["1", "2"], ["0.125"])
     assert [mark_before_three(pl.Series(cells)) for cells in columns] == [".", ",", None, None, None]
-    assert has_ungrouped_thousands(pl.Series(["1234", "5"]))
-    assert not has_ungrouped_thousands(pl.Series(["1234", "5.5"]))
+    assert has_long_integers(pl.Series(["1234", "5"]))
+    assert not has_long_integers(pl.Series(["1234", "5.5"]))
 
 
 def test_dots_that_can_be_thousands_separators_are_a_warning() -> None:
