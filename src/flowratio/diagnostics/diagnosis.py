@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import log_expit
 
-from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
-from flowratio._support.validation import RandomState, is_count, seed_from
+from flowratio._support.validation import RandomState, check_count, seed_from
+from flowratio.diagnostics import verdict as rules
 from flowratio.diagnostics.balance import Balance, balance, leftover
 from flowratio.diagnostics.identities import Identities, identities
 from flowratio.diagnostics.importance import Importance, importance
@@ -21,17 +21,7 @@ from flowratio.diagnostics.overlap import Overlap, overlap
 from flowratio.diagnostics.reliability import Reliability, reliability
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation, separation
 from flowratio.diagnostics.summary import summary_of
-from flowratio.diagnostics.verdict import (
-    Verdict,
-    direction,
-    imbalanced,
-    log_factor_of,
-    low_overlap,
-    miscalibrated,
-    out_of_range,
-    verdict_of,
-    wrong_scale,
-)
+from flowratio.diagnostics.verdict import Verdict, log_factor_of, verdict_of
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.registry import design_of, log_ratio_of
 from flowratio.samples.stacking import stack
@@ -47,33 +37,20 @@ class Diagnosis:
 
     Attributes
     ----------
-    verdict
-        Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`.
-    warnings
-        Why it is not reliable, in words.
-    n_p, n_q
-        Numbers of rows.
-    score, score_error
-        `RatioEstimator.score` of the rows in nats (0 = identical, 0.69 = fully separable), and its standard error.
-    direction
-        Share of pairs, of a row of p and one of q, in which the former has the larger log r.
-    overlap
-        Effective sample size, Pareto k̂, and rows beyond the other sample. If r is off by a constant factor, beyond
-        chance, the factor is taken out first.
-    identities
+    verdict, warnings
+        Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`, and why not, in words.
+    n_p, n_q, score, score_error
+        Numbers of rows, and `RatioEstimator.score` of the rows in nats (0 = identical, 0.69 = fully separable).
+    direction, leftover
+        Share of pairs in which the row of p has the larger log r, and in which a classifier is right after weighting.
+    overlap, identities
+        Effective sample size, Pareto k̂, and rows beyond the other sample, without a constant factor by which r is off;
         mean_q r = 1, mean_p 1/r = 1, and mean_q[r / (1 + r)] = mean_p[1 / (1 + r)].
-    reliability
-        The reliability curve of class probabilities under even odds.
-    balance
-        Standardized differences of columns before and after weighting.
-    leftover
-        How well a classifier still distinguishes p from weighted q.
-    importance
-        Which columns move log r.
-    log_p, log_q
-        log r of the rows of p and of q, of shapes (n_p,) and (n_q,).
-    log_w
-        Log-weights of rows of q: r times the weight of the row. A row of integer weight k is there k times.
+    reliability, balance, importance
+        Class probabilities under even odds, differences of columns before and after weighting, columns that move log r.
+    log_p, log_q, log_w
+        log r of the rows of p, (n_p,), and of q, (n_q,). Log-weights of rows of q: r times the weight of the row. A row
+        of integer weight k is there k times.
     """
 
     verdict: Verdict
@@ -127,9 +104,8 @@ def diagnose(
 ) -> Diagnosis:
     """Check whether a fitted ratio is reliable, and why not.
 
-    Give held-out rows: on rows that the ratio was fitted to, any ratio looks good. Nothing is fitted or changed.
-
-    The verdict is about weights r on rows of q, which turn them into a sample of p. For weights 1/r on rows of p, call
+    Give held-out rows: on rows that the ratio was fitted to, any ratio looks good. The verdict is about weights r on
+    rows of q, which turn them into a sample of p. For weights 1/r on rows of p, call
     `diagnose(ratio.inverse(), X_q, X_p)`.
 
     Parameters
@@ -141,10 +117,8 @@ def diagnose(
         mixed tables balance is about the encoded columns, and importance about the columns of the table.
     sample_weight_p, sample_weight_q
         Weights of the rows, of shapes (n_p,) and (n_q,). All weights are 1 if None.
-    n_repeats
-        How often each column is permuted to measure its importance.
-    random_state
-        Seed of the permutations, and of the folds of the classifier after weighting.
+    n_repeats, random_state
+        How often each column is permuted to measure its importance. Seed of these permutations and of all folds.
 
     Examples
     --------
@@ -156,8 +130,7 @@ def diagnose(
     >>> str(diagnosis.verdict), diagnosis.importance.columns.tolist()
     ('reliable', [0, 1])
     """
-    if not is_count(n_repeats):
-        raise ArgumentError("n_repeats", f"`n_repeats` is {n_repeats!r}. Use an integer of 1 or more.")
+    check_count(n_repeats, "n_repeats")
     log_ratio_of(ratio)  # refuse what is not a ratio
     seed = seed_from(random_state)
     design = _design(ratio, X_p, X_q)
@@ -166,17 +139,16 @@ def diagnose(
     Z = _in_own_range(A)
     p, rows_p = _scored(Z[:n_p], log_r[:n_p], sample_weight_p, "p")
     q, rows_q = _scored(Z[n_p:], log_r[n_p:], sample_weight_q, "q")
-    rng_folds, rng_columns = (np.random.default_rng([seed, k]) for k in range(2))
     effects = importance(
         lambda rows: _checked(design.log_ratio(rows), len(rows)),
         A[np.concatenate([rows_p, n_p + rows_q])],
         np.concatenate([p.share, q.share]) / 2,
         design.columns,
         n_repeats,
-        rng_columns,
+        np.random.default_rng([seed, 1]),
         design.groups,
     )
-    return _diagnosis(p, q, log_r[:n_p], log_r[n_p:], design.names, effects, rng_folds)
+    return _diagnosis(p, q, log_r[:n_p], log_r[n_p:], design.names, effects, seed)
 
 
 class _Design(NamedTuple):
@@ -205,13 +177,7 @@ def _design(ratio: Any, X_p: TableLike, X_q: TableLike) -> _Design:
 
 
 def _diagnosis(
-    p: ScoredSample,
-    q: ScoredSample,
-    log_p: Vector,
-    log_q: Vector,
-    names: list[str],
-    effects: Importance,
-    rng: np.random.Generator,
+    p: ScoredSample, q: ScoredSample, log_p: Vector, log_q: Vector, names: list[str], effects: Importance, seed: int
 ) -> Diagnosis:
     """Run all checks and reach the verdict; `log_p` and `log_q` are of all input rows."""
     own = separation(p.log_r, p.share, q.log_r, q.share)
@@ -219,14 +185,15 @@ def _diagnosis(
     log_c = log_factor_of(means.bounded)  # taken out before the other checks: weights do not depend on it
     log_w, p, q = q.log_weights(), p.divided(log_c), q.divided(log_c)
     shared, shape = overlap(p, q, log_p - log_c, log_q - log_c), reliability(p, q) if log_c else curve
-    columns, left = balance(p, q, names, shared.inflation), leftover(p, q, rng, shared.inflation)
+    columns = balance(p, q, names, shared.inflation)
+    left = leftover(p, q, np.random.default_rng([seed, 0]), shared.inflation)
     findings = [
-        *direction(own, *_score(p, q)),
-        *miscalibrated(shape),
-        *low_overlap(shared),
-        *out_of_range(p, q, names),
-        *wrong_scale(means, shared),
-        *imbalanced(columns, left, shape, shared.ess_q),
+        *rules.direction(own, *_score(p, q)),
+        *rules.miscalibrated(shape),
+        *rules.low_overlap(shared),
+        *rules.out_of_range(p, q, names),
+        *rules.wrong_scale(means, shared),
+        *rules.imbalanced(columns, left, shape, shared.ess_q),
     ]
     return Diagnosis(
         verdict=verdict_of(findings),
@@ -258,11 +225,9 @@ def _score(p: ScoredSample, q: ScoredSample) -> tuple[float, float]:
 def _checked(log_r: Any, n: int) -> Vector:
     log_r = np.asarray(log_r, np.float64)
     if log_r.shape != (n,) or not np.isfinite(log_r).all():
-        n_nan, n_infinite = np.count_nonzero(np.isnan(log_r)), np.count_nonzero(np.isinf(log_r))
-        raise ValueError(
-            f"`ratio.log_ratio(X)` has shape {log_r.shape} for {n} rows, with {n_nan} NaN and {n_infinite} infinite "
-            "values. It must return one finite number for each row."
-        )
+        values = f"{np.count_nonzero(np.isnan(log_r))} NaN and {np.count_nonzero(np.isinf(log_r))} infinite values"
+        problem = f"`ratio.log_ratio(X)` has shape {log_r.shape} for {n} rows, with {values}"
+        raise ValueError(f"{problem}. It must return one finite number for each row.")
     return log_r
 
 

@@ -26,13 +26,10 @@ _MEANING = {
 
 def summary_of(diagnosis: Diagnosis) -> str:
     """Return the text."""
-    reasons = [
-        textwrap.fill(words, _WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
-        for words in diagnosis.warnings
-    ]
+    points = textwrap.TextWrapper(_WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
     lines = [
         f"Verdict: {diagnosis.verdict}: {_MEANING[diagnosis.verdict]}",
-        *reasons,
+        *map(points.fill, diagnosis.warnings),
         "",
         f"Rows: {diagnosis.n_p} of p (y = 1), {diagnosis.n_q} of q; r = p/q. They must be held-out rows.",
         f"Score: {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats (0 = identical, 0.69 = fully "
@@ -63,32 +60,19 @@ def _overlap(diagnosis: Diagnosis) -> list[str]:
 
 
 def k_hat_text(k_hat: float) -> str:
-    """Write a Pareto k̂: -inf means that all large weights are equal, inf that there are too few to fit a tail.
-
-    Examples
-    --------
-    >>> k_hat_text(0.514), k_hat_text(-math.inf), k_hat_text(math.inf)
-    ('0.51', 'no tail', 'unknown')
-    """
+    """Write a Pareto k̂: -inf means that all large weights are equal, inf that there are too few to fit a tail."""
     if math.isfinite(k_hat):
         return f"{k_hat:.2f}"
     return "no tail" if k_hat < 0 else "unknown"
 
 
 def fixed(value: float, digits: int) -> str:
-    """Write a number with so many digits, and 0 without a sign.
-
-    Examples
-    --------
-    >>> fixed(-1e-9, 3), fixed(-0.0126, 3)
-    ('0.000', '-0.013')
-    """
+    """Write a number with so many digits, and 0 without a sign."""
     return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def _identities(diagnosis: Diagnosis) -> list[str]:
-    means, overlap = diagnosis.identities, diagnosis.overlap
-    bounded = means.bounded
+    means, overlap, bounded = diagnosis.identities, diagnosis.overlap, diagnosis.identities.bounded
     return [
         "",
         "Identities of the true ratio",
@@ -110,16 +94,12 @@ def _z(z: float) -> str:
 
 def _reliability(diagnosis: Diagnosis) -> list[str]:
     curve = diagnosis.reliability
+    slope = f"slope {curve.slope:.2f} ± {curve.slope_error:.2f}" if curve.slope_error < 100 else "slope unknown"
     return [
         "",
         f"Reliability: expected error {curve.error:.4f}, by chance {curve.noise:.4f}; χ² = {curve.chi2:.1f} of "
-        f"{curve.n_bins} bins, p-value {curve.p_value:.2g}; {_slope(curve.slope, curve.slope_error)}",
+        f"{curve.n_bins} bins, p-value {curve.p_value:.2g}; {slope}",
     ]
-
-
-def _slope(slope: float, error: float) -> str:
-    """Write the factor by which log r should be multiplied."""
-    return f"slope {slope:.2f} ± {error:.2f}" if error < 100 else "slope unknown"
 
 
 def _balance(diagnosis: Diagnosis) -> list[str]:
