@@ -34,8 +34,7 @@ class TargetScorer:
 
     References
     ----------
-    .. [1] Sugiyama, Krauledat, Müller (2007). *Covariate shift adaptation by importance weighted cross validation.*
-       JMLR.
+    .. [1] Sugiyama et al. (2007). *Covariate shift adaptation by importance weighted cross validation.* JMLR.
 
     Examples
     --------

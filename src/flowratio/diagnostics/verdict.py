@@ -134,10 +134,8 @@ def wrong_scale(means: Identities, overlap: Overlap) -> list[Finding]:
         size, remedy = ("large", "Divide") if log_factor > 0 else ("small", "Multiply")
         problem = f"r is too {size} by a factor of about {_factor(abs(log_factor))}"
         mean_q, mean_p, z = f"{means.bounded.mean_q:.3f}", f"{means.bounded.mean_p:.3f}", errors(means.bounded.z)
-        words = (
-            f"{problem}: mean_q[r / (1 + r)] is {mean_q} but mean_p[1 / (1 + r)] is {mean_p}, {z} apart. {remedy} it"
-        )
-        return [Finding(f"{words} by this constant. Self-normalized weights do not change.", False)]
+        words = f"{problem}: mean_q[r / (1 + r)] is {mean_q} but mean_p[1 / (1 + r)] is {mean_p}, {z} apart. {remedy}"
+        return [Finding(f"{words} it by this constant. Self-normalized weights do not change.", False)]
     checks = ("mean_q r", means.ratio_q, overlap.reliable_q), ("mean_p 1/r", means.inverse_p, overlap.reliable_p)
     for name, of, is_reliable in checks:
         matters = abs(of.z) > THRESHOLDS.z_skewed and abs(of.log_mean) > math.log(THRESHOLDS.factor_of_mean)
@@ -184,11 +182,9 @@ def imbalanced(balance: Balance, left: Separation, curve: Reliability, ess_q: fl
     if len(bad):
         worst = bad[np.argsort(-size[bad])]
         changes = [f"{balance.names[j]} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in worst]
-        problem = (
-            f"standardized mean differences are above {THRESHOLDS.difference} in {len(bad)} of {len(size)} columns"
-        )
+        problem = f"standardized mean differences are above {THRESHOLDS.difference} in {len(bad)} of {len(size)}"
         remedy = _remedy(curve, [balance.names[j] for j in worst[:3]])
-        words = f"After weighting, {problem}: {_first(changes)}. {remedy}"
+        words = f"After weighting, {problem} columns: {_first(changes)}. {remedy}"
         findings.append(Finding(words, float(size[bad].max()) > THRESHOLDS.difference_grave))
     if left.z > THRESHOLDS.z and left.auc > THRESHOLDS.auc:
         remedy = "" if findings else f" {_remedy(curve, _odd_columns(balance))}"
