@@ -74,7 +74,8 @@ def temper(log_r: VectorLike, gamma: float) -> Vector:
 
     References
     ----------
-    .. [1] Choi, Liao, Ermon (2021). *Featurized Density Ratio Estimation.* UAI. Appendix on importance weighting.
+    .. [1] Grover et al. (2019). *Bias Correction of Learned Generative Models using … Importance Weighting.* NeurIPS.
+    .. [2] Choi, Liao, Ermon (2021). *Featurized Density Ratio Estimation.* UAI. Appendix on importance weighting.
 
     Examples
     --------
@@ -96,12 +97,10 @@ def rebalance(log_r: VectorLike, proportion: float = 0.5, toward: Literal["p", "
     r"""Weight rows of a mixture of p and q toward p or toward q: log r (n,) to log-weights (n,).
 
     For rows of :math:`h = \pi p + (1 - \pi) q`, such as draws of a flow that was trained on both samples. `proportion`
-    is π, the share of p in the mixture: n_p / (n_p + n_q) for both samples pooled. Unlike r, these weights are bounded.
+    is π, the share of p in the mixture: n_p / (n_p + n_q) for both samples pooled. 0 if all rows come from q.
 
     .. math:: \frac{p}{h} = \frac{r}{\pi r + 1 - \pi} \leq \frac1\pi, \qquad
               \frac{q}{h} = \frac{1}{\pi r + 1 - \pi} \leq \frac1{1 - \pi}
-
-    With :math:`\pi = 0` all rows come from q, and the weights toward p are r.
 
     References
     ----------
@@ -204,8 +203,7 @@ def largest_k_hat(n: float) -> float:
 def _fit_pareto(x: Vector) -> tuple[float, float]:
     r"""Return scale and shape of a generalized Pareto distribution of sorted positive excesses, of shape (m,).
 
-    With :math:`\theta = -k/\sigma` the likelihood has its maximum over k in closed form,
-    :math:`k(\theta) = \mathrm{mean} \log(1 - \theta x)`. θ is its posterior mean over a grid of quantiles of a prior.
+    With θ = -k/σ the likelihood has its maximum over k at mean log(1 - θx). θ is its posterior mean over a grid.
     """
     m = len(x)
     n_grid = 30 + math.isqrt(m)

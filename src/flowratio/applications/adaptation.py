@@ -26,14 +26,8 @@ from flowratio.ratios.registry import is_ready, log_ratio_of, new_ratio
 from flowratio.samples.folding import folds
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
-from flowratio.weights import (
-    effective_sample_size,
-    effective_sample_size_of_ratio,
-    is_small,
-    pareto_smooth,
-    self_normalize,
-    temper,
-)
+from flowratio.weights import effective_sample_size, is_small, pareto_smooth, self_normalize, temper
+from flowratio.weights import effective_sample_size_of_ratio as ess_of_ratio
 
 
 def _estimator_has(name: str) -> Callable[[Any], bool]:
@@ -65,7 +59,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
 
     .. math:: E_p\, \ell(f(x), y) = E_q\, r(x)\, \ell(f(x), y)
 
-    Weights help if the estimator is too simple to be right everywhere. They add variance: see `effective_sample_size_`.
+    Weights help if the estimator is too simple to be right everywhere. They add variance.
 
     Parameters
     ----------
@@ -100,15 +94,14 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
     -----
     Put a pipeline inside, `ImportanceWeighted(make_pipeline(StandardScaler(), SVC()))`: its last step receives the
     weights. As the last step of a pipeline it needs `make_pipeline(…, transform_input=["X_target"])`, metadata routing,
-    and `set_fit_request(X_target=True)`.
-
-    `cross_validate(model, X, y, params={"X_target": X_target})` fits a ratio for each fold, and splits `X_target` if it
-    has as many rows as `X`. To avoid both, give a fitted ratio and no `X_target`. Scores are about source rows:
-    `TargetScorer` estimates scores on the target.
+    and `set_fit_request(X_target=True)`. `cross_validate(model, X, y, params={"X_target": X_target})` fits a ratio for
+    each fold, and splits `X_target` if it has as many rows as `X`. To avoid both, give a fitted ratio and no
+    `X_target`. Scores are about source rows: `TargetScorer` estimates scores on the target.
 
     References
     ----------
-    .. [1] Sugiyama, Suzuki, Kanamori (2012). *Density Ratio Estimation in Machine Learning.* Cambridge.
+    .. [1] Shimodaira (2000). *Improving predictive inference under covariate shift …* J. Stat. Planning and Inference.
+    .. [2] Sugiyama, Suzuki, Kanamori (2012). *Density Ratio Estimation in Machine Learning.* Cambridge.
 
     Examples
     --------
@@ -121,11 +114,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
     [2.0]
     """
 
-    estimator_: Any
     ratio_: Any
-    sample_weight_: Vector
-    effective_sample_size_: float
-    k_hat_: float
     n_features_in_: int
     feature_names_in_: np.ndarray
 
@@ -207,7 +196,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         if log_p is None:
             return getattr(last_step(self.ratio_), "effective_sample_size_", n) if self.gamma >= 1 else n
         w_p, positive = np.ones(len(log_p)), counts > 0
-        return effective_sample_size_of_ratio(log_p, w_p, log_q[positive], counts[positive], n, self.gamma)
+        return ess_of_ratio(log_p, w_p, log_q[positive], counts[positive], n, self.gamma)
 
     def _log_ratios(self, X: Any, X_target: Any, counts: Vector, seed: int) -> tuple[Vector | None, Vector]:
         """Return log r of the rows of the target, if there are any, and of the source, (n_target,) and (n,)."""
@@ -272,7 +261,6 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
-        tags.target_tags = inner.target_tags
+        for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags"):
+            setattr(tags, name, getattr(inner, name))
         return tags

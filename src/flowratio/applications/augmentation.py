@@ -15,14 +15,8 @@ from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.inverse import InverseRatio
 from flowratio.ratios.registry import is_ready, log_ratio_of
 from flowratio.samples.two_samples import two_samples
-from flowratio.weights import (
-    effective_sample_size,
-    effective_sample_size_of_ratio,
-    is_small,
-    ratios_from_logs,
-    self_normalize,
-    temper,
-)
+from flowratio.weights import effective_sample_size, is_small, ratios_from_logs, self_normalize, temper
+from flowratio.weights import effective_sample_size_of_ratio as ess_of_ratio
 
 
 def augmentation_weights(
@@ -62,7 +56,8 @@ def augmentation_weights(
 
     References
     ----------
-    .. [1] Choi, Liao, Ermon (2021). *Featurized Density Ratio Estimation.* UAI.
+    .. [1] Grover et al. (2019). *Bias Correction of Learned Generative Models using … Importance Weighting.* NeurIPS.
+    .. [2] Choi, Liao, Ermon (2021). *Featurized Density Ratio Estimation.* UAI.
 
     Examples
     --------
@@ -82,10 +77,12 @@ def augmentation_weights(
     if is_ready(ratio):
         log_p, log_q = (np.asarray(log_ratio_of(ratio)(X), np.float64) for X in (X_real, X_synthetic))
     else:
-        log_p, log_q = _held_out(X_real, X_synthetic, ratio, n_folds, seed_from(random_state))
+        samples, seed = two_samples(X_real, X_synthetic, arguments=("X_real", "X_synthetic")), seed_from(random_state)
+        fold = folds_of(samples, n_folds, np.random.default_rng([seed, 0]))
+        scores = cross_fit(ratio_to_fit(ratio, samples, seed), samples, fold, seed)
+        log_p, log_q = scores.p.log_r, scores.q.log_r
     log_w, n = temper(log_q, power), len(log_q)
-    of_both = effective_sample_size_of_ratio(log_p, np.ones(len(log_p)), log_q, np.ones(n), n, power)
-    ess = min(effective_sample_size(log_w), of_both)
+    ess = min(effective_sample_size(log_w), ess_of_ratio(log_p, np.ones(len(log_p)), log_q, np.ones(n), n, power))
     if is_small(ess, n):
         problem = f"The effective sample size is {ess:.3g} of {n}: real and synthetic rows hardly overlap, and weights"
         remedy = "Use a `gamma` below 1, or a better generator."
@@ -93,11 +90,3 @@ def augmentation_weights(
     if normalize is None:
         return ratios_from_logs(log_w)
     return self_normalize(log_w, total=n if normalize == "mean" else 1.0)
-
-
-def _held_out(X_real: TableLike, X_synthetic: TableLike, ratio: Any, n_folds: Any, seed: int) -> tuple[Vector, Vector]:
-    """Return log r of both samples by ratios that were not fitted to the row."""
-    samples = two_samples(X_real, X_synthetic, arguments=("X_real", "X_synthetic"))
-    fold = folds_of(samples, n_folds, np.random.default_rng([seed, 0]))
-    scores = cross_fit(ratio_to_fit(ratio, samples, seed), samples, fold, seed)
-    return scores.p.log_r, scores.q.log_r

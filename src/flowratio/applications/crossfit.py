@@ -82,7 +82,8 @@ def cross_fit(
             if (part.X[0] != part.X).any():  # otherwise nothing distinguishes p from q: r = 1
                 each[k] = log_ratio_prepared(fit_prepared(new_ratio(ratio, seed + k), part), X)
             step()
-    return CrossFitted(*(FoldScores.of(each[:, s], w[s], all_folds[s]) for s in (slice(n_p), slice(n_p, None))))
+    parts = slice(n_p), slice(n_p, None)
+    return CrossFitted(*(FoldScores.of(each[:, rows], w[rows], all_folds[rows]) for rows in parts))
 
 
 def ratio_to_fit(ratio: Any, samples: TwoSamples, seed: int, verbose: bool = False) -> Any:

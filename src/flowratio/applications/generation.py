@@ -68,20 +68,17 @@ class TargetedSampler(BaseEstimator):
 
     Parameters
     ----------
-    ratio
-        A fitted ratio: a `FeaturizedRatio` or `JointFeaturizedRatio`, which has a flow; or, with `featurizer`, any
-        ratio that was fitted to `featurizer.transform(X)` (`space="z"`) or to rows of x (`space="x"`). With
-        `scaling="image"` fit it to `featurizer.encode(X, rng)`, which adds the noise of the candidates.
-    featurizer
-        A fitted `FlowFeaturizer` whose flow draws the candidates. None for that of `ratio`.
+    ratio, featurizer
+        A fitted `FeaturizedRatio` or `JointFeaturizedRatio`, which has a flow. Or any ratio that was fitted to
+        `featurizer.transform(X)` (`space="z"`) or to rows of x (`space="x"`), with the fitted `FlowFeaturizer` that
+        draws the candidates. With `scaling="image"` fit the ratio to `featurizer.encode(X, rng)`, with their noise.
     space
         Where the candidates are weighted: `"z"`, or `"x"`, for which all of them are decoded first. Rows of a mixed
         table are always weighted in x.
     proportion
-        Share π of p in the rows that the flow was trained on. If None: n_p / (n_p + n_q) of the rows that the ratio was
-        fitted to, or one half for `mixture="balanced"`. Give it if the flow was trained on other rows than the ratio,
-        or on weighted rows. Give 0 if the ratio was fitted to rows of the target as p and draws of the flow as q: such
-        weights correct the flow.
+        Share π of p in the rows that the flow was trained on. If None: n_p / (n_p + n_q) of the rows of the ratio, or
+        one half for `mixture="balanced"`. Give it if the flow was trained on other rows, or on weighted rows. Give 0 if
+        the ratio was fitted to rows of the target as p and draws of the flow as q: such weights correct the flow.
     n_candidates
         Candidates for each row. The weights are at most 1/π (toward p), so that of N candidates π N or more are
         effective. None for 100. For tables None is 100 for up to 2000 rows, and fewer for more rows: 200 000 in all,

@@ -159,15 +159,9 @@ class _Parts:
 
     def minus(self, other: _Parts) -> _Parts:
         subtracted = float(other.rows.mean())
-        return _Parts(
-            self.rows - other.rows,
-            self.without - other.without,
-            self.of_fits - other.of_fits,
-            self.in_sample - other.in_sample,
-            self.confirmed - subtracted,
-            max(self.beyond, other.beyond),
-            subtracted,
-        )
+        names, beyond = ("rows", "without", "of_fits", "in_sample"), max(self.beyond, other.beyond)
+        differences: dict[str, Any] = {name: getattr(self, name) - getattr(other, name) for name in names}
+        return _Parts(**differences, confirmed=self.confirmed - subtracted, beyond=beyond, subtracted=subtracted)
 
 
 def _information(x: Matrix, y: Matrix, deals: Matrix, ratio: Any, fold: Vector, seed: int, verbose: bool) -> _Parts:

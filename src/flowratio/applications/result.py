@@ -84,7 +84,7 @@ class BoundEstimate(Result):
     limit: Limit  # why the true value may be far larger
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return an interval that covers the true value with this probability, for a Gaussian estimate.
+        """Return a Gaussian interval with this probability of covering the true value.
 
         If there is a `limit`, or the ratio is wrong, it reaches from the confirmed part to the largest possible value.
         """

@@ -110,10 +110,9 @@ def two_sample_test(
         again for each permutation: expect hours.
     statistic
         `"scores"`, or `"ratio"`: the mean class probability of held-out rows of p minus that of q. `"logistic"` sees
-        means, `"qda"` also variances and correlations, `"boosting"` all changes that are large enough. The ratio is
-        fitted (permutations + 1) × folds times.
+        means, `"qda"` also variances and correlations, `"boosting"` all changes that are large enough.
     n_permutations, n_folds
-        The smallest p-value is 1 / (n_permutations + 1). Folds are used if there is a ratio.
+        The smallest p-value is 1 / (n_permutations + 1). A ratio is fitted (n_permutations + 1) × n_folds times.
     groups
         The group of each of the d columns: `drivers` are then the groups. None if each column stands alone.
     random_state, verbose
@@ -140,20 +139,21 @@ def two_sample_test(
     check_folds(n_folds, min(samples.n_p, samples.n_q))
     seed = seed_from(random_state)
     rng = np.random.default_rng([seed, 0, 8])
-    n, n_p = len(samples.X), samples.n_p
-    X = _standardized(samples.X.astype(np.float64))
-    test: _Scores | _CrossFitted
+    n, n_p, X = len(samples.X), samples.n_p, samples.X.astype(np.float64)
+    mean, scale = weighted_moments(X, np.full(n, 1 / n))
+    X = (X - mean) / scale
     if ratio is None and statistic == "scores":
         test = _Scores(X, n_p)
     else:
         test = _CrossFitted(X, n_p, folds_of(samples, n_folds, rng), _fitting(ratio, seed))
     with silent(), progress(n_permutations, "permutations", verbose) as step:
-        values = [test.statistics(np.arange(n))]
+        rows = [test.statistics(np.arange(n))]
         for _ in range(n_permutations):
-            values.append(test.statistics(rng.permutation(n)))
+            rows.append(test.statistics(rng.permutation(n)))
             step()
         log_ratio = test.log_ratio()
-    largest = _in_own_spread(np.array(values)).max(axis=1)
+    values = np.array(rows)  # (m + 1, k): each in units of its spread, and 0 if it is the same for all permutations
+    largest = ((values - values.mean(axis=0)) / _spread(values.std(axis=0))).max(axis=1)
     value, null = float(largest[0]), largest[1:]
     n_as_large = int(np.count_nonzero(null >= value - 1e-12 * abs(value)))  # ties count
     p_value = (1 + n_as_large) / (n_permutations + 1)
@@ -180,16 +180,6 @@ def _grouped(samples: TwoSamples, groups: Sequence[str] | None) -> tuple[list[st
         raise ValueError(f"`groups` has {len(groups)} names, but there are {len(columns)} columns. Give one for each.")
     names = list(dict.fromkeys(groups))
     return names, np.array([names.index(group) for group in groups])[of_matrix]
-
-
-def _standardized(X: Matrix) -> Matrix:
-    mean, scale = weighted_moments(X, np.full(len(X), 1 / len(X)))
-    return (X - mean) / scale
-
-
-def _in_own_spread(values: Matrix) -> Matrix:
-    """Standardize statistics over permutations, (m, k); those that are the same for all become 0."""
-    return (values - values.mean(axis=0)) / _spread(values.std(axis=0))
 
 
 class _Scores:

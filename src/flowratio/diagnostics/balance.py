@@ -29,9 +29,8 @@ class Balance:
     .. math:: \mathrm{SMD}_j = \frac{\mathrm{mean}_p\, x_j - \mathrm{mean}_q\, x_j}
                                     {\sqrt{(\mathrm{var}_p\, x_j + \mathrm{var}_q\, x_j) / 2}}
 
-    with the same denominator before and after. Differences up to 0.1 are called small (Austin 2009, Statistics in
-    Medicine). A column that is constant in both samples has a difference of 0, or of a million where the two constants
-    differ. Every array has the shape (d,).
+    Differences up to 0.1 are called small (Austin 2009, Statistics in Medicine). A column that is constant in both
+    samples has a difference of 0, or of a million where the two constants differ. Every array has the shape (d,).
     """
 
     names: list[str]  # of the d columns
@@ -110,8 +109,7 @@ def _some(sample: ScoredSample, n: int, rng: np.random.Generator) -> ScoredSampl
     if len(sample.X) <= n:
         return sample
     rows = np.sort(rng.permutation(len(sample.X))[:n])
-    X, log_r, share = (part[rows] for part in sample)
-    return ScoredSample(X, log_r, share / share.sum())
+    return ScoredSample(sample.X[rows], sample.log_r[rows], sample.share[rows] / sample.share[rows].sum())
 
 
 def _features(Z: Matrix, n_features: int) -> Matrix:

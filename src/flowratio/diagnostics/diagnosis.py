@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import log_expit
@@ -22,7 +22,7 @@ from flowratio.diagnostics.reliability import Reliability, reliability
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation, separation
 from flowratio.diagnostics.summary import summary_of
 from flowratio.diagnostics.verdict import Verdict, log_factor_of, verdict_of
-from flowratio.ratios.base import RatioEstimator
+from flowratio.ratios.base import Design, RatioEstimator
 from flowratio.ratios.registry import design_of, log_ratio_of
 from flowratio.samples.stacking import stack
 from flowratio.samples.weighting import checked_weights, counts, mean_and_error, repeated
@@ -81,10 +81,7 @@ class Diagnosis:
         return plot_diagnosis(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything except log r and weights as numbers, texts and lists, ready for JSON.
-
-        Flags become the positions of the flagged rows. A number that is not finite becomes None.
-        """
+        """Return everything except log r and weights, ready for JSON: flags as positions, None if not finite."""
         names = [field.name for field in fields(self) if field.name not in ("log_p", "log_q", "log_w")]
         return {name: _plain(getattr(self, name)) for name in names}
 
@@ -133,47 +130,32 @@ def diagnose(
     check_count(n_repeats, "n_repeats")
     log_ratio_of(ratio)  # refuse what is not a ratio
     seed = seed_from(random_state)
-    design = _design(ratio, X_p, X_q)
-    A, n_p = design.matrix, design.n_p
-    log_r = _checked(design.log_ratio(A), len(A))
-    Z = _in_own_range(A)
+    design, n_p, log_ratio = _design(ratio, X_p, X_q)
+    A = design.matrix
+    log_r = _checked(log_ratio(A), len(A))
+    D = A / 2 - A[0] / 2
+    largest = np.abs(D).max(axis=0)
+    Z = D / np.where(largest > 0, largest, 1.0)  # within ±1, so that no square overflows or vanishes
     p, rows_p = _scored(Z[:n_p], log_r[:n_p], sample_weight_p, "p")
     q, rows_q = _scored(Z[n_p:], log_r[n_p:], sample_weight_q, "q")
-    effects = importance(
-        lambda rows: _checked(design.log_ratio(rows), len(rows)),
-        A[np.concatenate([rows_p, n_p + rows_q])],
-        np.concatenate([p.share, q.share]) / 2,
-        design.columns,
-        n_repeats,
-        np.random.default_rng([seed, 1]),
-        design.groups,
-    )
+    rows, share = A[np.concatenate([rows_p, n_p + rows_q])], np.concatenate([p.share, q.share]) / 2
+    names, groups, rng = design.columns, design.groups, np.random.default_rng([seed, 1])
+    effects = importance(lambda B: _checked(log_ratio(B), len(B)), rows, share, names, n_repeats, rng, groups)
     return _diagnosis(p, q, log_r[:n_p], log_r[n_p:], design.names, effects, seed)
 
 
-class _Design(NamedTuple):
-    """The rows of both samples as a ratio sees them: those of p, then those of q."""
-
-    matrix: Matrix
-    n_p: int
-    names: list[str]  # of the columns of the matrix
-    groups: np.ndarray  # of each column of the matrix: its position in `columns`
-    columns: list[str]  # of the table
-    log_ratio: Callable[[Matrix], Any]
-
-
-def _design(ratio: Any, X_p: TableLike, X_q: TableLike) -> _Design:
+def _design(ratio: Any, X_p: TableLike, X_q: TableLike) -> tuple[Design, int, Callable[[Matrix], Any]]:
+    """Return the rows as a ratio sees them, those of p, then those of q, with n_p, and log r of such rows."""
     if getattr(ratio, "encoder_", None) is not None:
         P, Q = ratio.design(X_p), ratio.design(X_q)
-        matrix, log_ratio = np.concatenate([P.matrix, Q.matrix]), ratio.log_ratio_prepared
-        return _Design(matrix, len(P.matrix), P.names, P.groups, P.columns, log_ratio)
+        return P._replace(matrix=np.concatenate([P.matrix, Q.matrix])), len(P.matrix), ratio.log_ratio_prepared
     X, y = stack(X_p, X_q)
-    design, n_p = design_of(ratio, X), int(y.sum())
-    matrix = np.asarray(design.matrix, np.float64)
+    design = design_of(ratio, X)
+    design = design._replace(matrix=np.asarray(design.matrix, np.float64))
     if isinstance(ratio, RatioEstimator):
-        return _Design(matrix, n_p, design.names, design.groups, design.columns, ratio.log_ratio_prepared)
+        return design, int(y.sum()), ratio.log_ratio_prepared
     log_ratio = log_ratio_of(ratio)  # of another library: it gets rows in the form of the input
-    return _Design(matrix, n_p, *design[1:4], lambda A: log_ratio(_in_form_of(X, A)))
+    return design, int(y.sum()), lambda A: log_ratio(_in_form_of(X, A))
 
 
 def _diagnosis(
@@ -229,13 +211,6 @@ def _checked(log_r: Any, n: int) -> Vector:
         problem = f"`ratio.log_ratio(X)` has shape {log_r.shape} for {n} rows, with {values}"
         raise ValueError(f"{problem}. It must return one finite number for each row.")
     return log_r
-
-
-def _in_own_range(X: Matrix) -> Matrix:
-    """Return rows in units of the largest difference from the first, so that no square overflows or vanishes."""
-    D = X / 2 - X[0] / 2
-    largest = np.abs(D).max(axis=0)
-    return D / np.where(largest > 0, largest, 1.0)
 
 
 def _scored(X: Matrix, log_r: Vector, sample_weight: VectorLike | None, name: str) -> tuple[ScoredSample, np.ndarray]:

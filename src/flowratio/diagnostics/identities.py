@@ -64,8 +64,7 @@ def identities(p: ScoredSample, q: ScoredSample) -> Identities:
 def _mean_is_one(of: ScoredSample, other: ScoredSample, sign: int) -> Identity:
     """Compare the mean of r (of 1/r if `sign` is -1) with 1.
 
-    Rows that happen to miss the largest values have too small a mean and too small an error. By mean_q r² = mean_p r
-    the rows of the other sample estimate the error too. The larger one counts.
+    By mean_q r² = mean_p r the rows of the other sample estimate the error too. The larger one counts.
     """
     log_mean = log_mean_exp(sign * of.log_r, of.share)
     _, error = mean_and_error(np.exp(sign * of.log_r - log_mean), of.share)

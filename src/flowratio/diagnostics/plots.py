@@ -100,10 +100,7 @@ def plot_latent(Z: Any, log_r: Any, axes: Axes | None = None) -> Figure:
 
 
 def plot_reliability(reliability: Reliability | Diagnosis, axes: Axes | None = None) -> Figure:
-    """Draw the share of p in each bin against the probability that the ratio gives, with intervals of 95 %.
-
-    `reliability` is a `Diagnosis`, or its field of this name.
-    """
+    """Draw the share of p against the probability of p, with intervals of 95 %, of a `Diagnosis` or its field."""
     curve: Reliability = _field(reliability, "reliability", "observed")
     axes, figure = _axes(axes, (4.2, 4.2))
     axes.plot([0, 1], [0, 1], "--", color="0.5", linewidth=1, label="true ratio")
@@ -118,10 +115,7 @@ def plot_reliability(reliability: Reliability | Diagnosis, axes: Axes | None = N
 
 
 def plot_balance(balance: Balance | Diagnosis, axes: Axes | None = None) -> Figure:
-    """Draw standardized mean differences before and after weighting, of the 20 worst columns at most.
-
-    `balance` is a `Diagnosis`, or its field of this name.
-    """
+    """Draw mean differences before and after weighting, of up to 20 columns, of a `Diagnosis` or its field."""
     columns: Balance = _field(balance, "balance", "before")
     worst = np.argsort(-np.maximum(np.abs(columns.before), np.abs(columns.after)), kind="stable")[:_MOST_COLUMNS]
     axes, figure = _axes(axes, (5.5, 1.6 + 0.25 * len(worst)))
@@ -159,10 +153,7 @@ def plot_weights(log_w: Any, axes: Axes | None = None) -> Figure:
 
 
 def plot_importance(importance: Importance | Diagnosis, axes: Axes | None = None) -> Figure:
-    """Draw how much each column moves log r, the 20 most important ones at most.
-
-    `importance` is a `Diagnosis`, or its field of this name.
-    """
+    """Draw how much each column moves log r, the 20 most important ones, of a `Diagnosis` or its field."""
     effects: Importance = _field(importance, "importance", "effect")
     n = min(len(effects.names), _MOST_COLUMNS)
     axes, figure = _axes(axes, (5.5, 1.3 + 0.25 * n))
@@ -175,7 +166,7 @@ def plot_importance(importance: Importance | Diagnosis, axes: Axes | None = None
 
 
 def plot_diagnosis(diagnosis: Diagnosis) -> Figure:
-    """Draw five panels and the verdict: `Diagnosis.plot` does."""
+    """Draw five panels and the verdict."""
     from matplotlib.figure import Figure
 
     n_columns = min(len(diagnosis.balance.names), _MOST_COLUMNS)

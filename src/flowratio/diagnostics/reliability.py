@@ -50,12 +50,12 @@ def reliability(p: ScoredSample, q: ScoredSample) -> Reliability:
     is_p = np.repeat([True, False], [len(p.share), len(q.share)])
     k_of = _bins(probability, half, min(_MOST_BINS, max(1, int((p.n + q.n) / _ROWS_IN_BIN))))
     sums = partial(np.bincount, k_of)
-    mass, mass_p = sums(half), sums(half * is_p)
+    mass = sums(half)
     predicted, observed = (np.clip(sums(half * v) / mass, 0, 1) for v in (probability, is_p))
     # number of rows of one sample that know such a share equally well
     worth = 2 * mass / (observed / q.n + (1 - observed) / p.n)
     low, high = _wilson(observed, worth)
-    difference = 2 * (sums(half * probability) - mass_p)
+    difference = 2 * (sums(half * probability) - sums(half * is_p))
     spread = 2 * half * probability * (1 - probability)
     at_truth = sums(spread * ((1 - probability) / p.n + probability / q.n))
     at_rows = sums(4 * half**2 * (probability - is_p) ** 2)
@@ -63,11 +63,7 @@ def reliability(p: ScoredSample, q: ScoredSample) -> Reliability:
     statistic, deviation = _chi_squared(difference, square, sums(spread), 1 / p.n + 1 / q.n)
     slope, slope_error = _slope(np.concatenate([p.log_r, q.log_r]), half, is_p)
     return Reliability(
-        predicted,
-        observed,
-        low,
-        high,
-        mass,
+        *(predicted, observed, low, high, mass),
         error=float(mass @ np.abs(observed - predicted)),
         noise=float(math.sqrt(2 / math.pi) * np.sum(deviation) / 2),
         chi2=statistic,
