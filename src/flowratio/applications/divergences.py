@@ -164,10 +164,7 @@ def estimate(kind: Kind, scores: CrossFitted) -> Divergence:
 
 
 def _error(values: Vector, lent: Vector, sample: FoldScores) -> float:
-    """Return the standard error of a mean of values (n,), with one row (1,) lent by the other sample.
-
-    Equal values have no spread, but the next row may differ: with the lent row a share of 0 of n has an error of 1/n.
-    """
+    """Return the standard error of a mean of values (n,), with one lent by the other sample: the next may differ."""
     values, w = np.concatenate([values, lent]), np.append(sample.w, 1.0)
     share = w / w.sum()
     if not is_whole(w):
@@ -185,8 +182,8 @@ def _conclusion(kind: Kind, held_out: float, excess: float, error: float, scores
         return Conclusion(Verdict.CARE, limit, f"{reason}this size can show how far apart they are.")
     share = p.w[p.log_r > math.log(n_q)].sum() / n_p
     if kind == "kl" and share > THRESHOLDS.too_large:
-        reason = f"{share:.0%} of the rows have a ratio above {n_q:.0f}, the rows of the other sample, which cannot "
-        return Conclusion(Verdict.CARE, limit, f"{reason}confirm it. The value depends on the form of the ratio.")
+        reason = f"{share:.0%} of the rows have a ratio above {n_q:.0f}, the number of rows of the other sample, which "
+        return Conclusion(Verdict.CARE, limit, f"{reason}cannot confirm it. The value depends on its form.")
     if kind == "pearson" and (reason := _cut(scores)):
         return Conclusion(Verdict.CARE, limit, reason)
     if is_wrong(held_out, error):

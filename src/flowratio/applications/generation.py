@@ -204,8 +204,7 @@ class TargetedSampler(BaseEstimator):
 
     def _decoding(self, featurizer: FlowFeaturizer) -> Callable[[Matrix], Any]:
         """Return the function from z, of shape (m, d_z), to rows of x, or to rows of a table."""
-        encoder = self._encoder
-        if encoder is None:
+        if (encoder := self._encoder) is None:
             return featurizer.decode
         # without `decode`, which rounds each indicator of a category by itself, to none or to many
         return lambda Z: encoder.inverse_transform(encoder.confined(featurizer.inverse_transform(Z)))

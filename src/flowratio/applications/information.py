@@ -2,12 +2,9 @@ r"""Mutual information: the divergence of the rows (x, y) from rows with shuffle
 
 .. math:: I(X; Y) = \mathrm{KL}\big(p(x, y) \,\|\, p(x)\, p(y)\big)
 
-Given Z, y is shuffled among rows that are near in z. In rows q of such a deal x depends on z alone, so that
+Given Z, y is shuffled among rows that are near in z, which makes rows q, whatever the deal is:
 
-.. math:: I(X; Y \mid Z) = \mathrm{KL}\big(p(x, y, z) \,\|\, q(x, y, z)\big)
-                           - \mathrm{KL}\big(p(y, z) \,\|\, q(y, z)\big)
-
-whatever the deal is. The nearer the rows, the smaller is the second divergence, and what a ratio may miss of it.
+.. math:: I(X; Y \mid Z) = \mathrm{KL}(p(x, y, z) \,\|\, q(x, y, z)) - \mathrm{KL}(p(y, z) \,\|\, q(y, z))
 """
 
 from __future__ import annotations

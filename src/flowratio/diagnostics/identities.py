@@ -3,9 +3,8 @@ r"""Identities that hold for the true ratio and for no multiple of it, and the f
 .. math:: \mathrm{mean}_q\, r = 1, \qquad \mathrm{mean}_p\, \frac1r = 1, \qquad
           \mathrm{mean}_q \frac{r}{1 + r} = \mathrm{mean}_p \frac{1}{1 + r}
 
-Where r or 1/r has a heavy tail, a few rows decide the first two means, and their standard errors are not reliable. Both
-sides of the third are bounded, so its standard error always is. Shifting log r until the third holds gives the log of
-the factor: the acceptance ratio of Bennett (1976, Journal of Computational Physics).
+Where r or 1/r has a heavy tail, standard errors of the first two are not reliable. The third is bounded. Shifting log r
+until it holds gives the log of the factor: the acceptance ratio of Bennett (1976, Journal of Computational Physics).
 """
 
 from __future__ import annotations

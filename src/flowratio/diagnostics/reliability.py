@@ -1,8 +1,4 @@
-r"""Whether the class probabilities of a ratio are right: the reliability curve.
-
-With both samples counting one half, the probability that a row belongs to p is :math:`\sigma(\log r)`. Rows are put
-into bins of equal mass by it. In each bin the share of p should be the mean probability.
-"""
+"""Whether the class probabilities σ(log r) of a ratio are right: the share of p in bins of equal mass."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""From numbers to a verdict: what is wrong with a ratio, and whether to use it.
+"""From numbers to a verdict: what is wrong with a ratio, and whether to use weights r on rows of q.
 
-A finding must be beyond chance and large enough to matter. With a million rows every estimate is wrong beyond chance,
-and with fifty rows every error looks large. All rules are about weights r on rows of q. For 1/r, diagnose the inverse.
+A finding must be beyond chance and large enough to matter. For weights 1/r, diagnose the inverse.
 """
 
 from __future__ import annotations
@@ -164,9 +163,8 @@ def miscalibrated(curve: Reliability) -> list[Finding]:
     excess, lean = curve.error - curve.noise, lean_of(curve.slope, curve.slope_error)
     if curve.p_value >= THRESHOLDS.chance or excess < THRESHOLDS.reliability:
         return []
-    how = "see `plot()`"
-    if lean is not Lean.NONE:
-        how = f"the ratio is {lean}, and log r should be multiplied by {curve.slope:.2g}"
+    factor = f"the ratio is {lean}, and log r should be multiplied by {curve.slope:.2g}"
+    how = "see `plot()`" if lean is Lean.NONE else factor
     words = f"Class probabilities are off by {curve.error:.3f} on average, by chance {curve.noise:.3f}: {how}."
     return [Finding(f"{words} {_ADVICE[lean]}.", excess > THRESHOLDS.reliability_grave)]
 
