@@ -17,7 +17,7 @@ import numpy as np
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Vector, VectorLike
-from flowratio._support.validation import is_number
+from flowratio._support.validation import check_choice, check_nonnegative, check_positive, is_number
 from flowratio.samples.weighting import log_mean_exp
 
 MIN_ESS = 20.0  # at or below it weighted means depend on a handful of rows
@@ -30,44 +30,37 @@ _SMALLEST_EXCESS = 1e-300  # of the largest weight; below it quotients of excess
 
 
 class Smoothed(NamedTuple):
-    """Result of `pareto_smooth`: log-weights of shape (n,), and the shape of their tail."""
+    """Result of `pareto_smooth`."""
 
-    log_w: Vector
-    k_hat: float
+    log_w: Vector  # (n,)
+    k_hat: float  # shape of their tail
 
 
 class Capped(NamedTuple):
-    """Result of `cap_to_design_effect`: log-weights of shape (n,), and how many of them are lower than before."""
+    """Result of `cap_to_design_effect`."""
 
-    log_w: Vector
-    n_capped: int
+    log_w: Vector  # (n,)
+    n_capped: int  # how many of them are lower than before
 
 
 def ratios_from_logs(log_r: Vector) -> Vector:
-    """Return ratios from their logs, (n,) to (n,). A ratio too large for a float becomes the largest float.
-
-    Examples
-    --------
-    >>> ratios_from_logs(np.array([0.0, 800.0])).tolist()
-    [1.0, 1.7976931348622732e+308]
-    """
+    """Return ratios from their logs, (n,) to (n,). A ratio too large for a float becomes the largest float."""
     return np.exp(np.minimum(log_r, _LOG_LARGEST))
 
 
 def self_normalize(log_w: VectorLike, total: float = 1.0) -> Vector:
     r"""Return weights that add up to `total`: log-weights (n,) to weights (n,).
 
-    .. math:: w_i = \mathrm{total} \cdot e^{\ell_i} \Big/ \sum_j e^{\ell_j}
-
     An additive constant of `log_w` cancels. `total=len(log_w)` gives weights of mean 1.
+
+    .. math:: w_i = \mathrm{total} \cdot e^{\ell_i} \Big/ \sum_j e^{\ell_j}
 
     Examples
     --------
     >>> self_normalize([0.0, np.log(3.0)]).round(12).tolist()
     [0.25, 0.75]
     """
-    if not (is_number(total) and 0 < total < math.inf):
-        raise ValueError(f"`total` is {total!r}. Use a number above 0, such as `len(log_w)` for weights of mean 1.")
+    check_positive(total, "total")
     w = _relative(_checked(log_w))
     return w / w.sum() * total
 
@@ -75,14 +68,13 @@ def self_normalize(log_w: VectorLike, total: float = 1.0) -> Vector:
 def temper(log_r: VectorLike, gamma: float) -> Vector:
     r"""Raise ratios to a power. A power below 1 makes weights more equal: log r (n,) to log-weights (n,).
 
-    .. math:: \log w_i = \gamma \log r(x_i)
-
     The power `gamma` is 0 or more: 1 leaves the ratios unchanged, 0 gives every row the weight 1.
+
+    .. math:: \log w_i = \gamma \log r(x_i)
 
     References
     ----------
-    .. [1] Grover et al. (2019). *Bias Correction of Learned Generative Models using Likelihood-Free Importance
-       Weighting.* NeurIPS.
+    .. [1] Grover et al. (2019). *Bias Correction of Learned Generative Models using … Importance Weighting.* NeurIPS.
     .. [2] Choi, Liao, Ermon (2021). *Featurized Density Ratio Estimation.* UAI. Appendix on importance weighting.
 
     Examples
@@ -90,31 +82,25 @@ def temper(log_r: VectorLike, gamma: float) -> Vector:
     >>> temper([2.0, -4.0], gamma=0.5).tolist()
     [1.0, -2.0]
     """
-    if not (is_number(gamma) and 0 <= gamma < math.inf):
-        raise ArgumentError("gamma", f"`gamma` is {gamma!r}. Use a finite number of 0 or more. 1 changes nothing.")
-    log_r = _numbers(log_r, "log_r")
+    check_nonnegative(gamma, "gamma")
+    log_r = finite_vector(log_r, "log_r", may_be_zero=True)
     if gamma == 0:
         return np.zeros_like(log_r)  # also where r = 0
     with np.errstate(over="ignore"):
         log_w = float(gamma) * log_r
     if np.isposinf(log_w).any():
-        raise ArgumentError(
-            "gamma", f"`gamma` is {gamma!r} and `log_r` is up to {log_r.max():.1e}. The product overflows."
-        )
+        raise ArgumentError("gamma", f"`gamma` is {gamma!r}, `log_r` up to {log_r.max():.1e}. The product overflows.")
     return _not_all_zero(log_w, "log_r")
 
 
 def rebalance(log_r: VectorLike, proportion: float = 0.5, toward: Literal["p", "q"] = "p") -> Vector:
     r"""Weight rows of a mixture of p and q toward p or toward q: log r (n,) to log-weights (n,).
 
-    For rows of :math:`h = \pi p + (1 - \pi) q`, such as draws of a flow that was trained on both samples,
+    For rows of :math:`h = \pi p + (1 - \pi) q`, such as draws of a flow that was trained on both samples. `proportion`
+    is π, the share of p in the mixture: n_p / (n_p + n_q) for both samples pooled. 0 if all rows come from q.
 
     .. math:: \frac{p}{h} = \frac{r}{\pi r + 1 - \pi} \leq \frac1\pi, \qquad
               \frac{q}{h} = \frac{1}{\pi r + 1 - \pi} \leq \frac1{1 - \pi}
-
-    Unlike r, these weights are bounded. With :math:`\pi = 0` all rows come from q, and the weights toward p are r.
-
-    `proportion` is π, the share of p in the mixture: n_p / (n_p + n_q) for both samples pooled.
 
     References
     ----------
@@ -126,31 +112,27 @@ def rebalance(log_r: VectorLike, proportion: float = 0.5, toward: Literal["p", "
     [1.5]
     """
     check_proportion(proportion)
-    log_r = _numbers(log_r, "log_r")
+    check_choice(toward, "toward", ["p", "q"])
+    log_r = finite_vector(log_r, "log_r", may_be_zero=True)
     log_pi, log_rest = math.log(proportion) if proportion else -math.inf, math.log1p(-proportion)
-    if toward == "p":
-        return -np.logaddexp(log_pi, log_rest - _not_all_zero(log_r, "log_r"))
     if toward == "q":
         return -np.logaddexp(log_pi + log_r, log_rest)
-    raise ArgumentError("toward", f"`toward` is {toward!r}. Use 'p' or 'q'.")
+    return -np.logaddexp(log_pi, log_rest - _not_all_zero(log_r, "log_r"))
 
 
 def check_proportion(proportion: Any) -> None:
     """Refuse a value that is not a share of p in a mixture of p and q."""
     if not (is_number(proportion) and 0 <= proportion < 1):
-        raise ArgumentError(
-            "proportion",
-            f"`proportion` is {proportion!r}. The share of p in the mixture must be 0 or more and below 1.",
-        )
+        raise ArgumentError("proportion", f"`proportion` is {proportion!r}. It must be 0 or more and below 1.")
 
 
 def cap(log_w: VectorLike, largest: float | None = None) -> Vector:
     r"""Lower weights that are above a cap to the cap: log-weights (n,) to log-weights (n,).
 
-    .. math:: w_i' = \min(w_i,\ c\, \bar w), \qquad c = \sqrt n \text{ by default}
+    `largest` is c, the cap in units of the mean weight, above 0. None for the root of n. With None the bias vanishes as
+    n grows, and the variance is finite for every r.
 
-    With the default the bias vanishes as n grows, and the variance is finite for every r. `largest` is c, the cap in
-    units of the mean weight, above 0. None for the root of n.
+    .. math:: w_i' = \min(w_i,\ c\, \bar w), \qquad c = \sqrt n \text{ by default}
 
     References
     ----------
@@ -161,10 +143,7 @@ def cap(log_w: VectorLike, largest: float | None = None) -> Vector:
     >>> np.exp(cap(np.log([1.0, 1.0, 1.0, 97.0]), largest=2)).round(12).tolist()
     [1.0, 1.0, 1.0, 50.0]
     """
-    if largest is not None and not (is_number(largest) and 0 < largest < math.inf):
-        raise ArgumentError(
-            "largest", f"`largest` is {largest!r}. Use a cap above 0, in units of the mean weight, or None."
-        )
+    check_positive(largest, "largest", optional=True)
     log_w = _checked(log_w)
     with np.errstate(over="ignore"):  # 1e308 and -1e308 differ by more than a float holds
         log_mean = log_mean_exp(log_w)
@@ -174,28 +153,23 @@ def cap(log_w: VectorLike, largest: float | None = None) -> Vector:
 def pareto_smooth(log_w: VectorLike) -> Smoothed:
     r"""Replace the largest weights by quantiles of a generalized Pareto distribution that is fitted to them.
 
-    Beyond a threshold u nearly every distribution is such a Pareto distribution. Weights with shape k have fewer than
-    1/k moments. The M largest weights, :math:`M = \min(n/5, 3\sqrt n)`, become
+    The M largest weights, :math:`M = \min(n/5, 3\sqrt n)`, beyond a threshold u, become
 
     .. math:: w_{(i)}' = u + \frac{\sigma}{k}\left(\Big(1 - \frac{i - 1/2}{M}\Big)^{-k} - 1\right),
               \qquad i = 1, \dots, M
 
-    No weight becomes larger than the largest one. Scale and shape are those of Zhang and Stephens (2009). A weak
-    prior, worth ten weights, moves k toward 1/2.
+    but not larger than the largest weight. Scale and shape are those of Zhang and Stephens [2]_. A weak prior, worth
+    ten weights, moves k toward 1/2.
 
-    Returns
-    -------
-    Smoothed
-        `log_w`, smoothed, not normalized, and `k_hat`. Weighted means are reliable up to `largest_k_hat(n)`. From 1 on
-        not even the mean weight is finite. k_hat is -inf if the largest weights are all equal: there is no tail. It is
-        inf if a tail cannot be fitted: n is below 25, fewer than five weights stand out, or they differ by more than a
-        float can hold. In both cases the weights do not change.
+    Returns `log_w`, not normalized, and `k_hat`. Weighted means are reliable up to `largest_k_hat(n)`. From 1 on not
+    even the mean weight is finite. k_hat is -inf if the largest weights are all equal: there is no tail. It is inf if a
+    tail cannot be fitted: n is below 25, fewer than five weights stand out, or they differ by more than a float can
+    hold. In both cases the weights do not change.
 
     References
     ----------
     .. [1] Vehtari, Simpson, Gelman, Yao, Gabry (2024). *Pareto Smoothed Importance Sampling.* JMLR.
-    .. [2] Zhang, Stephens (2009). *A New and Efficient Estimation Method for the Generalized Pareto Distribution.*
-       Technometrics.
+    .. [2] Zhang, Stephens (2009). *A New … Estimation Method for the Generalized Pareto Distribution.* Technometrics.
 
     Examples
     --------
@@ -222,23 +196,14 @@ def pareto_smooth(log_w: VectorLike) -> Smoothed:
 
 
 def largest_k_hat(n: float) -> float:
-    r"""Return the largest Pareto k̂ of n weights at which weighted means are reliable.
-
-    .. math:: \min\Big(0.7,\ 1 - \frac1{\log_{10} n}\Big)
-
-    Examples
-    --------
-    >>> largest_k_hat(100), largest_k_hat(10_000)
-    (0.5, 0.7)
-    """
+    """Return the largest Pareto k̂ of n weights at which weighted means are reliable, by Vehtari et al. (2024)."""
     return min(0.7, 1 - 1 / math.log10(n)) if n > 1 else -math.inf
 
 
 def _fit_pareto(x: Vector) -> tuple[float, float]:
     r"""Return scale and shape of a generalized Pareto distribution of sorted positive excesses, of shape (m,).
 
-    With :math:`\theta = -k/\sigma` the likelihood has its maximum over k in closed form,
-    :math:`k(\theta) = \mathrm{mean} \log(1 - \theta x)`. θ is its posterior mean over a grid of quantiles of a prior.
+    With θ = -k/σ the likelihood has its maximum over k at mean log(1 - θx). θ is its posterior mean over a grid.
     """
     m = len(x)
     n_grid = 30 + math.isqrt(m)
@@ -263,12 +228,11 @@ def _pareto_quantiles(m: int, sigma: float, k: float) -> Vector:
 def cap_to_design_effect(log_w: VectorLike, design_effect: float) -> Capped:
     r"""Lower the largest weights to the largest cap that meets a bound on the design effect.
 
-    .. math:: n \sum_i w_i^2 \Big/ \Big(\sum_i w_i\Big)^2 \leq \mathrm{design\ effect}
-
     The design effect of Kish is the factor by which weights inflate the variance of a mean: n divided by the effective
-    sample size. The sum of the weights falls: other rows do not receive what is cut off.
+    sample size. The bound is 1 or more, and finite. 1 makes all weights equal. Other rows do not receive what is cut
+    off, so the sum of the weights falls.
 
-    The bound is 1 or more, and finite. 1 makes all weights equal.
+    .. math:: n \sum_i w_i^2 \Big/ \Big(\sum_i w_i\Big)^2 \leq \mathrm{design\ effect}
 
     References
     ----------
@@ -285,10 +249,8 @@ def cap_to_design_effect(log_w: VectorLike, design_effect: float) -> Capped:
     log_w = _checked(log_w)
     n, positive = len(log_w), np.sort(log_w[log_w > -np.inf])
     if n / len(positive) > design_effect:
-        raise ValueError(
-            f"`design_effect` is {design_effect}, but {n - len(positive)} of {n} weights are zero, so that no cap "
-            f"brings it below {n / len(positive):.4g}. Use a larger bound, or drop these rows."
-        )
+        reason = f"{n - len(positive)} of {n} weights are zero, so that no cap brings it below {n / len(positive):.4g}"
+        raise ValueError(f"`design_effect` is {design_effect}, but {reason}. Use a larger bound, or drop these rows.")
     log_cap = _log_cap(positive, n, float(design_effect))
     return Capped(np.minimum(log_w, log_cap), int(np.count_nonzero(log_w > log_cap)))
 
@@ -336,11 +298,9 @@ def effective_sample_size_of_ratio(
 ) -> float:
     r"""Return the effective sample size of n_q rows of q under the weights :math:`r^\gamma`, by rows of both samples.
 
-    The weights of rows of q alone cannot show that no row of q lies where p does. By
-    :math:`\mathrm{mean}_q r^{2\gamma} = \mathrm{mean}_p r^{2\gamma - 1}` the rows of p estimate the same number, and
-    they do show it. The smaller of the two counts.
-
-    Log-ratios and weights have shapes (m_p,) and (m_q,): some of the rows are enough.
+    The weights of rows of q alone cannot show that no row of q lies where p does. The rows of p do show it, by
+    :math:`\mathrm{mean}_q r^{2\gamma} = \mathrm{mean}_p r^{2\gamma - 1}`. The smaller of the two counts. Log-ratios and
+    weights have shapes (m_p,) and (m_q,): some of the rows are enough.
     """
     log_square_p, log_square_q = log_mean_exp((2 * gamma - 1) * log_p, w_p), log_mean_exp(2 * gamma * log_q, w_q)
     log_mean_q = log_mean_exp(gamma * log_q, w_q)
@@ -366,9 +326,9 @@ def _below_largest(log_w: Vector) -> Vector:
         return log_w - log_w.max()
 
 
-def _checked(log_w: VectorLike, name: str = "log_w") -> Vector:
+def _checked(log_w: VectorLike) -> Vector:
     """Return log-weights as float64, of shape (n,)."""
-    return _not_all_zero(_numbers(log_w, name), name)
+    return _not_all_zero(finite_vector(log_w, "log_w", may_be_zero=True), "log_w")
 
 
 def _not_all_zero(log_w: Vector, name: str) -> Vector:
@@ -377,25 +337,17 @@ def _not_all_zero(log_w: Vector, name: str) -> Vector:
     return log_w
 
 
-def _numbers(log_w: VectorLike, name: str) -> Vector:
-    values = finite_vector(log_w, name, may_be_zero=True)
-    if not len(values):
-        raise ValueError(f"`{name}` has shape (0,). Give one log-weight for each row, and at least one row.")
-    return values
-
-
-def finite_vector(values: VectorLike, name: str, *, may_be_zero: bool = False) -> Vector:
+def finite_vector(values: VectorLike, name: str, may_be_zero: bool = False, may_be_empty: bool = False) -> Vector:
     """Return finite numbers as float64, of shape (n,). With `may_be_zero`, -inf stands for the log of zero."""
     try:
         numbers = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"`{name}` is not an array of numbers ({error}). Give one number for each row.") from error
-    if numbers.ndim != 1:
-        raise ValueError(f"`{name}` has shape {numbers.shape}. Give one number for each row, of shape (n,).")
+    if numbers.ndim != 1 or not (len(numbers) or may_be_empty):
+        raise ValueError(f"`{name}` has shape {numbers.shape}. Give one number for each row, and at least one row.")
     is_bad = ~np.isfinite(numbers) & ~(may_be_zero & np.isneginf(numbers))
     if is_bad.any():
-        raise ValueError(
-            f"`{name}` is NaN or infinite in {np.count_nonzero(is_bad)} of {len(numbers)} rows, the first "
-            f"{int(np.argmax(is_bad))} (counted from 0). Give finite numbers{', or -inf for zero' * may_be_zero}."
-        )
+        rows = f"{np.count_nonzero(is_bad)} of {len(numbers)} rows, the first {int(np.argmax(is_bad))} (counted from 0)"
+        zero = ", or -inf for zero" * may_be_zero
+        raise ValueError(f"`{name}` is NaN or infinite in {rows}. Give finite numbers{zero}.")
     return numbers

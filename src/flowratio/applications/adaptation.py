@@ -17,7 +17,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from typing_extensions import Self
 
 from flowratio._support.types import TableLike, Vector, VectorLike
-from flowratio._support.validation import RandomState, is_number, seed_from, unchanged_on_failure
+from flowratio._support.validation import RandomState, check_nonnegative, seed_from, unchanged_on_failure
 from flowratio.applications.crossfit import check_folds, cross_fit, fit_prepared, log_ratio_prepared
 from flowratio.applications.weighted_fit import fit_weighted, last_step
 from flowratio.ratios.auto.auto import AutoRatio
@@ -26,14 +26,8 @@ from flowratio.ratios.registry import is_ready, log_ratio_of, new_ratio
 from flowratio.samples.folding import folds
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
-from flowratio.weights import (
-    effective_sample_size,
-    effective_sample_size_of_ratio,
-    is_small,
-    pareto_smooth,
-    self_normalize,
-    temper,
-)
+from flowratio.weights import effective_sample_size, is_small, pareto_smooth, self_normalize, temper
+from flowratio.weights import effective_sample_size_of_ratio as ess_of_ratio
 
 
 def _estimator_has(name: str) -> Callable[[Any], bool]:
@@ -46,6 +40,17 @@ def _estimator_has(name: str) -> Callable[[Any], bool]:
     return has
 
 
+def _method_of_estimator(name: str, doc: str) -> Any:
+    """Return a method of rows X that calls the method of the fitted estimator, available if there is one."""
+
+    def method(self: Any, X: TableLike) -> Vector:
+        check_is_fitted(self)
+        return getattr(self.estimator_, name)(X)
+
+    method.__name__, method.__doc__ = name, doc
+    return available_if(_estimator_has(name))(method)
+
+
 class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
     r"""Fit any estimator of scikit-learn to labelled source rows that are weighted to represent a target.
 
@@ -54,7 +59,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
 
     .. math:: E_p\, \ell(f(x), y) = E_q\, r(x)\, \ell(f(x), y)
 
-    Weights help if the estimator is too simple to be right everywhere. They add variance: see `effective_sample_size_`.
+    Weights help if the estimator is too simple to be right everywhere. They add variance.
 
     Parameters
     ----------
@@ -68,44 +73,34 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
     n_folds
         None: one ratio weights all rows. 2 or more: each row of the source is weighted by a ratio that was fitted
         without it. On small tables this increased the error on the target. It helped networks that memorize the rows.
-    gamma
-        The weights are r to this power: 1 for no bias, 0 for no weights, between them less variance.
-    smooth
-        Whether to replace the largest weights by quantiles of a generalized Pareto distribution.
-    random_state
-        Seed of the ratio, if it has none of its own, of the folds and of the resampling.
-    verbose
-        Whether to show the progress bar of the ratio, if it has one.
+    gamma, smooth
+        The weights are r to the power of `gamma`: 1 for no bias, 0 for no weights, between them less variance. `smooth`
+        replaces the largest weights by quantiles of a generalized Pareto distribution.
+    random_state, verbose
+        Seed of the ratio, if it has none of its own, of folds and of the resampling. Whether to show a progress bar.
 
     Attributes
     ----------
-    estimator_
-        The fitted estimator.
-    ratio_
-        The ratio p/q, target over source, fitted to all rows.
+    estimator_, ratio_
+        The fitted estimator, and the ratio p/q, target over source, fitted to all rows.
     sample_weight_
         Weights that the estimator was fitted with, of shape (n,): `sample_weight` times r to the power of `gamma`. They
         add up to the sum of `sample_weight`. Without one their mean is 1.
-    effective_sample_size_
+    effective_sample_size_, k_hat_
         Effective sample size of the weights, by rows of both samples. An `OverlapWarning` is issued if it is small.
-    k_hat_
-        Pareto k̂ of r to the power of `gamma` on source rows. Above `weights.largest_k_hat(n)` weighted means are not
-        reliable. inf if there are too few rows to fit a tail.
+        Pareto k̂ of the weights. Above `weights.largest_k_hat(n)` weighted means are not reliable. inf for few rows.
 
     Notes
     -----
     Put a pipeline inside, `ImportanceWeighted(make_pipeline(StandardScaler(), SVC()))`: its last step receives the
     weights. As the last step of a pipeline it needs `make_pipeline(…, transform_input=["X_target"])`, metadata routing,
-    and `set_fit_request(X_target=True)`.
-
-    `cross_validate(model, X, y, params={"X_target": X_target})` fits a ratio for each fold, and splits `X_target` if it
-    has as many rows as `X`. To avoid both, give a fitted ratio and no `X_target`. Scores are about source rows:
-    `TargetScorer` estimates scores on the target.
+    and `set_fit_request(X_target=True)`. `cross_validate(model, X, y, params={"X_target": X_target})` fits a ratio for
+    each fold, and splits `X_target` if it has as many rows as `X`. To avoid both, give a fitted ratio and no
+    `X_target`. Scores are about source rows: `TargetScorer` estimates scores on the target.
 
     References
     ----------
-    .. [1] Shimodaira (2000). *Improving predictive inference under covariate shift by weighting the log-likelihood
-       function.* Journal of Statistical Planning and Inference.
+    .. [1] Shimodaira (2000). *Improving predictive inference under covariate shift …* J. Stat. Planning and Inference.
     .. [2] Sugiyama, Suzuki, Kanamori (2012). *Density Ratio Estimation in Machine Learning.* Cambridge.
 
     Examples
@@ -119,11 +114,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
     [2.0]
     """
 
-    estimator_: Any
     ratio_: Any
-    sample_weight_: Vector
-    effective_sample_size_: float
-    k_hat_: float
     n_features_in_: int
     feature_names_in_: np.ndarray
 
@@ -167,13 +158,11 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y
-            Labelled rows of the source, of shapes (n, d) and (n,). A table may have text, dates and missing values, if
-            the estimator takes them.
+        X, y, sample_weight
+            Labelled rows of the source, of shapes (n, d) and (n,), and their weights, all 1 if None. A table may have
+            text, dates and missing values, if the estimator takes them.
         X_target
             Rows of the target, of shape (n_target, d), without labels: the same columns. None if the ratio is fitted.
-        sample_weight
-            Weights of the source rows, of shape (n,). All weights are 1 if None.
         """
         with unchanged_on_failure(self):
             self._fit(X, y, X_target, sample_weight)
@@ -196,27 +185,20 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         self.effective_sample_size_ = min(effective_sample_size(log_w), self._ess(log_p, log_q, counts, n))
         self.sample_weight_ = self_normalize(log_w, total=float(counts.sum()))
         if is_small(self.effective_sample_size_, n):
-            warnings.warn(
-                f"The effective sample size is {self.effective_sample_size_:.3g} of {n:.0f}: source and target hardly "
-                "overlap, and the weights depend on a handful of source rows. Drop columns that separate them, or use "
-                "a `gamma` below 1.",
-                OverlapWarning,
-                stacklevel=3,
-            )
+            problem = f"The effective sample size is {self.effective_sample_size_:.3g} of {n:.0f}"
+            reason = "source and target hardly overlap, and the weights depend on a handful of source rows"
+            remedy = "Drop columns that separate them, or use a `gamma` below 1."
+            warnings.warn(f"{problem}: {reason}. {remedy}", OverlapWarning, stacklevel=3)
         self.estimator_ = fit_weighted(clone(self.estimator), X, y, self.sample_weight_.copy(), seed)
 
     def _ess(self, log_p: Vector | None, log_q: Vector, counts: Vector, n: float) -> float:
         """Return the effective sample size of n source rows, by rows of the target."""
         if log_p is None:
             return getattr(last_step(self.ratio_), "effective_sample_size_", n) if self.gamma >= 1 else n
-        positive = counts > 0
-        return effective_sample_size_of_ratio(
-            log_p, np.ones(len(log_p)), log_q[positive], counts[positive], n, self.gamma
-        )
+        w_p, positive = np.ones(len(log_p)), counts > 0
+        return ess_of_ratio(log_p, w_p, log_q[positive], counts[positive], n, self.gamma)
 
-    def _log_ratios(
-        self, X: TableLike, X_target: TableLike | None, counts: Vector, seed: int
-    ) -> tuple[Vector | None, Vector]:
+    def _log_ratios(self, X: Any, X_target: Any, counts: Vector, seed: int) -> tuple[Vector | None, Vector]:
         """Return log r of the rows of the target, if there are any, and of the source, (n_target,) and (n,)."""
         if X_target is None:
             self.ratio_ = self.ratio
@@ -249,23 +231,16 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
     def _check_settings(self, X_target: TableLike | None) -> None:
         if isinstance(self.estimator, type) or not hasattr(self.estimator, "fit"):
             raise TypeError(f"`estimator` is {self.estimator!r}. Give an estimator, such as `LogisticRegression()`.")
-        if not hasattr(last_step(self.estimator), "fit"):
-            raise TypeError(
-                f"`estimator` is a pipeline that ends with {last_step(self.estimator)!r}. Its last step must be a "
-                "classifier or a regressor."
-            )
+        if not hasattr(last := last_step(self.estimator), "fit"):
+            raise TypeError(f"`estimator` is a pipeline that ends with {last!r}. It must end with an estimator of y.")
         if not isinstance(self.smooth, bool | np.bool_):
             raise ValueError(f"`smooth` is {self.smooth!r}. Use True or False.")
-        if not (is_number(self.gamma) and 0 <= self.gamma < np.inf):
-            raise ValueError(f"`gamma` is {self.gamma!r}. Use a number of 0 or more.")
+        check_nonnegative(self.gamma, "gamma")
         ready = is_ready(self.ratio)
         if X_target is None and not ready:
             raise ValueError("`X_target` is None. Give unlabelled rows of the target, or a fitted `ratio`.")
         if ready and (X_target is not None or self.n_folds is not None):
-            raise ValueError(
-                "`ratio` is fitted and is used unchanged. Leave out `X_target` and `n_folds`, or give a ratio that is "
-                "not fitted, such as `clone(ratio)`."
-            )
+            raise ValueError("`ratio` is fitted. Leave out `X_target` and `n_folds`, or give `clone(ratio)`.")
 
     @property
     def classes_(self) -> Vector:
@@ -273,41 +248,19 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.classes_
 
-    @available_if(_estimator_has("predict"))
-    def predict(self, X: TableLike) -> Vector:
-        """Predict y for rows of the target, by the fitted estimator."""
-        check_is_fitted(self)
-        return self.estimator_.predict(X)
-
-    @available_if(_estimator_has("predict_proba"))
-    def predict_proba(self, X: TableLike) -> Vector:
-        """Return the probabilities of the classes, by the fitted estimator."""
-        check_is_fitted(self)
-        return self.estimator_.predict_proba(X)
-
-    @available_if(_estimator_has("predict_log_proba"))
-    def predict_log_proba(self, X: TableLike) -> Vector:
-        """Return the log-probabilities of the classes, by the fitted estimator."""
-        check_is_fitted(self)
-        return self.estimator_.predict_log_proba(X)
-
-    @available_if(_estimator_has("decision_function"))
-    def decision_function(self, X: TableLike) -> Vector:
-        """Return the decision function of the fitted estimator."""
-        check_is_fitted(self)
-        return self.estimator_.decision_function(X)
+    predict = _method_of_estimator("predict", "Predict y for rows of the target.")
+    predict_proba = _method_of_estimator("predict_proba", "Return the probabilities of the classes.")
+    predict_log_proba = _method_of_estimator("predict_log_proba", "Return the log-probabilities of the classes.")
+    decision_function = _method_of_estimator("decision_function", "Return the decision function of the estimator.")
 
     @available_if(_estimator_has("score"))
     def score(self, X: TableLike, y: Any, sample_weight: VectorLike | None = None) -> float:
         """Return the score of the fitted estimator on labelled rows, without weights of the ratio."""
         check_is_fitted(self)
-        if sample_weight is None:
-            return self.estimator_.score(X, y)
-        return self.estimator_.score(X, y, sample_weight=sample_weight)
+        return self.estimator_.score(X, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
 
     def __sklearn_tags__(self) -> Tags:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
-        tags.target_tags = inner.target_tags
+        for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags"):
+            setattr(tags, name, getattr(inner, name))
         return tags

@@ -1,11 +1,4 @@
-r"""Synthetic rows next to real ones: how much each synthetic row should count in training.
-
-With p the real rows and q the synthetic ones, a mean over the first is a weighted mean over the second,
-
-.. math:: \mathrm{mean}_p\, g = \mathrm{mean}_q\, r g, \qquad w_i \propto r(x_i)^\gamma
-
-so that a synthetic row counts less where a generator draws too many rows, or unrealistic ones.
-"""
+"""Synthetic rows next to real ones: how much each synthetic row should count in training."""
 
 from __future__ import annotations
 
@@ -17,19 +10,13 @@ import numpy as np
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import TableLike, Vector
 from flowratio._support.validation import RandomState, seed_from
-from flowratio.applications.crossfit import cross_fit, folds_of, ratio_to_cross_fit
+from flowratio.applications.crossfit import cross_fit, folds_of, ratio_to_fit
 from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.inverse import InverseRatio
 from flowratio.ratios.registry import is_ready, log_ratio_of
 from flowratio.samples.two_samples import two_samples
-from flowratio.weights import (
-    effective_sample_size,
-    effective_sample_size_of_ratio,
-    is_small,
-    ratios_from_logs,
-    self_normalize,
-    temper,
-)
+from flowratio.weights import effective_sample_size, is_small, ratios_from_logs, self_normalize, temper
+from flowratio.weights import effective_sample_size_of_ratio as ess_of_ratio
 
 
 def augmentation_weights(
@@ -46,8 +33,9 @@ def augmentation_weights(
 
     .. math:: w_i \propto r(x_i)^\gamma, \qquad r = p/q
 
-    p is the real sample (y = 1), q the synthetic one. Each row is weighted by a ratio that was fitted without it. Real
-    rows have the weight 1. If the weights depend on a handful of synthetic rows, an `OverlapWarning` is issued.
+    p is the real sample (y = 1), q the synthetic one. Each row is weighted by a ratio that was fitted without it. A
+    synthetic row counts less where a generator draws too many rows, or unrealistic ones. Real rows have the weight 1.
+    If the weights depend on a handful of synthetic rows, an `OverlapWarning` is issued.
 
     Parameters
     ----------
@@ -63,15 +51,12 @@ def augmentation_weights(
     normalize
         `"mean"`: their mean is 1, for use as `sample_weight` next to real rows of weight 1. `"sum"`: their sum is 1.
         None: they are :math:`r^\gamma` itself.
-    n_folds
-        Number of folds. Each row is weighted by a ratio that was fitted without its fold.
-    random_state
-        Seed of the folds and of the ratio.
+    n_folds, random_state
+        Number of folds, and seed of the folds and of the ratio.
 
     References
     ----------
-    .. [1] Grover et al. (2019). *Bias Correction of Learned Generative Models using Likelihood-Free Importance
-       Weighting.* NeurIPS.
+    .. [1] Grover et al. (2019). *Bias Correction of Learned Generative Models using … Importance Weighting.* NeurIPS.
     .. [2] Choi, Liao, Ermon (2021). *Featurized Density Ratio Estimation.* UAI.
 
     Examples
@@ -81,10 +66,7 @@ def augmentation_weights(
     >>> w = augmentation_weights(X_real, X_synthetic, "logistic", random_state=0)
     >>> bool(abs(np.average(X_synthetic.mean(axis=1), weights=w) - 0.5) < 0.1)
     True
-
-    For an estimator that takes weights, real rows count 1:
-
-    >>> X, sample_weight = np.concatenate([X_real, X_synthetic]), np.concatenate([np.ones(1000), w])
+    >>> sample_weight = np.concatenate([np.ones(1000), w])  # of X_real and X_synthetic, for an estimator
     """
     if normalize not in ("mean", "sum", None):
         raise ArgumentError("normalize", f"`normalize` is {normalize!r}. Use 'mean', 'sum' or None.")
@@ -95,25 +77,16 @@ def augmentation_weights(
     if is_ready(ratio):
         log_p, log_q = (np.asarray(log_ratio_of(ratio)(X), np.float64) for X in (X_real, X_synthetic))
     else:
-        log_p, log_q = _held_out(X_real, X_synthetic, ratio, n_folds, seed_from(random_state))
+        samples, seed = two_samples(X_real, X_synthetic, arguments=("X_real", "X_synthetic")), seed_from(random_state)
+        fold = folds_of(samples, n_folds, np.random.default_rng([seed, 0]))
+        scores = cross_fit(ratio_to_fit(ratio, samples, seed), samples, fold, seed)
+        log_p, log_q = scores.p.log_r, scores.q.log_r
     log_w, n = temper(log_q, power), len(log_q)
-    of_both = effective_sample_size_of_ratio(log_p, np.ones(len(log_p)), log_q, np.ones(n), n, power)
-    ess = min(effective_sample_size(log_w), of_both)
+    ess = min(effective_sample_size(log_w), ess_of_ratio(log_p, np.ones(len(log_p)), log_q, np.ones(n), n, power))
     if is_small(ess, n):
-        warnings.warn(
-            f"The effective sample size is {ess:.3g} of {n}: real and synthetic rows hardly overlap, and the weights "
-            "depend on a handful of synthetic rows. Use a `gamma` below 1, or a better generator.",
-            OverlapWarning,
-            stacklevel=2,
-        )
+        problem = f"The effective sample size is {ess:.3g} of {n}: real and synthetic rows hardly overlap, and weights"
+        remedy = "Use a `gamma` below 1, or a better generator."
+        warnings.warn(f"{problem} depend on a handful of synthetic rows. {remedy}", OverlapWarning, stacklevel=2)
     if normalize is None:
         return ratios_from_logs(log_w)
     return self_normalize(log_w, total=n if normalize == "mean" else 1.0)
-
-
-def _held_out(X_real: TableLike, X_synthetic: TableLike, ratio: Any, n_folds: Any, seed: int) -> tuple[Vector, Vector]:
-    """Return log r of both samples by ratios that were not fitted to the row."""
-    samples = two_samples(X_real, X_synthetic, arguments=("X_real", "X_synthetic"))
-    fold = folds_of(samples, n_folds, np.random.default_rng([seed, 0]))
-    scores = cross_fit(ratio_to_cross_fit(ratio, samples, seed), samples, fold, seed)
-    return scores.p.log_r, scores.q.log_r

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowratio._support.types import Vector, VectorLike
-from flowratio._support.validation import is_number
+from flowratio._support.validation import check_fraction
 from flowratio.weights import finite_vector
 
 _ROUNDING = 1e-12  # of a share: weights that reach the coverage up to rounding do reach it
@@ -14,10 +14,11 @@ _ROUNDING = 1e-12  # of a share: weights that reach the coverage up to rounding 
 def conformal_quantile(
     scores: VectorLike, log_r_calibration: VectorLike, log_r_test: VectorLike, coverage: float = 0.9
 ) -> Vector:
-    r"""Return for each test row a bound on its score that holds with a given probability.
+    r"""Return for each of m test rows a bound, of shape (m,), on its score that holds with a given probability.
 
-    Calibration rows come from the source q, test rows from the target p, and r = p/q, p is the target. Each calibration
-    score counts by its weight. The test row's own weight is put at infinity, because its score is unknown:
+    The prediction set of a test row has every y whose score is at most the bound. Calibration rows come from the source
+    q, test rows from the target p, and r = p/q. Each calibration score counts by its weight. The test row's own weight
+    is put at infinity, because its score is unknown:
 
     .. math:: \hat s(x) = \inf\Big\{ s : \sum_{i : s_i \le s} r(x_i)
                           \ge (1 - \alpha) \Big( \sum_i r(x_i) + r(x) \Big) \Big\}
@@ -31,17 +32,11 @@ def conformal_quantile(
     scores
         Errors of the model on the calibration rows, such as \|y - f(x)\|, of shape (n,). The model must not have been
         fitted to these rows.
-    log_r_calibration
-        log r of the calibration rows, of shape (n,); -inf for a row that does not count.
-    log_r_test
-        log r of the test rows, of shape (m,). A constant that is added to both cancels.
+    log_r_calibration, log_r_test
+        log r of the calibration rows, of shape (n,), and of the test rows, of shape (m,). -inf for a row that does not
+        count. A constant that is added to both cancels.
     coverage
         The probability :math:`1 - \alpha`, between 0 and 1.
-
-    Returns
-    -------
-    bound
-        Of shape (m,): the prediction set of a test row holds every y whose score is at most this.
 
     References
     ----------
@@ -56,22 +51,17 @@ def conformal_quantile(
     >>> y, y_target = (np.sin(rows[:, 0]) + 0.3 * rows[:, 0] * rng.normal(size=2000) for rows in (X, X_target))
     >>> model = LinearRegression().fit(X[:1000], y[:1000])  # the other half calibrates
     >>> ratio = ClassifierRatio("quadratic").fit_samples(X_target, X)
-    >>> bound = conformal_quantile(
-    ...     abs(y[1000:] - model.predict(X[1000:])), ratio.log_ratio(X[1000:]), ratio.log_ratio(X_target)
-    ... )
+    >>> errors = abs(y[1000:] - model.predict(X[1000:]))
+    >>> bound = conformal_quantile(errors, ratio.log_ratio(X[1000:]), ratio.log_ratio(X_target))
     >>> float(np.mean(abs(y_target - model.predict(X_target)) <= bound).round(1))  # in model.predict(X) ± bound
     0.9
     """
     s = finite_vector(scores, "scores")
     log_c = finite_vector(log_r_calibration, "log_r_calibration", may_be_zero=True)
-    log_t = finite_vector(log_r_test, "log_r_test", may_be_zero=True)
-    if len(s) == 0 or len(s) != len(log_c):
-        raise ValueError(
-            f"`scores` has {len(s)} values and `log_r_calibration` has {len(log_c)}. Give one of each for every "
-            "calibration row, and at least one row."
-        )
-    if not (is_number(coverage) and 0 < coverage < 1):
-        raise ValueError(f"`coverage` is {coverage!r}. Use a number between 0 and 1, such as 0.9.")
+    log_t = finite_vector(log_r_test, "log_r_test", may_be_zero=True, may_be_empty=True)
+    if len(s) != len(log_c):
+        raise ValueError(f"`scores` has {len(s)} values and `log_r_calibration` has {len(log_c)}. Give equal numbers.")
+    check_fraction(coverage, "coverage")
     if np.isneginf(log_c).all():
         return np.full(len(log_t), np.inf)  # no calibration row counts
     order = np.argsort(s)

@@ -20,22 +20,12 @@ FEWEST_ROWS = 4  # of each sample: two folds of two rows
 
 @dataclass(frozen=True, eq=False)
 class FoldScores:
-    """Log-ratios of the rows of one sample.
+    """Log-ratios of the rows of one sample."""
 
-    Parameters
-    ----------
-    log_r
-        log r of each row by the model that was fitted without its fold, of shape (n,).
-    each
-        log r of each row by every model, of shape (n_folds, n).
-    w, fold
-        Weight and fold of each row, of shape (n,).
-    """
-
-    log_r: Vector
-    each: Matrix
-    w: Vector
-    fold: np.ndarray
+    log_r: Vector  # (n,): of each row by the model that was fitted without its fold
+    each: Matrix  # (n_folds, n): of each row by every model
+    w: Vector  # (n,)
+    fold: np.ndarray  # (n,)
 
     @classmethod
     def of(cls, each: Matrix, w: Vector, fold: np.ndarray) -> FoldScores:
@@ -74,31 +64,17 @@ def cross_fit(
     fold: np.ndarray,
     seed: int,
     verbose: bool = False,
-    *,
-    X_more: Matrix | None = None,
-    fold_more: np.ndarray | None = None,
+    more: tuple[Matrix, np.ndarray] | None = None,
 ) -> CrossFitted:
-    """Fit a ratio to all folds except one, in turn, and score that one.
+    """Fit a ratio to all folds (n,) except one, in turn, and score that one. It is held out in both samples at once.
 
-    Parameters
-    ----------
-    ratio
-        A ratio, or its name.
-    samples, fold
-        The two samples, and the fold of each row, of shape (n,). A fold is held out in both at once.
-    seed
-        Seed of ratios that have none.
-    verbose
-        Whether to show a progress bar.
-    X_more, fold_more
-        More rows of q, of shape (m, d), and their folds, of shape (m,). They are scored, but no model is fitted to
-        them. They count as much as other rows of weight 1.
+    `more` rows of q, (m, d), in their folds, (m,), are scored, but no model is fitted to them.
     """
     n_p, n_folds = samples.n_p, int(fold.max()) + 1
     X, w, all_folds = samples.X, samples.w, fold
-    if X_more is not None and fold_more is not None:
-        X, all_folds = np.concatenate([X, X_more]), np.concatenate([fold, fold_more])
-        w = np.concatenate([w, np.ones(len(X_more))])
+    if more is not None:
+        X, all_folds = np.concatenate([X, more[0]]), np.concatenate([fold, more[1]])
+        w = np.concatenate([w, np.ones(len(more[0]))])
     each = np.zeros((n_folds, len(X)))
     with silent(), progress(n_folds, "folds", verbose) as step:
         for k in range(n_folds):
@@ -106,16 +82,12 @@ def cross_fit(
             if (part.X[0] != part.X).any():  # otherwise nothing distinguishes p from q: r = 1
                 each[k] = log_ratio_prepared(fit_prepared(new_ratio(ratio, seed + k), part), X)
             step()
-    return CrossFitted(
-        FoldScores.of(each[:, :n_p], w[:n_p], all_folds[:n_p]), FoldScores.of(each[:, n_p:], w[n_p:], all_folds[n_p:])
-    )
+    parts = slice(n_p), slice(n_p, None)
+    return CrossFitted(*(FoldScores.of(each[:, rows], w[rows], all_folds[rows]) for rows in parts))
 
 
-def ratio_to_cross_fit(ratio: Any, samples: TwoSamples, seed: int, verbose: bool = False) -> Any:
-    """Return the ratio to cross-fit. The choice of an `AutoRatio` is made once, on all rows. None is `AutoRatio()`.
-
-    The choice depends on the rows that are scored later. It is one of few, where a fit is one of many.
-    """
+def ratio_to_fit(ratio: Any, samples: TwoSamples, seed: int, verbose: bool = False) -> Any:
+    """Return the ratio to cross-fit. The choice of an `AutoRatio` is made once, on all rows: it is one of few."""
     auto = new_ratio(ratio, seed)
     if not isinstance(auto, AutoRatio):
         return auto

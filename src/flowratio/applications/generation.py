@@ -1,12 +1,6 @@
 r"""New rows of p, or of q, from a flow of both: sampling, importance weighting, resampling.
 
-A flow that was trained on rows of both samples draws from :math:`h = \pi p + (1 - \pi) q`. Each candidate z is
-weighted by
-
-.. math:: \frac{p}{h} = \frac{r}{\pi r + 1 - \pi} \quad\text{or}\quad \frac{q}{h} = \frac{1}{\pi r + 1 - \pi}
-
-and the rows are drawn from the candidates by weight. The ratio is the same in x and in z, so only the selected
-candidates are decoded.
+The ratio is the same in x and in z, so only the selected candidates are decoded.
 """
 
 from __future__ import annotations
@@ -26,7 +20,7 @@ from flowratio._support.chunks import chunks
 from flowratio._support.errors import ArgumentError
 from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, Vector
-from flowratio._support.validation import RandomState, is_count, seed_from
+from flowratio._support.validation import RandomState, check_choice, check_count, seed_from
 from flowratio.flows import Flow
 from flowratio.flows.base import new_generator
 from flowratio.latent.featurizer import FlowFeaturizer
@@ -65,28 +59,26 @@ class TargetedSample(NamedTuple):
 class TargetedSampler(BaseEstimator):
     r"""Draw new rows of p, or of q, from a flow that was trained on rows of both; r = p/q, p is y = 1.
 
-    Sampling-importance-resampling: candidates are drawn from the flow and weighted toward the target. The rows are
-    drawn from all candidates by weight.
+    The flow draws candidates from :math:`h = \pi p + (1 - \pi) q`. The rows are drawn from the candidates by the weight
+
+    .. math:: \frac{p}{h} = \frac{r}{\pi r + 1 - \pi} \quad\text{or}\quad \frac{q}{h} = \frac{1}{\pi r + 1 - \pi}
 
     For a ratio of mixed tables each candidate is decoded to the nearest row of a table, with one category in each
     column and numbers and dates in their fitted range, before it is weighted. `sample` then returns a data frame.
 
     Parameters
     ----------
-    ratio
-        A fitted ratio: a `FeaturizedRatio` or `JointFeaturizedRatio`, which has a flow; or, with `featurizer`, any
-        ratio that was fitted to `featurizer.transform(X)` (`space="z"`) or to rows of x (`space="x"`). With
-        `scaling="image"` fit it to `featurizer.encode(X, rng)`, which adds the noise of the candidates.
-    featurizer
-        A fitted `FlowFeaturizer` whose flow draws the candidates. None for that of `ratio`.
+    ratio, featurizer
+        A fitted `FeaturizedRatio` or `JointFeaturizedRatio`, which has a flow. Or any ratio that was fitted to
+        `featurizer.transform(X)` (`space="z"`) or to rows of x (`space="x"`), with the fitted `FlowFeaturizer` that
+        draws the candidates. With `scaling="image"` fit the ratio to `featurizer.encode(X, rng)`, with their noise.
     space
         Where the candidates are weighted: `"z"`, or `"x"`, for which all of them are decoded first. Rows of a mixed
         table are always weighted in x.
     proportion
-        Share π of p in the rows that the flow was trained on. If None: n_p / (n_p + n_q) of the rows that the ratio was
-        fitted to, or one half for `mixture="balanced"`. Give it if the flow was trained on other rows than the ratio,
-        or on weighted rows. Give 0 if the ratio was fitted to rows of the target as p and draws of the flow as q: such
-        weights correct the flow.
+        Share π of p in the rows that the flow was trained on. If None: n_p / (n_p + n_q) of the rows of the ratio, or
+        one half for `mixture="balanced"`. Give it if the flow was trained on other rows, or on weighted rows. Give 0 if
+        the ratio was fitted to rows of the target as p and draws of the flow as q: such weights correct the flow.
     n_candidates
         Candidates for each row. The weights are at most 1/π (toward p), so that of N candidates π N or more are
         effective. None for 100. For tables None is 100 for up to 2000 rows, and fewer for more rows: 200 000 in all,
@@ -94,10 +86,8 @@ class TargetedSampler(BaseEstimator):
     replace
         Whether a candidate can be drawn more than once. Without replacement, rows resemble the mixture more, the more
         are drawn. A `DepletedWarning` is issued if they are more than a tenth of the effective candidates.
-    random_state
-        Seed: an integer gives the same rows at every call, a generator continues.
-    verbose
-        Whether to show a progress bar while candidates are weighted.
+    random_state, verbose
+        Seed: an integer gives the same rows at every call, a generator continues. Whether to show a progress bar.
 
     References
     ----------
@@ -142,12 +132,7 @@ class TargetedSampler(BaseEstimator):
     def sample(self, n: int = 1, toward: Literal["p", "q"] | None = "p") -> Any:
         """Draw rows of x, of shape (n, d): an array, or a data frame of polars if the ratio is of mixed tables.
 
-        Parameters
-        ----------
-        n
-            Number of rows.
-        toward
-            `"p"` or `"q"`; None for the mixture, as the flow draws it.
+        `toward` is `"p"` or `"q"`, or None for the mixture, as the flow draws it.
         """
         return self._draw(n, toward).X
 
@@ -174,20 +159,15 @@ class TargetedSampler(BaseEstimator):
         return TargetedSample(decode(Z), Z, log_w, n_effective, unique_share, pareto_smooth(log_w).k_hat)
 
     def _check_settings(self, n: Any, toward: Any) -> None:
-        for name, value in (("n", n), ("n_candidates", self.n_candidates)):
-            if not is_count(value) and not (value is None and name == "n_candidates"):
-                raise ArgumentError(name, f"`{name}` is {value!r}. Use an integer of 1 or more.")
+        check_count(n, "n")
+        check_count(self.n_candidates, "n_candidates", optional=True)
         if toward not in ("p", "q", None):
             raise ArgumentError("toward", f"`toward` is {toward!r}. Use 'p', 'q', or None for the mixture of both.")
-        if self.space not in ("z", "x"):
-            raise ValueError(f"`space` is {self.space!r}. Use 'z' or 'x'.")
+        check_choice(self.space, "space", ["z", "x"])
         if self.proportion is not None:
             check_proportion(self.proportion)
         if self.proportion == 0 and toward == "q":
-            raise ValueError(
-                "`proportion` is 0, so the candidates already come from q. Use toward='p', for the numerator of the "
-                "ratio, or None for unweighted candidates."
-            )
+            raise ValueError("`proportion` is 0, so candidates come from q. Use toward='p', or None for no weights.")
 
     @property
     def _encoder(self) -> TableEncoder | None:
@@ -210,15 +190,11 @@ class TargetedSampler(BaseEstimator):
         if isinstance(self.ratio, FlowFeaturizer) or hasattr(self.featurizer, "log_ratio"):
             raise TypeError("The arguments are in the wrong order. Use `TargetedSampler(ratio, featurizer)`.")
         if not isinstance(featurizer, FlowFeaturizer):
-            raise TypeError(
-                f"`featurizer` is {self.featurizer!r}, and `ratio` is a {type(self.ratio).__name__} without a flow. "
-                "Give a fitted `FlowFeaturizer`, or a `FeaturizedRatio` with a flow."
-            )
+            problem = f"`featurizer` is {self.featurizer!r}, and `ratio` is a {type(self.ratio).__name__} with no flow"
+            raise TypeError(f"{problem}. Give a fitted `FlowFeaturizer`, or a `FeaturizedRatio` with a flow.")
         if self._is_own() and getattr(self.ratio, "alpha", None) == 1:
-            raise ValueError(
-                "`ratio` was trained with `alpha=1`, so its flow is not a density and cannot be sampled. Use `alpha` "
-                "below 1, or give a `featurizer` and `space='x'`."
-            )
+            problem = "`ratio` was trained with `alpha=1`, so its flow is not a density and cannot be sampled"
+            raise ValueError(f"{problem}. Use `alpha` below 1, or give a `featurizer` and `space='x'`.")
         check_is_fitted(featurizer)
         return featurizer
 
@@ -228,8 +204,7 @@ class TargetedSampler(BaseEstimator):
 
     def _decoding(self, featurizer: FlowFeaturizer) -> Callable[[Matrix], Any]:
         """Return the function from z, of shape (m, d_z), to rows of x, or to rows of a table."""
-        encoder = self._encoder
-        if encoder is None:
+        if (encoder := self._encoder) is None:
             return featurizer.decode
         # without `decode`, which rounds each indicator of a category by itself, to none or to many
         return lambda Z: encoder.inverse_transform(encoder.confined(featurizer.inverse_transform(Z)))
@@ -243,10 +218,8 @@ class TargetedSampler(BaseEstimator):
             return lambda Z: _log_ratio(ratio, encoder.transform(decode(Z)))
         has_own = isinstance(ratio, FeaturizedRatio | JointFeaturizedRatio)
         if self.space == "z" and has_own and not self._is_own():
-            raise ValueError(
-                "`ratio` has a flow, and `featurizer` is another one. Leave `featurizer` out, give a ratio that was "
-                "fitted to z, or use `space='x'`."
-            )
+            problem = "`ratio` has a flow, and `featurizer` is another one"
+            raise ValueError(f"{problem}. Leave `featurizer` out, give a ratio fitted to z, or use `space='x'`.")
         if not self._is_own():
             _check_columns(ratio, featurizer, self.space)
         if self.space == "x":
@@ -262,10 +235,8 @@ class TargetedSampler(BaseEstimator):
         if self._is_own() and getattr(self.ratio, "mixture", "pooled") == "balanced":
             return 0.5
         if not hasattr(self.ratio, "log_odds_"):
-            raise ValueError(
-                f"`proportion` is None, and {self.ratio!r} has no `log_odds_`. Give the share of p in the rows that "
-                "the flow was trained on."
-            )
+            problem = f"`proportion` is None, and {self.ratio!r} has no `log_odds_`"
+            raise ValueError(f"{problem}. Give the share of p in the rows that the flow was trained on.")
         return float(expit(self.ratio.log_odds_))
 
     def _scored(self, flow: Flow, score: Score, n: int, seed: int) -> Vector:
@@ -277,11 +248,9 @@ class TargetedSampler(BaseEstimator):
             for part, Z in _candidates(flow, n, seed):
                 values = np.asarray(score(Z), np.float64)
                 if values.shape != (len(Z),) or not (values < np.inf).all():
-                    raise ValueError(
-                        f"`log_ratio` of {self.ratio!r} returned {values.shape} values for {len(Z)} rows, "
-                        f"{np.count_nonzero(~(values < np.inf))} of them NaN or inf. It must return one number for "
-                        "each row."
-                    )
+                    bad = f"{np.count_nonzero(~(values < np.inf))} of them NaN or inf"
+                    problem = f"`log_ratio` of {self.ratio!r} returned {values.shape} values for {len(Z)} rows, {bad}"
+                    raise ValueError(f"{problem}. It must return one number for each row.")
                 log_r[part] = values
                 step()
         return log_r
@@ -314,10 +283,8 @@ def _resampled(log_w: Vector, n: int, replace: bool, rng: np.random.Generator) -
         return rng.choice(len(log_w), n, p=self_normalize(log_w))
     n_positive = np.count_nonzero(log_w > -np.inf)
     if n > n_positive:
-        raise ValueError(
-            f"`n` is {n}, but {n_positive} of {len(log_w)} candidates have a positive weight. Use more `n_candidates`, "
-            "a smaller `n`, or `replace=True`."
-        )
+        problem = f"`n` is {n}, but {n_positive} of {len(log_w)} candidates have a positive weight"
+        raise ValueError(f"{problem}. Use more `n_candidates`, a smaller `n`, or `replace=True`.")
     # the largest of log w plus Gumbel noise is a draw by w, the next one a draw from the rest, and so on
     key = log_w + rng.gumbel(size=len(log_w))
     largest = np.argpartition(key, -n)[-n:]
@@ -325,20 +292,15 @@ def _resampled(log_w: Vector, n: int, replace: bool, rng: np.random.Generator) -
 
 
 def _warn_of_depletion(n: int, n_effective: float, n_all: int) -> None:
-    warnings.warn(
-        f"{n} rows were drawn without replacement from {n_effective:.0f} effective candidates of {n_all}, so they "
-        f"resemble the mixture of both samples. Use `n_candidates` of "
-        f"{math.ceil(n_all / _LARGEST_SHARE / n_effective)} or more, or `replace=True`.",
-        DepletedWarning,
-        stacklevel=4,
-    )
+    problem = f"{n} rows were drawn without replacement from {n_effective:.0f} effective candidates of {n_all}"
+    remedy = f"Use `n_candidates` of {math.ceil(n_all / _LARGEST_SHARE / n_effective)} or more, or `replace=True`."
+    words = f"{problem}, so they resemble the mixture of both samples. {remedy}"
+    warnings.warn(words, DepletedWarning, stacklevel=4)
 
 
 def _checked_ratio(ratio: Any) -> Any:
     if isinstance(ratio, type) or not callable(getattr(ratio, "log_ratio", None)):
-        raise TypeError(
-            f"`ratio` is {ratio!r}. Give a fitted ratio, such as `FeaturizedRatio().fit_samples(X_p, X_q)`."
-        )
+        raise TypeError(f"`ratio` is {ratio!r}. Give a fitted ratio, such as `FeaturizedRatio().fit(X, y)`.")
     if isinstance(ratio, InverseRatio):
         raise TypeError(f"`ratio` is {ratio!r}, which is q/p. Give the ratio p/q, and choose by `toward`.")
     return ratio
@@ -348,17 +310,14 @@ def _check_columns(ratio: Any, featurizer: FlowFeaturizer, space: str) -> None:
     """Refuse a ratio that was fitted to other columns than the candidates have."""
     d = featurizer.flow_.n_features if space == "z" else featurizer.n_features_in_
     if getattr(ratio, "n_features_in_", d) != d:
-        raise ValueError(
-            f"`ratio` was fitted to {ratio.n_features_in_} columns, but {space} of `featurizer` has {d}. Fit it to "
-            f"{'`featurizer.transform(X)`' if space == 'z' else 'the rows that `featurizer` was fitted to'}."
-        )
+        remedy = f"Fit it to {'`featurizer.transform(X)`' if space == 'z' else 'the rows of `featurizer`'}."
+        problem = f"`ratio` was fitted to {ratio.n_features_in_} columns, but {space} of `featurizer` has {d}"
+        raise ValueError(f"{problem}. {remedy}")
     names, names_x = (getattr(of, "feature_names_in_", None) for of in (ratio, featurizer))
     if names is None or names_x is None:
         return
     if space == "z" and list(names) == list(names_x):
         raise ValueError("`ratio` was fitted to columns of x. Fit it to `featurizer.transform(X)`, or use `space='x'`.")
     if space == "x" and list(names) != list(names_x):
-        raise ValueError(
-            f"`ratio` was fitted to the columns {list(names)[:8]}, but `featurizer` to {list(names_x)[:8]}. Both must "
-            "have the same columns in the same order."
-        )
+        problem = f"`ratio` was fitted to the columns {list(names)[:8]}, but `featurizer` to {list(names_x)[:8]}"
+        raise ValueError(f"{problem}. Both must have the same columns in the same order.")

@@ -2,12 +2,9 @@ r"""Mutual information: the divergence of the rows (x, y) from rows with shuffle
 
 .. math:: I(X; Y) = \mathrm{KL}\big(p(x, y) \,\|\, p(x)\, p(y)\big)
 
-Given Z, y is shuffled among rows that are near in z. In rows q of such a deal x depends on z alone, so that
+Given Z, y is shuffled among rows that are near in z, which makes rows q, whatever the deal is:
 
-.. math:: I(X; Y \mid Z) = \mathrm{KL}\big(p(x, y, z) \,\|\, q(x, y, z)\big)
-                           - \mathrm{KL}\big(p(y, z) \,\|\, q(y, z)\big)
-
-whatever the deal is. The nearer the rows, the smaller is the second divergence, and what a ratio may miss of it.
+.. math:: I(X; Y \mid Z) = \mathrm{KL}(p(x, y, z) \,\|\, q(x, y, z)) - \mathrm{KL}(p(y, z) \,\|\, q(y, z))
 """
 
 from __future__ import annotations
@@ -24,9 +21,9 @@ from scipy.stats import rankdata
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, seed_from
-from flowratio.applications.crossfit import FEWEST_ROWS, check_folds, cross_fit, ratio_to_cross_fit
+from flowratio.applications.crossfit import FEWEST_ROWS, check_folds, cross_fit, ratio_to_fit
 from flowratio.applications.divergences import clipped_terms, kl_terms, variance_of_fits
-from flowratio.applications.result import BoundEstimate, Limit, interval_text, is_wrong
+from flowratio.applications.result import BoundEstimate, Conclusion, Limit, bounds_of, interval_text, is_wrong
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict
 from flowratio.samples.folding import folds
@@ -46,11 +43,7 @@ _MOST_DEALT = 2_000_000  # shuffled rows
 class MutualInformation(BoundEstimate):
     """An estimate of mutual information in nats. It prints as two lines.
 
-    Parameters
-    ----------
-    resolution
-        Nats that chance hides in a sample of this size, so that no ratio sees them. The upper end of the interval has
-        room for them.
+    `resolution` is what chance hides in a sample of this size, in nats. The upper end of the interval has room for it.
     """
 
     resolution: float
@@ -97,21 +90,16 @@ def mutual_information(
     ratio
         A ratio, or its name, that sees how columns depend on each other, such as `"qda"`, `"quadratic"`, `"boosting"`
         or `"mlp"`. None for what `AutoRatio()` chooses.
-    n_folds
-        Number of folds.
-    random_state
-        Seed of the folds, of the shuffles and of the ratio.
-    verbose
-        Whether to show progress bars.
+    n_folds, random_state, verbose
+        Number of folds, seed of the folds, of the shuffles and of the ratio, and whether to show progress bars.
 
     Notes
     -----
-    Every column is first replaced by its normal scores, so a monotone map of a column changes nothing.
-
-    The estimate lacks what the ratio cannot express: for large n the estimate of I(X; Y) is a lower bound.
-    I(X; Y | Z) is the difference of two such estimates. If rows near in z still differ, as they do for many columns of
-    Z, the verdict is `DO_NOT_USE`. Fewer folds bring them nearer. n rows can confirm no more than about ln n nats:
-    above that the verdict is `CARE`, and `limit` is `Limit.CEILING`.
+    Every column is first replaced by its normal scores, so a monotone map of a column changes nothing. The estimate
+    lacks what the ratio cannot express: for large n the estimate of I(X; Y) is a lower bound. I(X; Y | Z) is the
+    difference of two such estimates. If rows near in z still differ, as they do for many columns of Z, the verdict is
+    `DO_NOT_USE`. Fewer folds bring them nearer. n rows can confirm no more than about ln n nats: above that the verdict
+    is `CARE`, and `limit` is `Limit.CEILING`.
 
     References
     ----------
@@ -135,30 +123,23 @@ def mutual_information(
     fold = folds(n, check_folds(n_folds, n), rng)
     for name, part in (("X", x), ("Y", y)):
         if not part.any():  # normal scores of a constant are 0
-            return _zero(f"`{name}` is constant, so there is no information.")
-    resolution = _UNSEEN * math.sqrt(x.shape[1] * y.shape[1]) / n
+            nothing = _Parts(np.zeros(2), np.zeros(2), np.zeros(2), 0.0, 0.0, 0.0)
+            return replace(_result(nothing, 0.0), reason=f"`{name}` is constant, so there is no information.")
+    resolution, n_deals = _UNSEEN * math.sqrt(x.shape[1] * y.shape[1]) / n, int(np.clip(_MOST_DEALT // n, 1, _N_DEALS))
     if Z is None:
-        deals = np.array([_deal(fold, rng) for _ in range(_n_deals(n))])
+        deals = np.array([_deal(fold, rng) for _ in range(n_deals)])
         return _result(_information(x, y, deals, ratio, fold, seed, verbose), resolution)
     z = parts[2]
-    deals = _nearest_deals(z, fold, min(_n_deals(n), _N_NEAR), rng)
+    deals = _nearest_deals(z, fold, min(n_deals, _N_NEAR), rng)
     whole = _information(np.column_stack([x, z]), y, deals, ratio, fold, seed, verbose)
     return _result(whole.minus(_information(z, y, deals, ratio, fold, seed, verbose)), resolution, _distance(z, deals))
-
-
-def _zero(reason: str) -> MutualInformation:
-    zeros = np.zeros(2)
-    return replace(_result(_Parts(zeros, zeros, zeros, 0.0, 0.0, 0.0), 0.0), reason=reason)
 
 
 def _check_ratio(ratio: Any) -> None:
     name = ratio if isinstance(ratio, str) else getattr(ratio, "classifier", None)
     if isinstance(name, str) and name in _BLIND:
-        raise ArgumentError(
-            "ratio",
-            f"`ratio` is {name!r}, a sum over columns, which sees no dependence between them. Use a ratio such as "
-            "'qda', 'quadratic', 'boosting' or 'mlp'.",
-        )
+        problem = f"`ratio` is {name!r}, a sum over columns, which sees no dependence between them"
+        raise ArgumentError("ratio", f"{problem}. Use a ratio such as 'qda', 'quadratic', 'boosting' or 'mlp'.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,15 +156,9 @@ class _Parts:
 
     def minus(self, other: _Parts) -> _Parts:
         subtracted = float(other.rows.mean())
-        return _Parts(
-            self.rows - other.rows,
-            self.without - other.without,
-            self.of_fits - other.of_fits,
-            self.in_sample - other.in_sample,
-            self.confirmed - subtracted,
-            max(self.beyond, other.beyond),
-            subtracted,
-        )
+        names, beyond = ("rows", "without", "of_fits", "in_sample"), max(self.beyond, other.beyond)
+        differences: dict[str, Any] = {name: getattr(self, name) - getattr(other, name) for name in names}
+        return _Parts(**differences, confirmed=self.confirmed - subtracted, beyond=beyond, subtracted=subtracted)
 
 
 def _information(x: Matrix, y: Matrix, deals: Matrix, ratio: Any, fold: Vector, seed: int, verbose: bool) -> _Parts:
@@ -194,15 +169,8 @@ def _information(x: Matrix, y: Matrix, deals: Matrix, ratio: Any, fold: Vector, 
     n_fitted = n * int(np.clip(_MOST_FITTED // n, 1, len(deals)))  # all of X_q is scored
     X = np.concatenate([np.column_stack([x, y]), X_q[:n_fitted]])
     samples = TwoSamples(X, n, np.ones(len(X)), math.log(n / n_fitted))
-    scores = cross_fit(
-        ratio_to_cross_fit(ratio, samples, seed, verbose),
-        samples,
-        np.concatenate([fold, fold_q[:n_fitted]]),
-        seed,
-        verbose,
-        X_more=X_q[n_fitted:],
-        fold_more=fold_q[n_fitted:],
-    )
+    all_folds, more = np.concatenate([fold, fold_q[:n_fitted]]), (X_q[n_fitted:], fold_q[n_fitted:])
+    scores = cross_fit(ratio_to_fit(ratio, samples, seed, verbose), samples, all_folds, seed, verbose, more)
     p, q, reach = scores.p, scores.q, math.sqrt(len(X_q))
     of_p, of_q = kl_terms(p.log_r, q.log_r, reach)
     rows = of_p + _by_row(of_q.reshape(deals.shape), deals)
@@ -213,10 +181,6 @@ def _information(x: Matrix, y: Matrix, deals: Matrix, ratio: Any, fold: Vector, 
     confirmed = sum(float(part.mean()) for part in clipped_terms(p.log_r, q.log_r, reach))
     beyond = float(np.mean(p.log_r > math.log(n)))
     return _Parts(rows, without, of_fits, float(np.mean(in_sample)), confirmed, beyond)
-
-
-def _n_deals(n: int) -> int:
-    return int(np.clip(_MOST_DEALT // n, 1, _N_DEALS))
 
 
 def _deal(fold: Vector, rng: np.random.Generator) -> Vector:
@@ -259,25 +223,12 @@ def _result(parts: _Parts, resolution: float, distance: float = 0.0) -> MutualIn
     excess = parts.in_sample - held_out
     variance = float(parts.rows.var(ddof=1)) / n + excess**2 / 2 + variance_of_fits(parts.without, parts.of_fits)
     error = math.sqrt(variance)
-    verdict, limit, reason = _conclusion(held_out, error, parts, resolution, distance)
-    raw = held_out if verdict is Verdict.DO_NOT_USE else held_out + excess / 2
-    return MutualInformation(
-        value=max(raw, 0.0),
-        standard_error=error,
-        raw=raw,
-        held_out=held_out,
-        in_sample=parts.in_sample,
-        confirmed=parts.confirmed,
-        resolution=resolution,
-        verdict=verdict,
-        limit=limit,
-        reason=reason,
-    )
+    conclusion = _conclusion(held_out, error, parts, resolution, distance)
+    bounds = bounds_of(held_out, parts.in_sample, parts.confirmed, error, conclusion)
+    return MutualInformation(resolution=resolution, **bounds)
 
 
-def _conclusion(
-    held_out: float, error: float, parts: _Parts, resolution: float, distance: float
-) -> tuple[Verdict, Limit, str]:
+def _conclusion(held_out: float, error: float, parts: _Parts, resolution: float, distance: float) -> Conclusion:
     n, excess = len(parts.rows), parts.in_sample - held_out
     least = max(2 * resolution, THRESHOLDS.small)
     tolerance = max(THRESHOLDS.overfit * abs(held_out), least)
@@ -285,34 +236,30 @@ def _conclusion(
     if is_wrong(held_out, error):
         reason = f"on held-out rows the ratio does worse than none ({held_out:.3g} nats). Use 'boosting', or another."
     elif excess > tolerance:
-        reason = (
-            f"the ratio is overfitted: {parts.in_sample:.3g} nats on fitted rows, {held_out:.3g} on held-out rows. Use "
-            "more rows, or a simpler ratio."
-        )
+        reason = f"the ratio is overfitted: {parts.in_sample:.3g} nats on fitted rows, {held_out:.3g} on held-out rows."
+        reason += " Use more rows, or a simpler ratio."
     elif distance > THRESHOLDS.neighbors or parts.subtracted > tolerance:
-        reason = (
-            f"rows near in Z still differ by {distance:.0%} of the distance of any two, and {parts.subtracted:.2g} "
-            "nats were subtracted for it. The estimate includes what the ratio missed of these. Use more rows."
-        )
+        reason = f"rows near in Z still differ by {distance:.0%} of the distance of any two, and {parts.subtracted:.2g}"
+        reason += " nats were subtracted for it. The estimate includes what the ratio missed of these. Use more rows."
     elif error > max(THRESHOLDS.standard_error * abs(held_out), least):
         reason = f"the folds disagree, and the standard error is {error:.2g} nats. Use more rows."
     if reason:
-        return Verdict.DO_NOT_USE, Limit.NONE, reason
+        return Conclusion(Verdict.DO_NOT_USE, Limit.NONE, reason)
     if parts.beyond > THRESHOLDS.too_large:
         reason = f"{parts.beyond:.0%} of the rows have a ratio above n = {n}, which {n} rows cannot confirm. "
-        return Verdict.CARE, Limit.CEILING, f"{reason}The value depends on the form of the ratio."
+        return Conclusion(Verdict.CARE, Limit.CEILING, f"{reason}The value depends on the form of the ratio.")
     if abs(held_out + excess / 2) < 2 * error:
-        return Verdict.RELIABLE, Limit.NONE, "the interval includes 0. This ratio sees no information."
-    reason = (
-        f"fitted and held-out rows agree to {abs(excess):.2g} nats, and n = {n} is large enough. The estimate lacks "
+        return Conclusion(Verdict.RELIABLE, Limit.NONE, "the interval includes 0. This ratio sees no information.")
+    reason = f"fitted and held-out rows agree to {abs(excess):.2g} nats, and n = {n} is large enough. The estimate"
+    return Conclusion(
+        Verdict.RELIABLE, Limit.NONE, f"{reason} lacks what this ratio cannot express: compare with another."
     )
-    return Verdict.RELIABLE, Limit.NONE, f"{reason}what a ratio of this form cannot express: compare with another."
 
 
 def _normal_scores(X: Any, Y: Any, Z: Any) -> list[Matrix]:
     """Check the variables, encode tables, and return the normal scores of the columns, each of shape (n, d)."""
     variables = {"X": X, "Y": Y} if Z is None else {"X": X, "Y": Y, "Z": Z}
-    parts = {name: _matrix(_as_column(value, name), name) for name, value in variables.items()}
+    parts = {name: _matrix(value, name) for name, value in variables.items()}
     n = len(parts["X"])
     if n < FEWEST_ROWS:
         raise ValueError(f"`X` has {n} rows. Give at least {FEWEST_ROWS}.")
@@ -326,18 +273,14 @@ def _normal_scores(X: Any, Y: Any, Z: Any) -> list[Matrix]:
 
 
 def _matrix(value: Any, name: str) -> Matrix:
-    """Return a variable as a matrix, of shape (n, d)."""
+    """Return a variable, of shape (n,) or (n, d), as a matrix."""
+    shape = getattr(value, "shape", None) or np.shape(value)
+    if len(shape) == 0:
+        raise ValueError(f"`{name}` is {value!r}. Give its rows, of shape (n,) or (n, d).")
+    value = np.asarray(value).reshape(-1, 1) if len(shape) == 1 else value
     if not is_mixed(value):
         return to_matrix(value, name)
     from flowratio.tables.encoder import TableEncoder
 
     matrix = TableEncoder().fit_transform(value)
     return matrix if matrix.shape[1] else np.zeros((len(matrix), 1))  # every column is constant
-
-
-def _as_column(value: Any, name: str) -> Any:
-    """Return a variable of shape (n,) as a column."""
-    shape = getattr(value, "shape", None) or np.shape(value)
-    if len(shape) == 0:
-        raise ValueError(f"`{name}` is {value!r}. Give its rows, of shape (n,) or (n, d).")
-    return np.asarray(value).reshape(-1, 1) if len(shape) == 1 else value

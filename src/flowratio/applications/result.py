@@ -7,12 +7,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scipy.special import ndtri
 
-from flowratio._support.errors import ArgumentError
-from flowratio._support.validation import is_number
+from flowratio._support.validation import check_fraction
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import TestVerdict, Verdict
 
@@ -76,30 +75,16 @@ class Result(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BoundEstimate(Result):
-    """An estimate by a bound on held-out rows and the same bound on the fitted rows. It is never below 0.
+    """An estimate by a bound on held-out rows and the same bound on the fitted rows. It is never below 0."""
 
-    Parameters
-    ----------
-    raw
-        The estimate before it is cut off at 0: the mean of the two that follow, or the first if they are far apart.
-    held_out
-        The bound from held-out rows. It may be negative where there is little to see.
-    in_sample
-        The same on the fitted rows: the more it is above `held_out`, the more the ratio is overfitted.
-    confirmed
-        The part of `held_out` that does not depend on the form of the ratio: the bound of ratios up to √n.
-    limit
-        Why the true value may be far larger: a lower bound, or a sample too small to confirm such ratios.
-    """
-
-    raw: float
-    held_out: float
-    in_sample: float
-    confirmed: float
-    limit: Limit
+    raw: float  # before it is cut off at 0: the mean of the two that follow, or the first if they are far apart
+    held_out: float  # the bound from held-out rows; may be negative where there is little to see
+    in_sample: float  # the same on the fitted rows: the more it is above `held_out`, the more the ratio is overfitted
+    confirmed: float  # the part of `held_out` that does not depend on the form of the ratio: of ratios up to √n
+    limit: Limit  # why the true value may be far larger
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return an interval that covers the true value with this probability, for a Gaussian estimate.
+        """Return a Gaussian interval with this probability of covering the true value.
 
         If there is a `limit`, or the ratio is wrong, it reaches from the confirmed part to the largest possible value.
         """
@@ -137,19 +122,28 @@ def _cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def gaussian_interval(
-    raw: float, standard_error: float, level: float, largest: float = math.inf
-) -> tuple[float, float]:
+def gaussian_interval(raw: float, error: float, level: float, largest: float = math.inf) -> tuple[float, float]:
     """Return the two ends of a Gaussian interval, cut off at 0 and at the largest possible value."""
-    check_level(level)
-    reach = float(ndtri(0.5 + level / 2)) * standard_error
+    check_fraction(level, "level")
+    reach = float(ndtri(0.5 + level / 2)) * error
     return min(max(raw - reach, 0.0), largest), min(max(raw + reach, 0.0), largest)
 
 
-def check_level(level: Any) -> None:
-    """Refuse a level that is not a probability between 0 and 1."""
-    if not (is_number(level) and 0 < level < 1):
-        raise ArgumentError("level", f"`level` is {level!r}. Use a probability between 0 and 1, such as 0.95.")
+class Conclusion(NamedTuple):
+    """Whether to use an estimate, how far above it the true value may lie, and why."""
+
+    verdict: Verdict
+    limit: Limit
+    reason: str
+
+
+def bounds_of(
+    held_out: float, in_sample: float, confirmed: float, error: float, conclusion: Conclusion, largest: float = math.inf
+) -> dict[str, Any]:
+    """Return the fields of a `BoundEstimate`, of which `largest` is the largest possible value."""
+    raw = held_out if conclusion.verdict is Verdict.DO_NOT_USE else held_out + (in_sample - held_out) / 2
+    estimates = {"value": min(max(raw, 0.0), largest), "standard_error": error, "raw": raw}
+    return {**estimates, "held_out": held_out, "in_sample": in_sample, "confirmed": confirmed, **conclusion._asdict()}
 
 
 def is_wrong(held_out: float, standard_error: float) -> bool:
@@ -158,12 +152,6 @@ def is_wrong(held_out: float, standard_error: float) -> bool:
 
 
 def interval_text(ends: tuple[float, float]) -> str:
-    """Return an interval in words.
-
-    Examples
-    --------
-    >>> interval_text((0.25, 1.5)), interval_text((0.25, math.inf))
-    ('0.25 to 1.5', '0.25 or more')
-    """
+    """Return an interval in words: '0.25 to 1.5', or '0.25 or more'."""
     low, high = ends
     return f"{low:.4g} or more" if high == math.inf else f"{low:.4g} to {high:.4g}"

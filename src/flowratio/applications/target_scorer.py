@@ -19,8 +19,7 @@ from flowratio.weights import self_normalize
 class TargetScorer:
     r"""Estimate the target score of a model from labelled source rows.
 
-    Each row counts by its ratio r = p/q, p is the target, and the weights are divided by their sum. It is a `scoring`
-    of `cross_validate` and of `GridSearchCV`.
+    It is a `scoring` of `cross_validate` and `GridSearchCV`. Each row counts by its ratio r = p/q, p is the target:
 
     .. math:: \sum_i r(x_i)\, s(f(x_i), y_i) \Big/ \sum_i r(x_i)
 
@@ -34,8 +33,7 @@ class TargetScorer:
 
     References
     ----------
-    .. [1] Sugiyama, Krauledat, Müller (2007). *Covariate shift adaptation by importance weighted cross validation.*
-       JMLR.
+    .. [1] Sugiyama et al. (2007). *Covariate shift adaptation by importance weighted cross validation.* JMLR.
 
     Examples
     --------

@@ -11,12 +11,11 @@ import numpy as np
 from scipy.special import expit, ndtri
 from scipy.stats import beta, rankdata
 
-from flowratio._support.errors import ArgumentError
 from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, TableLike, Vector
-from flowratio._support.validation import RandomState, is_count, seed_from
+from flowratio._support.validation import RandomState, check_choice, check_count, check_fraction, seed_from
 from flowratio.applications.crossfit import check_folds, folds_of
-from flowratio.applications.result import Result, check_level
+from flowratio.applications.result import Result
 from flowratio.diagnostics.importance import Importance, importance
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import TestVerdict
@@ -42,25 +41,17 @@ class TwoSampleTest(Result):
     """Result of a permutation test. It prints as one line.
 
     `value` is the statistic: how well the labels are predicted, in standard deviations over the permutations, above the
-    mean. `standard_error` is its spread under the null hypothesis. `interval()` is about the p-value.
-
-    Parameters
-    ----------
-    p_value
-        (b + 1) / (m + 1), if b of m permutations have a statistic at least as large: never 0.
-    null
-        The statistic under each permutation, of shape (m,).
-    drivers
-        How much each column moves log r, the most important one first.
+    mean. `standard_error` is its spread under the null hypothesis. `interval()` is about the p-value, which is
+    (b + 1) / (m + 1) if b of m permutations have a statistic at least as large: never 0.
     """
 
     p_value: float
-    null: Vector
-    drivers: Importance
+    null: Vector  # (m,): the statistic under each permutation
+    drivers: Importance  # how much each column moves log r, the most important one first
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return an interval of the p-value that infinitely many permutations would give (Clopper and Pearson)."""
-        check_level(level)
+        check_fraction(level, "level")
         m = len(self.null)
         b = round(self.p_value * (m + 1)) - 1
         low, high = beta.ppf((1 - level) / 2, b, m - b + 1), beta.ppf((1 + level) / 2, b + 1, m - b)
@@ -79,9 +70,8 @@ class TwoSampleTest(Result):
         axes.legend(frameon=False, fontsize="small")
 
     def __str__(self) -> str:
-        return (
-            f"{str(self.verdict).capitalize()} ({self.reason}). Largest changes: {', '.join(self.drivers.names[:5])}."
-        )
+        columns = ", ".join(self.drivers.names[:5])
+        return f"{str(self.verdict).capitalize()} ({self.reason}). Largest changes: {columns}."
 
 
 def two_sample_test(
@@ -120,25 +110,19 @@ def two_sample_test(
         again for each permutation: expect hours.
     statistic
         `"scores"`, or `"ratio"`: the mean class probability of held-out rows of p minus that of q. `"logistic"` sees
-        means, `"qda"` also variances and correlations, `"boosting"` all changes that are large enough. The ratio is
-        fitted (permutations + 1) × folds times.
-    n_permutations
-        The smallest p-value is 1 / (this + 1).
-    n_folds
-        Number of folds, if there is a ratio.
+        means, `"qda"` also variances and correlations, `"boosting"` all changes that are large enough.
+    n_permutations, n_folds
+        The smallest p-value is 1 / (n_permutations + 1). A ratio is fitted (n_permutations + 1) × n_folds times.
     groups
         The group of each of the d columns: `drivers` are then the groups. None if each column stands alone.
-    random_state
-        Seed of the folds, of the permutations and of the ratio.
-    verbose
-        Whether to show a progress bar.
+    random_state, verbose
+        Seed of the folds, of the permutations and of the ratio, and whether to show a progress bar.
 
     References
     ----------
     .. [1] Lopez-Paz, Oquab (2017). *Revisiting Classifier Two-Sample Tests.* ICLR.
     .. [2] Phipson, Smyth (2010). *Permutation P-values Should Never Be Zero.* SAGMB.
     .. [3] Chernoff, Savage (1958). *Asymptotic Normality and Efficiency of Certain Nonparametric Test Statistics.*
-       Annals of Mathematical Statistics. (Normal scores detect a shift as well as means do, or better.)
 
     Examples
     --------
@@ -148,29 +132,28 @@ def two_sample_test(
     >>> print(two_sample_test(X_p, X_q, n_permutations=99, random_state=0))
     The files differ (p = 0.01, 99 permutations). Largest changes: x2, x1, x3.
     """
-    if not is_count(n_permutations):
-        raise ArgumentError("n_permutations", f"`n_permutations` is {n_permutations!r}. Use an integer of 1 or more.")
-    if statistic not in ("scores", "ratio"):
-        raise ArgumentError("statistic", f"`statistic` is {statistic!r}. Use 'scores' or 'ratio'.")
+    check_count(n_permutations, "n_permutations")
+    check_choice(statistic, "statistic", ["scores", "ratio"])
     samples = two_samples(X_p, X_q)
     names, numbers = _grouped(samples, groups)
     check_folds(n_folds, min(samples.n_p, samples.n_q))
     seed = seed_from(random_state)
     rng = np.random.default_rng([seed, 0, 8])
-    n, n_p = len(samples.X), samples.n_p
-    X = _standardized(samples.X.astype(np.float64))
-    test: _Scores | _CrossFitted
+    n, n_p, X = len(samples.X), samples.n_p, samples.X.astype(np.float64)
+    mean, scale = weighted_moments(X, np.full(n, 1 / n))
+    X = (X - mean) / scale
     if ratio is None and statistic == "scores":
         test = _Scores(X, n_p)
     else:
         test = _CrossFitted(X, n_p, folds_of(samples, n_folds, rng), _fitting(ratio, seed))
     with silent(), progress(n_permutations, "permutations", verbose) as step:
-        values = [test.statistics(np.arange(n))]
+        rows = [test.statistics(np.arange(n))]
         for _ in range(n_permutations):
-            values.append(test.statistics(rng.permutation(n)))
+            rows.append(test.statistics(rng.permutation(n)))
             step()
         log_ratio = test.log_ratio()
-    largest = _in_own_spread(np.array(values)).max(axis=1)
+    values = np.array(rows)  # (m + 1, k): each in units of its spread, and 0 if it is the same for all permutations
+    largest = ((values - values.mean(axis=0)) / _spread(values.std(axis=0))).max(axis=1)
     value, null = float(largest[0]), largest[1:]
     n_as_large = int(np.count_nonzero(null >= value - 1e-12 * abs(value)))  # ties count
     p_value = (1 + n_as_large) / (n_permutations + 1)
@@ -197,16 +180,6 @@ def _grouped(samples: TwoSamples, groups: Sequence[str] | None) -> tuple[list[st
         raise ValueError(f"`groups` has {len(groups)} names, but there are {len(columns)} columns. Give one for each.")
     names = list(dict.fromkeys(groups))
     return names, np.array([names.index(group) for group in groups])[of_matrix]
-
-
-def _standardized(X: Matrix) -> Matrix:
-    mean, scale = weighted_moments(X, np.full(len(X), 1 / len(X)))
-    return (X - mean) / scale
-
-
-def _in_own_spread(values: Matrix) -> Matrix:
-    """Standardize statistics over permutations, (m, k); those that are the same for all become 0."""
-    return (values - values.mean(axis=0)) / _spread(values.std(axis=0))
 
 
 class _Scores:
@@ -236,20 +209,14 @@ class _Scores:
         return (is_p @ self.curves).reshape(4, -1) / self.unit, np.triu(products, 1) / self.unit
 
     def statistics(self, order: np.ndarray) -> Vector:
-        """Return, for a permutation, roots of the largest squares and of their sums, of shape (9,).
-
-        The roots make them nearly Gaussian: none has so long a tail that it is often the largest by chance.
-        """
+        """Return, for a permutation, roots of the largest squares and of their sums, of shape (9,): nearly Gaussian."""
         curves, products = self.scores(order)
         squares = [np.square(z) for z in (curves[0], curves[1], curves[2:], products)]
         sums = [curves[0] @ self.precision @ curves[0], *(z.sum() for z in squares)]
         return np.array([*(math.sqrt(z.max()) for z in squares), *np.cbrt(sums)])
 
     def log_ratio(self) -> LogRatio:
-        """Return log r as a function of normal scores, (n, d) to (n,), for two Gaussians of the scores beyond chance.
-
-        Redundant columns, such as the indicators of a category, share their effect.
-        """
+        """Return log r as a function of normal scores, (n, d) to (n,), by two Gaussians of scores beyond chance."""
         curves, products = self.scores(np.arange(len(self.X)))
         z = np.concatenate([curves.ravel(), products[np.triu_indices(len(products), 1)]])
         chance = min(2 * math.log(len(z)), float(np.square(z).max()) / 2)

@@ -15,14 +15,8 @@ from sklearn.utils.validation import has_fit_parameter
 from flowratio._support.types import TableLike, Vector
 from flowratio.samples.weighting import systematic
 
-# methods of scikit-learn that pass keywords on to the estimator inside; the others need metadata routing for it
-_PASS_ON = (
-    "BaseSearchCV.fit",
-    "BaseSuccessiveHalving.fit",
-    "FrozenEstimator.fit",
-    "RFE.fit",
-    "TransformedTargetRegressor.fit",
-)
+# classes of scikit-learn whose `fit` passes keywords on to the estimator inside; others need metadata routing for it
+_PASS_ON = "BaseSearchCV", "BaseSuccessiveHalving", "FrozenEstimator", "RFE", "TransformedTargetRegressor"
 
 
 class ResampledWarning(UserWarning):
@@ -34,16 +28,14 @@ def fit_weighted(estimator: Any, X: TableLike, y: Any, w: Vector, seed: int) -> 
     refusing = _refusing(estimator)
     if refusing is None:
         return estimator.fit(X, y, **{"sample_weight" if _is_routed() else _name_of_weights(estimator): w})
-    needs_routing = _has_keywords(refusing) and _inside(refusing)
+    routing = " without metadata routing" if _has_keywords(refusing) and _inside(refusing) else ""
     positive = np.flatnonzero(w)
     rows = positive[systematic(w[positive], len(w), np.random.default_rng([seed, 2]).random())]
-    warnings.warn(
-        f"{type(refusing).__name__} takes no `sample_weight`{' without metadata routing' if needs_routing else ''}. "
-        f"{'It' if refusing is estimator else type(estimator).__name__} is fitted to {len(w)} rows resampled by "
-        f"weight, {len(np.unique(rows))} of them distinct. An estimator that takes weights is more accurate.",
-        ResampledWarning,
-        stacklevel=5,
-    )
+    problem = f"{type(refusing).__name__} takes no `sample_weight`{routing}"
+    name = "It" if refusing is estimator else type(estimator).__name__
+    remedy = f"is fitted to {len(w)} rows resampled by weight, {len(np.unique(rows))} of them distinct"
+    words = f"{problem}. {name} {remedy}. An estimator that takes weights is more accurate."
+    warnings.warn(words, ResampledWarning, stacklevel=5)
     return estimator.fit(_safe_indexing(X, rows), _safe_indexing(y, rows))
 
 
@@ -75,12 +67,13 @@ def _inside(estimator: Any) -> list[Any]:
 
 def _passes_on(estimator: Any) -> bool:
     """Return whether `fit` passes keywords that it does not know on to the estimator inside."""
-    if not _has_keywords(estimator) or hasattr(estimator, "estimators"):
-        return False
-    if not (hasattr(estimator, "estimator") or hasattr(estimator, "regressor")):
+    has_one = hasattr(estimator, "estimator") or hasattr(estimator, "regressor")
+    if not _has_keywords(estimator) or hasattr(estimator, "estimators") or not has_one:
         return False
     fit = type(estimator).fit
-    return not fit.__module__.startswith("sklearn.") or fit.__qualname__ in _PASS_ON or _is_routed()
+    return (
+        not fit.__module__.startswith("sklearn.") or fit.__qualname__.removesuffix(".fit") in _PASS_ON or _is_routed()
+    )
 
 
 def _has_keywords(estimator: Any) -> bool:

@@ -29,39 +29,20 @@ class Balance:
     .. math:: \mathrm{SMD}_j = \frac{\mathrm{mean}_p\, x_j - \mathrm{mean}_q\, x_j}
                                     {\sqrt{(\mathrm{var}_p\, x_j + \mathrm{var}_q\, x_j) / 2}}
 
-    with the same denominator before and after. Differences up to 0.1 are called small [1]_. A column that is constant
-    in both samples has a difference of 0, or of a million where the two constants differ.
-
-    Attributes
-    ----------
-    names
-        Names of the d columns.
-    before, after
-        Standardized mean differences, p minus q, of shape (d,).
-    standard_error
-        Of `after`, of shape (d,).
-    deviation_before, deviation_after
-        Standard deviations of columns in q, plain and weighted, divided by those in p, of shape (d,); from 1e-6 to 1e6.
-
-    References
-    ----------
-    .. [1] Austin (2009). *Balance diagnostics for comparing the distribution of baseline covariates between treatment
-       groups in propensity-score matched samples.* Statistics in Medicine.
+    Differences up to 0.1 are called small (Austin 2009, Statistics in Medicine). A column that is constant in both
+    samples has a difference of 0, or of a million where the two constants differ. Every array has the shape (d,).
     """
 
-    names: list[str]
+    names: list[str]  # of the d columns
     before: Vector
     after: Vector
-    standard_error: Vector
-    deviation_before: Vector
+    standard_error: Vector  # of `after`
+    deviation_before: Vector  # standard deviations in q divided by those in p, from 1e-6 to 1e6
     deviation_after: Vector
 
 
 def balance(p: ScoredSample, q: ScoredSample, names: list[str], inflation: float = 1.0) -> Balance:
-    """Compare means and standard deviations of all columns.
-
-    `inflation` is the factor of the standard errors of weighted means: `Overlap.inflation`.
-    """
+    """Compare means and standard deviations of all columns. `inflation` is `Overlap.inflation`."""
     origin = p.X[0]  # no column is so far from 0 that squares cancel
     moments = [_moments(sample.X - origin, sample.share) for sample in (p, q, q.tilted())]
     (mean_p, std_p, error_p), (mean_q, std_q, _), (mean_w, std_w, error_w) = moments
@@ -86,7 +67,7 @@ def _moments(X: Matrix, share: Vector) -> tuple[Vector, Vector, Vector]:
 
 
 def _quotient(a: Vector, b: Vector) -> Vector:
-    """Return a / b of values of 0 or more, and 1 where both are 0, bounded on both sides."""
+    """Return a / b of nonnegative values, and 1 where both are 0, bounded on both sides."""
     smallest = np.finfo(np.float64).tiny
     return np.clip(np.maximum(a, smallest) / np.maximum(b, smallest), 1 / _LARGEST_RATIO, _LARGEST_RATIO)
 
@@ -98,8 +79,8 @@ def leftover(p: ScoredSample, q: ScoredSample, rng: np.random.Generator, inflati
 
     .. math:: f(x) = (\mu_p - \mu_{rq})^\top \big(\tfrac12 \Sigma_p + \tfrac12 \Sigma_{rq} + \lambda I\big)^{-1} \phi(x)
 
-    It is fitted on four of five folds and scores the fifth, so that for the true ratio it is right in half of the
-    pairs. `rng` draws the folds, and 10 000 rows of each sample where there are more.
+    It is fitted on four of five folds and scores the fifth. For the true ratio it is right in half of the pairs. `rng`
+    draws the folds, and 10 000 rows of each sample where there are more.
     """
     d = p.X.shape[1]
     n_features = d if d > _MOST_SQUARED else 2 * d
@@ -119,9 +100,7 @@ def leftover(p: ScoredSample, q: ScoredSample, rng: np.random.Generator, inflati
         direction, middle = _discriminant(F_p[on_p], w_p, F_q[on_q], self_normalize(log_w[on_q]))
         score_p[~on_p], score_q[~on_q] = F_p[~on_p] @ direction - middle, F_q[~on_q] @ direction - middle
     auc, error, _ = separation(score_p, p.share, score_q, self_normalize(log_w), inflation)
-    error *= math.sqrt(
-        2
-    )  # for the true ratio only chance is left, and each pair of folds, fitted and scored, counts twice
+    error *= math.sqrt(2)  # of the true ratio only chance is left: each pair of folds, fitted and scored, counts twice
     return Separation(auc, error, errors_off(auc - 0.5, error))
 
 
@@ -130,8 +109,7 @@ def _some(sample: ScoredSample, n: int, rng: np.random.Generator) -> ScoredSampl
     if len(sample.X) <= n:
         return sample
     rows = np.sort(rng.permutation(len(sample.X))[:n])
-    X, log_r, share = (part[rows] for part in sample)
-    return ScoredSample(X, log_r, share / share.sum())
+    return ScoredSample(sample.X[rows], sample.log_r[rows], sample.share[rows] / sample.share[rows].sum())
 
 
 def _features(Z: Matrix, n_features: int) -> Matrix:
@@ -140,7 +118,7 @@ def _features(Z: Matrix, n_features: int) -> Matrix:
 
 
 def _discriminant(A: Matrix, w_a: Vector, B: Matrix, w_b: Vector) -> tuple[Vector, float]:
-    """Return the direction in which A lies from B, of shape (k,), and where their middle is along it."""
+    """Return the direction from B to A, of shape (k,), and where their middle is along it."""
     mean_a, mean_b = w_a @ A, w_b @ B
     within = np.diag(np.full(A.shape[1], _RIDGE))
     for F, w, mean in ((A, w_a, mean_a), (B, w_b, mean_b)):

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import log_expit
 
-from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
-from flowratio._support.validation import RandomState, is_count, seed_from
+from flowratio._support.validation import RandomState, check_count, seed_from
+from flowratio.diagnostics import verdict as rules
 from flowratio.diagnostics.balance import Balance, balance, leftover
 from flowratio.diagnostics.identities import Identities, identities
 from flowratio.diagnostics.importance import Importance, importance
@@ -21,18 +21,8 @@ from flowratio.diagnostics.overlap import Overlap, overlap
 from flowratio.diagnostics.reliability import Reliability, reliability
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation, separation
 from flowratio.diagnostics.summary import summary_of
-from flowratio.diagnostics.verdict import (
-    Verdict,
-    direction,
-    imbalanced,
-    log_factor_of,
-    low_overlap,
-    miscalibrated,
-    out_of_range,
-    verdict_of,
-    wrong_scale,
-)
-from flowratio.ratios.base import RatioEstimator
+from flowratio.diagnostics.verdict import Verdict, log_factor_of, verdict_of
+from flowratio.ratios.base import Design, RatioEstimator
 from flowratio.ratios.registry import design_of, log_ratio_of
 from flowratio.samples.stacking import stack
 from flowratio.samples.weighting import checked_weights, counts, mean_and_error, repeated
@@ -47,33 +37,20 @@ class Diagnosis:
 
     Attributes
     ----------
-    verdict
-        Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`.
-    warnings
-        Why it is not reliable, in words.
-    n_p, n_q
-        Numbers of rows.
-    score, score_error
-        `RatioEstimator.score` of the rows in nats (0 = identical, 0.69 = fully separable), and its standard error.
-    direction
-        Share of pairs, of a row of p and one of q, in which the former has the larger log r.
-    overlap
-        Effective sample size, Pareto k̂, and rows beyond the other sample. If r is off by a constant factor, beyond
-        chance, the factor is taken out first.
-    identities
+    verdict, warnings
+        Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`, and why not, in words.
+    n_p, n_q, score, score_error
+        Numbers of rows, and `RatioEstimator.score` of the rows in nats (0 = identical, 0.69 = fully separable).
+    direction, leftover
+        Share of pairs in which the row of p has the larger log r, and in which a classifier is right after weighting.
+    overlap, identities
+        Effective sample size, Pareto k̂, and rows beyond the other sample, without a constant factor by which r is off;
         mean_q r = 1, mean_p 1/r = 1, and mean_q[r / (1 + r)] = mean_p[1 / (1 + r)].
-    reliability
-        The reliability curve of class probabilities under even odds.
-    balance
-        Standardized differences of columns before and after weighting.
-    leftover
-        How well a classifier still distinguishes p from weighted q.
-    importance
-        Which columns move log r.
-    log_p, log_q
-        log r of the rows of p and of q, of shapes (n_p,) and (n_q,).
-    log_w
-        Log-weights of rows of q: r times the weight of the row. A row of integer weight k is there k times.
+    reliability, balance, importance
+        Class probabilities under even odds, differences of columns before and after weighting, columns that move log r.
+    log_p, log_q, log_w
+        log r of the rows of p, (n_p,), and of q, (n_q,). Log-weights of rows of q: r times the weight of the row. A row
+        of integer weight k is there k times.
     """
 
     verdict: Verdict
@@ -104,10 +81,7 @@ class Diagnosis:
         return plot_diagnosis(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything except log r and weights as numbers, texts and lists, ready for JSON.
-
-        Flags become the positions of the flagged rows. A number that is not finite becomes None.
-        """
+        """Return everything except log r and weights, ready for JSON: flags as positions, None if not finite."""
         names = [field.name for field in fields(self) if field.name not in ("log_p", "log_q", "log_w")]
         return {name: _plain(getattr(self, name)) for name in names}
 
@@ -127,9 +101,8 @@ def diagnose(
 ) -> Diagnosis:
     """Check whether a fitted ratio is reliable, and why not.
 
-    Give held-out rows: on rows that the ratio was fitted to, any ratio looks good. Nothing is fitted or changed.
-
-    The verdict is about weights r on rows of q, which turn them into a sample of p. For weights 1/r on rows of p, call
+    Give held-out rows: on rows that the ratio was fitted to, any ratio looks good. The verdict is about weights r on
+    rows of q, which turn them into a sample of p. For weights 1/r on rows of p, call
     `diagnose(ratio.inverse(), X_q, X_p)`.
 
     Parameters
@@ -141,10 +114,8 @@ def diagnose(
         mixed tables balance is about the encoded columns, and importance about the columns of the table.
     sample_weight_p, sample_weight_q
         Weights of the rows, of shapes (n_p,) and (n_q,). All weights are 1 if None.
-    n_repeats
-        How often each column is permuted to measure its importance.
-    random_state
-        Seed of the permutations, and of the folds of the classifier after weighting.
+    n_repeats, random_state
+        How often each column is permuted to measure its importance. Seed of these permutations and of all folds.
 
     Examples
     --------
@@ -156,62 +127,39 @@ def diagnose(
     >>> str(diagnosis.verdict), diagnosis.importance.columns.tolist()
     ('reliable', [0, 1])
     """
-    if not is_count(n_repeats):
-        raise ArgumentError("n_repeats", f"`n_repeats` is {n_repeats!r}. Use an integer of 1 or more.")
+    check_count(n_repeats, "n_repeats")
     log_ratio_of(ratio)  # refuse what is not a ratio
     seed = seed_from(random_state)
-    design = _design(ratio, X_p, X_q)
-    A, n_p = design.matrix, design.n_p
-    log_r = _checked(design.log_ratio(A), len(A))
-    Z = _in_own_range(A)
+    design, n_p, log_ratio = _design(ratio, X_p, X_q)
+    A = design.matrix
+    log_r = _checked(log_ratio(A), len(A))
+    D = A / 2 - A[0] / 2
+    largest = np.abs(D).max(axis=0)
+    Z = D / np.where(largest > 0, largest, 1.0)  # within ±1, so that no square overflows or vanishes
     p, rows_p = _scored(Z[:n_p], log_r[:n_p], sample_weight_p, "p")
     q, rows_q = _scored(Z[n_p:], log_r[n_p:], sample_weight_q, "q")
-    rng_folds, rng_columns = (np.random.default_rng([seed, k]) for k in range(2))
-    effects = importance(
-        lambda rows: _checked(design.log_ratio(rows), len(rows)),
-        A[np.concatenate([rows_p, n_p + rows_q])],
-        np.concatenate([p.share, q.share]) / 2,
-        design.columns,
-        n_repeats,
-        rng_columns,
-        design.groups,
-    )
-    return _diagnosis(p, q, log_r[:n_p], log_r[n_p:], design.names, effects, rng_folds)
+    rows, share = A[np.concatenate([rows_p, n_p + rows_q])], np.concatenate([p.share, q.share]) / 2
+    names, groups, rng = design.columns, design.groups, np.random.default_rng([seed, 1])
+    effects = importance(lambda B: _checked(log_ratio(B), len(B)), rows, share, names, n_repeats, rng, groups)
+    return _diagnosis(p, q, log_r[:n_p], log_r[n_p:], design.names, effects, seed)
 
 
-class _Design(NamedTuple):
-    """The rows of both samples as a ratio sees them: those of p, then those of q."""
-
-    matrix: Matrix
-    n_p: int
-    names: list[str]  # of the columns of the matrix
-    groups: np.ndarray  # of each column of the matrix: its position in `columns`
-    columns: list[str]  # of the table
-    log_ratio: Callable[[Matrix], Any]
-
-
-def _design(ratio: Any, X_p: TableLike, X_q: TableLike) -> _Design:
+def _design(ratio: Any, X_p: TableLike, X_q: TableLike) -> tuple[Design, int, Callable[[Matrix], Any]]:
+    """Return the rows as a ratio sees them, those of p, then those of q, with n_p, and log r of such rows."""
     if getattr(ratio, "encoder_", None) is not None:
         P, Q = ratio.design(X_p), ratio.design(X_q)
-        matrix, log_ratio = np.concatenate([P.matrix, Q.matrix]), ratio.log_ratio_prepared
-        return _Design(matrix, len(P.matrix), P.names, P.groups, P.columns, log_ratio)
+        return P._replace(matrix=np.concatenate([P.matrix, Q.matrix])), len(P.matrix), ratio.log_ratio_prepared
     X, y = stack(X_p, X_q)
-    design, n_p = design_of(ratio, X), int(y.sum())
-    matrix = np.asarray(design.matrix, np.float64)
+    design = design_of(ratio, X)
+    design = design._replace(matrix=np.asarray(design.matrix, np.float64))
     if isinstance(ratio, RatioEstimator):
-        return _Design(matrix, n_p, design.names, design.groups, design.columns, ratio.log_ratio_prepared)
+        return design, int(y.sum()), ratio.log_ratio_prepared
     log_ratio = log_ratio_of(ratio)  # of another library: it gets rows in the form of the input
-    return _Design(matrix, n_p, *design[1:4], lambda A: log_ratio(_in_form_of(X, A)))
+    return design, int(y.sum()), lambda A: log_ratio(_in_form_of(X, A))
 
 
 def _diagnosis(
-    p: ScoredSample,
-    q: ScoredSample,
-    log_p: Vector,
-    log_q: Vector,
-    names: list[str],
-    effects: Importance,
-    rng: np.random.Generator,
+    p: ScoredSample, q: ScoredSample, log_p: Vector, log_q: Vector, names: list[str], effects: Importance, seed: int
 ) -> Diagnosis:
     """Run all checks and reach the verdict; `log_p` and `log_q` are of all input rows."""
     own = separation(p.log_r, p.share, q.log_r, q.share)
@@ -219,14 +167,15 @@ def _diagnosis(
     log_c = log_factor_of(means.bounded)  # taken out before the other checks: weights do not depend on it
     log_w, p, q = q.log_weights(), p.divided(log_c), q.divided(log_c)
     shared, shape = overlap(p, q, log_p - log_c, log_q - log_c), reliability(p, q) if log_c else curve
-    columns, left = balance(p, q, names, shared.inflation), leftover(p, q, rng, shared.inflation)
+    columns = balance(p, q, names, shared.inflation)
+    left = leftover(p, q, np.random.default_rng([seed, 0]), shared.inflation)
     findings = [
-        *direction(own, *_score(p, q)),
-        *miscalibrated(shape),
-        *low_overlap(shared),
-        *out_of_range(p, q, names),
-        *wrong_scale(means, shared),
-        *imbalanced(columns, left, shape, shared.ess_q),
+        *rules.direction(own, *_score(p, q)),
+        *rules.miscalibrated(shape),
+        *rules.low_overlap(shared),
+        *rules.out_of_range(p, q, names),
+        *rules.wrong_scale(means, shared),
+        *rules.imbalanced(columns, left, shape, shared.ess_q),
     ]
     return Diagnosis(
         verdict=verdict_of(findings),
@@ -258,19 +207,10 @@ def _score(p: ScoredSample, q: ScoredSample) -> tuple[float, float]:
 def _checked(log_r: Any, n: int) -> Vector:
     log_r = np.asarray(log_r, np.float64)
     if log_r.shape != (n,) or not np.isfinite(log_r).all():
-        n_nan, n_infinite = np.count_nonzero(np.isnan(log_r)), np.count_nonzero(np.isinf(log_r))
-        raise ValueError(
-            f"`ratio.log_ratio(X)` has shape {log_r.shape} for {n} rows, with {n_nan} NaN and {n_infinite} infinite "
-            "values. It must return one finite number for each row."
-        )
+        values = f"{np.count_nonzero(np.isnan(log_r))} NaN and {np.count_nonzero(np.isinf(log_r))} infinite values"
+        problem = f"`ratio.log_ratio(X)` has shape {log_r.shape} for {n} rows, with {values}"
+        raise ValueError(f"{problem}. It must return one finite number for each row.")
     return log_r
-
-
-def _in_own_range(X: Matrix) -> Matrix:
-    """Return rows in units of the largest difference from the first, so that no square overflows or vanishes."""
-    D = X / 2 - X[0] / 2
-    largest = np.abs(D).max(axis=0)
-    return D / np.where(largest > 0, largest, 1.0)
 
 
 def _scored(X: Matrix, log_r: Vector, sample_weight: VectorLike | None, name: str) -> tuple[ScoredSample, np.ndarray]:

@@ -3,14 +3,8 @@ r"""Identities that hold for the true ratio and for no multiple of it, and the f
 .. math:: \mathrm{mean}_q\, r = 1, \qquad \mathrm{mean}_p\, \frac1r = 1, \qquad
           \mathrm{mean}_q \frac{r}{1 + r} = \mathrm{mean}_p \frac{1}{1 + r}
 
-Where r or 1/r has a heavy tail, a few rows decide the first two means, and their standard errors are not reliable. Both
-sides of the third are bounded, so its standard error always is. Shifting log r until the third holds gives the log of
-the factor: the acceptance ratio of Bennett [1]_.
-
-References
-----------
-.. [1] Bennett (1976). *Efficient estimation of free energy differences from Monte Carlo data.* Journal of Computational
-   Physics.
+Where r or 1/r has a heavy tail, standard errors of the first two are not reliable. The third is bounded. Shifting log r
+until it holds gives the log of the factor: the acceptance ratio of Bennett (1976, Journal of Computational Physics).
 """
 
 from __future__ import annotations
@@ -29,14 +23,11 @@ from flowratio.samples.weighting import log_mean_exp, mean_and_error
 
 @dataclass(frozen=True)
 class Identity:
-    """A mean that is 1 for the true ratio: its log in nats, the standard error of the log, and its distance from 1.
+    """A mean that is 1 for the true ratio."""
 
-    `z` is how many standard errors the mean is from 1.
-    """
-
-    log_mean: float
-    standard_error: float
-    z: float
+    log_mean: float  # in nats
+    standard_error: float  # of the log
+    z: float  # how many standard errors the mean is from 1
 
     @property
     def mean(self) -> float:
@@ -72,8 +63,7 @@ def identities(p: ScoredSample, q: ScoredSample) -> Identities:
 def _mean_is_one(of: ScoredSample, other: ScoredSample, sign: int) -> Identity:
     """Compare the mean of r (of 1/r if `sign` is -1) with 1.
 
-    Rows that happen to miss the largest values have too small a mean and too small an error. By mean_q r² = mean_p r
-    the rows of the other sample estimate the error too. The larger one counts.
+    By mean_q r² = mean_p r the rows of the other sample estimate the error too. The larger one counts.
     """
     log_mean = log_mean_exp(sign * of.log_r, of.share)
     _, error = mean_and_error(np.exp(sign * of.log_r - log_mean), of.share)
@@ -92,7 +82,6 @@ def _bounded(p: ScoredSample, q: ScoredSample) -> BoundedIdentity:
     def excess(log_factor: float) -> float:
         return float(q.share @ expit(q.log_r - log_factor) - p.share @ expit(log_factor - p.log_r))
 
-    low = min(p.log_r.min(), q.log_r.min()) - 1.0
-    high = max(p.log_r.max(), q.log_r.max()) + 1.0
-    log_factor: Any = brentq(excess, low, high, xtol=1e-9) if mean_q != mean_p else 0.0
+    log_r = np.concatenate([p.log_r, q.log_r])
+    log_factor: Any = brentq(excess, log_r.min() - 1, log_r.max() + 1, xtol=1e-9) if mean_q != mean_p else 0.0
     return BoundedIdentity(mean_q, mean_p, error, errors_off(mean_q - mean_p, error), float(log_factor))

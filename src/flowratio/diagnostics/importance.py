@@ -22,31 +22,14 @@ class Importance:
     .. math:: I_j = \sqrt{\tfrac12\, E\big(\log r(x) - \log r(x')\big)^2}
 
     where x' is x with column j from another row: the standard deviation in nats that the column adds to log r, alone
-    and with others (the total effect of Jansen [1]_). If log r is a sum over columns, it is that of the column's term.
-
-    Attributes
-    ----------
-    names
-        Names of the d columns, the most important one first.
-    columns
-        Their positions in X, of shape (d,). Where columns were permuted in groups, the numbers of the groups.
-    effect
-        I, in nats, of shape (d,).
-    standard_error
-        Of `effect`, from the repeats, of shape (d,); 0 for one repeat.
-    share
-        I² divided by the sum of I² over columns, of shape (d,); 0 if no column moves log r.
-
-    References
-    ----------
-    .. [1] Jansen (1999). *Analysis of variance designs for model output.* Computer Physics Communications.
+    and with others (the total effect of Jansen 1999, Computer Physics Communications). Every array has the shape (d,).
     """
 
-    names: list[str]
-    columns: np.ndarray
-    effect: Vector
-    standard_error: Vector
-    share: Vector
+    names: list[str]  # of the d columns, the most important one first
+    columns: np.ndarray  # their positions in X, or the numbers of the groups that were permuted together
+    effect: Vector  # I, in nats
+    standard_error: Vector  # of `effect`, from the repeats; 0 for one repeat
+    share: Vector  # I² divided by the sum of I² over columns; 0 if no column moves log r
 
 
 def importance(
@@ -60,16 +43,8 @@ def importance(
 ) -> Importance:
     """Permute one column, or one group of columns, at a time, and measure how log r changes.
 
-    Parameters
-    ----------
-    X, share
-        Rows of both samples, of shape (n, d), and weights that add up to 1, of shape (n,). No more than 2000 rows are
-        scored for each column and repeat.
-    names
-        Names of the columns, or of the groups by their number.
-    groups
-        Group of each column, of shape (d,): the columns of a group, such as the indicators of a category, are permuted
-        together. None if each column stands alone.
+    `X` has the rows of both samples, of shape (n, d), and `share` their weights, which add up to 1, of shape (n,).
+    `names` are those of the columns, or of the groups if `groups` has a group for each column, of shape (d,).
     """
     d = X.shape[1]
     groups = np.arange(d) if groups is None else groups

@@ -20,36 +20,19 @@ class Overlap:
     A row of p is *beyond q* where :math:`r(x) > n_q`. By Markov's inequality :math:`Q(r \geq t) \leq 1/t`, so fewer
     than one of n_q rows of q is expected that far out, and no row of q represents it. Rows of q are beyond p where
     :math:`1/r(x) > n_p`: they do not harm weights r, which are nearly 0 there, but they harm weights 1/r.
-
-    Attributes
-    ----------
-    ess_q, ess_p
-        Effective sample size of the weights r on rows of q, and of 1/r on rows of p.
-    draws_q, draws_p
-        The same, but not more than rows of the other sample show, by mean_q r² = mean_p r. Unlike `ess_q`, they are
-        small if no row of q lies where p does.
-    k_hat_q, k_hat_p
-        Pareto k̂ of the weights r on rows of q, and of 1/r on rows of p. Weighted means are reliable up to
-        `weights.largest_k_hat(n)`. inf if there are too few rows, or too few distinct weights, to fit a tail.
-    n_p, n_q
-        Effective sample sizes of the weights that the samples came with.
-    p_beyond_q, q_beyond_p
-        Which rows are beyond the other sample, of shapes (n_p,) and (n_q,), in the input order.
-    share_p_beyond_q, share_q_beyond_p
-        Their share of each sample, from 0 to 1.
     """
 
-    ess_q: float
-    ess_p: float
-    draws_q: float
+    ess_q: float  # effective sample size of the weights r on rows of q
+    ess_p: float  # … and of 1/r on rows of p
+    draws_q: float  # the same, by rows of both samples: also small if no row of q lies where p does
     draws_p: float
-    k_hat_q: float
-    k_hat_p: float
-    n_p: float
+    k_hat_q: float  # Pareto k̂ of the weights r on rows of q; inf if there are too few, or too few distinct ones
+    k_hat_p: float  # … and of 1/r on rows of p
+    n_p: float  # effective sample size of the weights that the sample came with
     n_q: float
-    p_beyond_q: np.ndarray
-    q_beyond_p: np.ndarray
-    share_p_beyond_q: float
+    p_beyond_q: np.ndarray  # (n_p,): which rows are beyond the other sample, in the input order
+    q_beyond_p: np.ndarray  # (n_q,)
+    share_p_beyond_q: float  # their share of the sample, from 0 to 1
     share_q_beyond_p: float
 
     @property

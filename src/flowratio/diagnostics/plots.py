@@ -1,7 +1,6 @@
 """Figures of ratios, weights and diagnoses, readable in black and white.
 
-Each function returns a figure that belongs to no window and no global state: save it with `figure.savefig(path)`. With
-`axes` it draws into these axes and returns their figure. Without, it makes a new figure.
+Each function draws into `axes`, if there are any, and returns the figure: save it with `figure.savefig(path)`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowratio._support.types import Vector, VectorLike
 from flowratio.diagnostics.summary import fixed, k_hat_text
 from flowratio.weights import effective_sample_size, finite_vector, self_normalize
 
@@ -31,21 +29,14 @@ _LIGHTEST = 0.8  # of a color map: lighter points vanish on white paper
 
 
 def plot_estimates(log_r: Any, true_log_r: Any, near: float = 5.0, axes: Axes | None = None) -> Figure:
-    """Draw estimated against true log-ratios.
+    """Draw estimated against true log-ratios in nats, each of shape (n,).
 
-    Parameters
-    ----------
-    log_r, true_log_r
-        Estimated and true log r in nats, of shape (n,).
-    near
-        Rows whose true log r is within this many nats of 0 are drawn dark, with an error of their own. Beyond, r is so
-        large or small that its error hardly matters.
+    Rows whose true log r is within `near` nats of 0 are drawn dark, with an error of their own. Beyond, r is so large
+    or small that its error hardly matters.
     """
-    log_r, truth = _vector(log_r, "log_r"), _vector(true_log_r, "true_log_r")
+    log_r, truth = finite_vector(log_r, "log_r"), finite_vector(true_log_r, "true_log_r")
     if log_r.shape != truth.shape:
-        raise ValueError(
-            f"`log_r` has {len(log_r)} values but `true_log_r` has {len(truth)}. Give one of each per row."
-        )
+        raise ValueError(f"`log_r` has {len(log_r)} values but `true_log_r` has {len(truth)}. Give one of each a row.")
     axes, figure = _axes(axes, (4.5, 4.5))
     is_near = np.abs(truth) <= near
     for of, color, marker, name in ((~is_near, "0.6", "x", "beyond"), (is_near, "black", "o", "within")):
@@ -62,14 +53,8 @@ def plot_estimates(log_r: Any, true_log_r: Any, near: float = 5.0, axes: Axes | 
 
 
 def plot_log_ratios(log_p: Any, log_q: Any, axes: Axes | None = None) -> Figure:
-    """Draw histograms of log r on rows of p and of q.
-
-    Parameters
-    ----------
-    log_p, log_q
-        log r in nats on rows of p and of q, of shapes (n_p,) and (n_q,).
-    """
-    log_p, log_q = _vector(log_p, "log_p"), _vector(log_q, "log_q")
+    """Draw histograms of log r in nats on rows of p and of q, of shapes (n_p,) and (n_q,)."""
+    log_p, log_q = finite_vector(log_p, "log_p"), finite_vector(log_q, "log_q")
     axes, figure = _axes(axes, (5.5, 3.5))
     both = np.concatenate([log_p, log_q])
     low, high = float(both.min()), float(both.max())
@@ -88,21 +73,14 @@ def plot_log_ratios(log_p: Any, log_q: Any, axes: Axes | None = None) -> Figure:
 def plot_latent(Z: Any, log_r: Any, axes: Axes | None = None) -> Figure:
     """Draw latent rows colored by log r: two columns, or the two main directions of more.
 
-    Parameters
-    ----------
-    Z
-        Latent rows, of shape (n, d): what `FlowFeaturizer.transform` returns, or any rows.
-    log_r
-        log r in nats, of shape (n,).
+    `Z` has shape (n, d): what `FlowFeaturizer.transform` returns, or any rows. `log_r` is in nats, of shape (n,).
     """
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
-    Z, log_r = np.asarray(Z, np.float64), _vector(log_r, "log_r")
+    Z, log_r = np.asarray(Z, np.float64), finite_vector(log_r, "log_r")
     if Z.ndim != 2 or Z.shape[1] < 1 or len(Z) != len(log_r):
-        raise ValueError(
-            f"`Z` has shape {Z.shape}. Give a matrix with one row for each of the {len(log_r)} log-ratios."
-        )
+        raise ValueError(f"`Z` has shape {Z.shape}. Give a matrix with one row for each of {len(log_r)} log-ratios.")
     axes, figure = _axes(axes, (5.2, 4.2))
     names = ("first latent column", "second latent column")
     if Z.shape[1] == 1:
@@ -111,10 +89,8 @@ def plot_latent(Z: Any, log_r: Any, axes: Axes | None = None) -> Figure:
         D = Z - Z.mean(axis=0)
         variance, directions = np.linalg.eigh(D.T @ D)
         share = variance[:-3:-1].sum() / max(variance.sum(), np.finfo(np.float64).tiny)
-        Z, names = (
-            D @ directions[:, :-3:-1],
-            (f"first principal direction (both: {share:.0%})", "second principal direction"),
-        )
+        Z = D @ directions[:, :-3:-1]
+        names = (f"first principal direction (both: {share:.0%})", "second principal direction")
     some = _some(np.argsort(np.abs(log_r), kind="stable"))  # the largest last, on top
     color_map = ListedColormap(colormaps["cividis"](np.linspace(0, _LIGHTEST, 256)))
     points = axes.scatter(*Z[some, :2].T, c=log_r[some], s=8, cmap=color_map, linewidths=0)
@@ -124,40 +100,22 @@ def plot_latent(Z: Any, log_r: Any, axes: Axes | None = None) -> Figure:
 
 
 def plot_reliability(reliability: Reliability | Diagnosis, axes: Axes | None = None) -> Figure:
-    """Draw the share of p in each bin against the probability that the ratio gives, with intervals of 95 %.
-
-    `reliability` is a `Diagnosis`, or its field of this name.
-    """
+    """Draw the share of p against the probability of p, with intervals of 95 %, of a `Diagnosis` or its field."""
     curve: Reliability = _field(reliability, "reliability", "observed")
     axes, figure = _axes(axes, (4.2, 4.2))
-    observed = curve.observed
     axes.plot([0, 1], [0, 1], "--", color="0.5", linewidth=1, label="true ratio")
-    axes.errorbar(
-        curve.predicted,
-        observed,
-        yerr=[observed - curve.low, curve.high - observed],
-        fmt="o-",
-        color="black",
-        linewidth=1,
-        markersize=4,
-        capsize=2.5,
-        label="this ratio",
-    )
+    reach = [curve.observed - curve.low, curve.high - curve.observed]
+    style: dict[str, Any] = {"fmt": "o-", "color": "black", "linewidth": 1, "markersize": 4, "capsize": 2.5}
+    axes.errorbar(curve.predicted, curve.observed, yerr=reach, label="this ratio", **style)
     axes.set(xlabel="predicted probability of p, r / (1 + r)", ylabel="observed share of p", title="Reliability")
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     title = f"error {curve.error:.3f}\nby chance {curve.noise:.3f}"
-    legend = axes.legend(
-        fontsize="small", loc="best", title=title, title_fontsize="small", edgecolor="none", framealpha=0.85
-    )
-    legend.set_alignment("left")
+    _legend(axes, title, loc="best", edgecolor="none", framealpha=0.85)
     return figure
 
 
 def plot_balance(balance: Balance | Diagnosis, axes: Axes | None = None) -> Figure:
-    """Draw standardized mean differences before and after weighting, of the 20 worst columns at most.
-
-    `balance` is a `Diagnosis`, or its field of this name.
-    """
+    """Draw mean differences before and after weighting, of up to 20 columns, of a `Diagnosis` or its field."""
     columns: Balance = _field(balance, "balance", "before")
     worst = np.argsort(-np.maximum(np.abs(columns.before), np.abs(columns.after)), kind="stable")[:_MOST_COLUMNS]
     axes, figure = _axes(axes, (5.5, 1.6 + 0.25 * len(worst)))
@@ -178,10 +136,7 @@ def plot_balance(balance: Balance | Diagnosis, axes: Axes | None = None) -> Figu
 def plot_weights(log_w: Any, axes: Axes | None = None) -> Figure:
     """Draw the Lorenz curve of weights: what share of all weight the lightest rows have.
 
-    Parameters
-    ----------
-    log_w
-        Log-weights, of shape (n,): log r of rows of q, for weights toward p; -inf for a weight of zero.
+    `log_w` are log-weights, of shape (n,): log r of rows of q, for weights toward p. -inf is a weight of zero.
     """
     w = np.sort(self_normalize(log_w))
     axes, figure = _axes(axes, (4.2, 4.2))
@@ -193,16 +148,12 @@ def plot_weights(log_w: Any, axes: Axes | None = None) -> Figure:
     axes.set(xlabel="share of rows, lightest first", ylabel="share of weight", title="Weights")
     axes.set(xlim=(0, 1), ylim=(0, 1.005), aspect="equal")
     title = f"effective sample size {effective_sample_size(log_w):.0f} of {len(w)}"
-    legend = axes.legend(frameon=False, fontsize="small", loc="upper left", title=title, title_fontsize="small")
-    legend.set_alignment("left")
+    _legend(axes, title, loc="upper left", frameon=False)
     return figure
 
 
 def plot_importance(importance: Importance | Diagnosis, axes: Axes | None = None) -> Figure:
-    """Draw how much each column moves log r, the 20 most important ones at most.
-
-    `importance` is a `Diagnosis`, or its field of this name.
-    """
+    """Draw how much each column moves log r, the 20 most important ones, of a `Diagnosis` or its field."""
     effects: Importance = _field(importance, "importance", "effect")
     n = min(len(effects.names), _MOST_COLUMNS)
     axes, figure = _axes(axes, (5.5, 1.3 + 0.25 * n))
@@ -215,7 +166,7 @@ def plot_importance(importance: Importance | Diagnosis, axes: Axes | None = None
 
 
 def plot_diagnosis(diagnosis: Diagnosis) -> Figure:
-    """Draw five panels and the verdict: `Diagnosis.plot` does."""
+    """Draw five panels and the verdict."""
     from matplotlib.figure import Figure
 
     n_columns = min(len(diagnosis.balance.names), _MOST_COLUMNS)
@@ -261,19 +212,16 @@ def _axes(axes: Axes | None, size: tuple[float, float]) -> tuple[Axes, Any]:
     return figure.add_subplot(), figure
 
 
+def _legend(axes: Axes, title: str, **style: Any) -> None:
+    axes.legend(title=title, fontsize="small", title_fontsize="small", **style).set_alignment("left")
+
+
 def _field(source: Any, name: str, has: str) -> Any:
     """Return the field of a diagnosis, or the argument if it is that field."""
     part = getattr(source, name, source)
     if not hasattr(part, has):
         raise TypeError(f"`{name}` is {source!r}. Give a `Diagnosis`, which `diagnose` returns, or its `{name}`.")
     return part
-
-
-def _vector(values: VectorLike, name: str) -> Vector:
-    numbers = finite_vector(values, name)
-    if not len(numbers):
-        raise ValueError(f"`{name}` has shape (0,). Give one number for each row, and at least one row.")
-    return numbers
 
 
 def _some(positions: np.ndarray) -> np.ndarray:

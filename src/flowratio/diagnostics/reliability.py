@@ -1,13 +1,10 @@
-r"""Whether the class probabilities of a ratio are right: the reliability curve.
-
-With both samples counting one half, the probability that a row belongs to p is :math:`\sigma(\log r)`. Rows are put
-into bins of equal mass by it. In each bin the share of p should be the mean probability.
-"""
+"""Whether the class probabilities σ(log r) of a ratio are right: the share of p in bins of equal mass."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,40 +23,19 @@ _LARGEST_ERROR = 1e6
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    r"""The reliability curve under even odds, k bins; r = p/q, p is y = 1.
+    """The reliability curve under even odds, k bins; r = p/q, p is y = 1. Every array has the shape (k,)."""
 
-    Attributes
-    ----------
-    predicted
-        Mean of :math:`\sigma(\log r)` in each bin, of shape (k,), increasing.
-    observed
-        Share of p in each bin, both samples counting one half, of shape (k,).
-    low, high
-        Ends of Wilson's interval of 95 % around `observed`, of shape (k,).
-    mass
-        Share of all rows that is in each bin, of shape (k,).
-    error
-        Expected calibration error, the mean over bins of abs(observed - predicted).
-    noise
-        Expected value of `error` for the true ratio, by chance alone.
-    chi2, n_bins, p_value
-        Sum over bins of squared standardized differences, its degrees of freedom, and its p-value.
-    slope, slope_error
-        The number b, and its standard error, for which b log r plus a constant fits the labels best: 1 for the true
-        ratio, below 1 for an overconfident ratio, above 1 for an underconfident one.
-    """
-
-    predicted: Vector
-    observed: Vector
-    low: Vector
+    predicted: Vector  # mean probability of p in each bin, increasing
+    observed: Vector  # share of p in each bin, both samples counting one half
+    low: Vector  # ends of Wilson's interval of 95 % around `observed`
     high: Vector
-    mass: Vector
-    error: float
-    noise: float
-    chi2: float
-    n_bins: int
+    mass: Vector  # share of all rows that is in each bin
+    error: float  # expected calibration error, the mean over bins of abs(observed - predicted)
+    noise: float  # expected value of `error` for the true ratio, by chance alone
+    chi2: float  # sum over bins of squared standardized differences
+    n_bins: int  # its degrees of freedom
     p_value: float
-    slope: float
+    slope: float  # b for which b log r + a fits the labels best: below 1 if overconfident, above 1 if underconfident
     slope_error: float
 
 
@@ -69,16 +45,13 @@ def reliability(p: ScoredSample, q: ScoredSample) -> Reliability:
     half = np.concatenate([p.share, q.share]) / 2
     is_p = np.repeat([True, False], [len(p.share), len(q.share)])
     k_of = _bins(probability, half, min(_MOST_BINS, max(1, int((p.n + q.n) / _ROWS_IN_BIN))))
-
-    def sums(values: Vector) -> Vector:
-        return np.bincount(k_of, values)
-
-    mass, mass_p = sums(half), sums(half * is_p)
+    sums = partial(np.bincount, k_of)
+    mass = sums(half)
     predicted, observed = (np.clip(sums(half * v) / mass, 0, 1) for v in (probability, is_p))
     # number of rows of one sample that know such a share equally well
     worth = 2 * mass / (observed / q.n + (1 - observed) / p.n)
     low, high = _wilson(observed, worth)
-    difference = 2 * (sums(half * probability) - mass_p)
+    difference = 2 * (sums(half * probability) - sums(half * is_p))
     spread = 2 * half * probability * (1 - probability)
     at_truth = sums(spread * ((1 - probability) / p.n + probability / q.n))
     at_rows = sums(4 * half**2 * (probability - is_p) ** 2)
@@ -86,11 +59,7 @@ def reliability(p: ScoredSample, q: ScoredSample) -> Reliability:
     statistic, deviation = _chi_squared(difference, square, sums(spread), 1 / p.n + 1 / q.n)
     slope, slope_error = _slope(np.concatenate([p.log_r, q.log_r]), half, is_p)
     return Reliability(
-        predicted,
-        observed,
-        low,
-        high,
-        mass,
+        *(predicted, observed, low, high, mass),
         error=float(mass @ np.abs(observed - predicted)),
         noise=float(math.sqrt(2 / math.pi) * np.sum(deviation) / 2),
         chi2=statistic,
@@ -102,10 +71,7 @@ def reliability(p: ScoredSample, q: ScoredSample) -> Reliability:
 
 
 def _slope(log_r: Vector, half: Vector, is_p: Vector) -> tuple[float, float]:
-    r"""Fit the labels by :math:`\sigma(a + b \log r)`, and return b and its standard error.
-
-    The weights `half` add up to one half in each sample. All arguments have shape (n,).
-    """
+    """Fit the labels by σ(a + b log r), and return b and its standard error; weights `half`, all of shape (n,)."""
     center = float(half @ log_r)
     scale = math.sqrt(half @ (log_r - center) ** 2)
     if scale <= 1e-9 * max(1.0, abs(center)):  # a constant has no slope
@@ -130,11 +96,9 @@ def _slope(log_r: Vector, half: Vector, is_p: Vector) -> tuple[float, float]:
 def _chi_squared(difference: Vector, square: Vector, mean: Vector, one_by_n: float) -> tuple[float, Vector]:
     r"""Return the squared length of the differences in units of their errors, and these errors, of shape (k,).
 
-    With h = 1 on the rows of a bin and 0 elsewhere, :math:`\mathrm{mean}_q[h r / (1 + r)]` and
-    :math:`\mathrm{mean}_p[h / (1 + r)]` have the same mean m_k for the true ratio, so that their differences have the
-    covariance :math:`\mathrm{diag}(s) - c\, m m^\top`, with s from the mean squares and c = 1/n_p + 1/n_q. The formula
-    of Sherman and Morrison inverts it.
-    The arguments are the differences, s and m, of shape (k,), and c.
+    With h = 1 on the rows of a bin and 0 elsewhere, mean_q[h r / (1 + r)] and mean_p[h / (1 + r)] have the same mean
+    m_k for the true ratio. Their differences have the covariance :math:`\mathrm{diag}(s) - c\, m m^\top`, inverted by
+    the formula of Sherman and Morrison. The arguments are the differences, s, m and c = 1/n_p + 1/n_q.
     """
     square = np.maximum(square, 1e-30)  # below it differences are rounding
     left = 1 - one_by_n * float(np.sum(mean**2 / square))  # 0 where r is constant, and its mean without error

@@ -49,43 +49,22 @@ class Separation(NamedTuple):
 
 
 def errors_off(difference: float, error: float) -> float:
-    """Return how many standard errors a difference is from 0. The maximum is a million.
-
-    Examples
-    --------
-    >>> errors_off(0.5, 0.25), errors_off(-1.0, 0.0), errors_off(0.0, 0.0)
-    (2.0, -1000000.0, 0.0)
-    """
+    """Return how many standard errors a difference is from 0. The maximum is a million."""
     if abs(difference) <= 1e-12:  # rounding: all quantities that are compared are of order 1
         return 0.0
     return math.copysign(min(abs(difference) / max(error, 1e-300), LARGEST_Z), difference)
 
 
-def separation(
-    values_p: Vector, share_p: Vector, values_q: Vector, share_q: Vector, inflation: float = 1.0
-) -> Separation:
+def separation(f_p: Vector, share_p: Vector, f_q: Vector, share_q: Vector, inflation: float = 1.0) -> Separation:
     r"""Return the share of pairs in which the row of p has the larger value, ties counting one half: the AUC.
 
     .. math:: A = \sum_{i \in p} \sum_{j \in q} w_i w_j \big([f_i > f_j] + \tfrac12 [f_i = f_j]\big)
 
-    Its standard error is that of DeLong et al. [1]_, from the mean of each row over the rows of the other sample.
-    `inflation` is a factor of the part that is due to rows of q. The weights of each sample add up to 1.
-
-    References
-    ----------
-    .. [1] DeLong, DeLong, Clarke-Pearson (1988). *Comparing the areas under two or more correlated receiver operating
-       characteristic curves.* Biometrics.
-
-    Examples
-    --------
-    >>> half = np.array([0.5, 0.5])
-    >>> separation(np.array([1.0, 2.0]), half, np.array([0.0, 1.0]), half).auc
-    0.875
+    Its standard error is that of DeLong et al. (1988, Biometrics), from the mean of each row over the rows of the other
+    sample. `inflation` is a factor of the part that is due to rows of q. The weights of each sample add up to 1.
     """
-    above_q = _share_below(values_p, values_q, share_q)
-    below_p = 1 - _share_below(values_q, values_p, share_p)
-    auc, error_p = mean_and_error(above_q, share_p)
-    _, error_q = mean_and_error(below_p, share_q)
+    auc, error_p = mean_and_error(_share_below(f_p, f_q, share_q), share_p)
+    _, error_q = mean_and_error(1 - _share_below(f_q, f_p, share_p), share_q)
     error = float(np.hypot(error_p, inflation * error_q))
     return Separation(float(auc), error, errors_off(float(auc) - 0.5, error))
 

@@ -26,15 +26,11 @@ _MEANING = {
 
 def summary_of(diagnosis: Diagnosis) -> str:
     """Return the text."""
-    reasons = [
-        textwrap.fill(words, _WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
-        for words in diagnosis.warnings
-    ]
+    points = textwrap.TextWrapper(_WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
     lines = [
         f"Verdict: {diagnosis.verdict}: {_MEANING[diagnosis.verdict]}",
-        *reasons,
-        "",
-        f"Rows: {diagnosis.n_p} of p (y = 1), {diagnosis.n_q} of q; r = p/q. They must be held-out rows.",
+        *map(points.fill, diagnosis.warnings),
+        f"\nRows: {diagnosis.n_p} of p (y = 1), {diagnosis.n_q} of q; r = p/q. They must be held-out rows.",
         f"Score: {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats (0 = identical, 0.69 = fully "
         f"separable). Rows of p have the larger log r in {diagnosis.direction.auc:.1%} of pairs.",
         *_overlap(diagnosis),
@@ -50,8 +46,7 @@ def _overlap(diagnosis: Diagnosis) -> list[str]:
     overlap = diagnosis.overlap
     k_hat_q, k_hat_p = k_hat_text(overlap.k_hat_q), k_hat_text(overlap.k_hat_p)
     return [
-        "",
-        "Overlap                            weights r on q    weights 1/r on p",
+        "\nOverlap                            weights r on q    weights 1/r on p",
         f"  rows                            {overlap.n_q:15.0f}  {overlap.n_p:18.0f}",
         f"  effective sample size           {overlap.ess_q:15.1f}  {overlap.ess_p:18.1f}",
         f"  … by rows of both samples       {overlap.draws_q:15.1f}  {overlap.draws_p:18.1f}",
@@ -63,35 +58,21 @@ def _overlap(diagnosis: Diagnosis) -> list[str]:
 
 
 def k_hat_text(k_hat: float) -> str:
-    """Write a Pareto k̂: -inf means that all large weights are equal, inf that there are too few to fit a tail.
-
-    Examples
-    --------
-    >>> k_hat_text(0.514), k_hat_text(-math.inf), k_hat_text(math.inf)
-    ('0.51', 'no tail', 'unknown')
-    """
+    """Write a Pareto k̂: -inf means that all large weights are equal, inf that there are too few to fit a tail."""
     if math.isfinite(k_hat):
         return f"{k_hat:.2f}"
     return "no tail" if k_hat < 0 else "unknown"
 
 
 def fixed(value: float, digits: int) -> str:
-    """Write a number with so many digits, and 0 without a sign.
-
-    Examples
-    --------
-    >>> fixed(-1e-9, 3), fixed(-0.0126, 3)
-    ('0.000', '-0.013')
-    """
+    """Write a number with so many digits, and 0 without a sign."""
     return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def _identities(diagnosis: Diagnosis) -> list[str]:
-    means, overlap = diagnosis.identities, diagnosis.overlap
-    bounded = means.bounded
+    means, overlap, bounded = diagnosis.identities, diagnosis.overlap, diagnosis.identities.bounded
     return [
-        "",
-        "Identities of the true ratio",
+        "\nIdentities of the true ratio",
         f"  mean_q r = 1:    {_identity(means.ratio_q, overlap.reliable_q)}",
         f"  mean_p 1/r = 1:  {_identity(means.inverse_p, overlap.reliable_p)}",
         f"  mean_q[r/(1+r)] = mean_p[1/(1+r)]: {bounded.mean_q:.4f} and {bounded.mean_p:.4f}, z = {_z(bounded.z)}; r "
@@ -110,34 +91,27 @@ def _z(z: float) -> str:
 
 def _reliability(diagnosis: Diagnosis) -> list[str]:
     curve = diagnosis.reliability
+    slope = f"slope {curve.slope:.2f} ± {curve.slope_error:.2f}" if curve.slope_error < 100 else "slope unknown"
+    size = f"expected error {curve.error:.4f}, by chance {curve.noise:.4f}"
     return [
-        "",
-        f"Reliability: expected error {curve.error:.4f}, by chance {curve.noise:.4f}; χ² = {curve.chi2:.1f} of "
-        f"{curve.n_bins} bins, p-value {curve.p_value:.2g}; {_slope(curve.slope, curve.slope_error)}",
+        f"\nReliability: {size}; χ² = {curve.chi2:.1f} of {curve.n_bins} bins, p-value {curve.p_value:.2g}; {slope}"
     ]
-
-
-def _slope(slope: float, error: float) -> str:
-    """Write the factor by which log r should be multiplied."""
-    return f"slope {slope:.2f} ± {error:.2f}" if error < 100 else "slope unknown"
 
 
 def _balance(diagnosis: Diagnosis) -> list[str]:
     columns, left = diagnosis.balance, diagnosis.leftover
     worst = np.argsort(-np.maximum(np.abs(columns.before), np.abs(columns.after)), kind="stable")[:_COLUMNS]
-    width = max([6, *(len(columns.names[j]) for j in worst)])
+    width, auc = max([6, *(len(columns.names[j]) for j in worst)]), f"{left.auc:.1%} ± {left.standard_error:.1%}"
     table = [
         f"  {columns.names[j]:<{width}}  {columns.before[j]:+8.3f}  {columns.after[j]:+8.3f} ± "
         f"{columns.standard_error[j]:.3f}      {columns.deviation_before[j]:8.3f}  {columns.deviation_after[j]:8.3f}"
         for j in worst
     ]
     return [
-        "",
-        f"Balance {'':<{width - 6}}   mean difference, before → after   deviation of q / p, before → after",
+        f"\nBalance {'':<{width - 6}}   mean difference, before → after   deviation of q / p, before → after",
         *table,
         *_more(len(columns.names)),
-        f"  A classifier is right in {left.auc:.1%} ± {left.standard_error:.1%} of pairs after weighting (z = "
-        f"{_z(left.z)}).",
+        f"  A classifier is right in {auc} of pairs after weighting (z = {_z(left.z)}).",
     ]
 
 
@@ -148,7 +122,7 @@ def _importance(diagnosis: Diagnosis) -> list[str]:
         f"  {name:<{width}}  {effect:8.3f} nats  {share:6.1%}"
         for name, effect, share in zip(effects.names[:_COLUMNS], effects.effect, effects.share, strict=False)
     ]
-    return ["", "Columns that move log r (standard deviation that each adds)", *table, *_more(len(effects.names))]
+    return ["\nColumns that move log r (standard deviation that each adds)", *table, *_more(len(effects.names))]
 
 
 def _more(n: int) -> list[str]:

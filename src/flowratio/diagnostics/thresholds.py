@@ -9,11 +9,7 @@ from flowratio.weights import MIN_ESS
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Thresholds of diagnoses, divergences, mutual information, tests and scored files.
-
-    `weights.MIN_ESS`, `weights.MIN_ESS_SHARE` and `weights.largest_k_hat` also decide. They live with the weights,
-    because a ratio warns by them when it is fitted.
-    """
+    """Thresholds of diagnoses, divergences, mutual information, tests and scored files, next to those of weights.py."""
 
     # chance
     z: float = 3.0  # standard errors beyond chance: 1 in 370 for a Gaussian
@@ -21,7 +17,6 @@ class Thresholds:
     chance: float = 1e-3  # p-values below it are beyond chance
     alpha: float = 0.05  # level of a two-sample test, the usual one
     skew: float = 0.5  # standard errors added for weighted means of a few rows, which are skewed
-
     # effective sample size and overlap
     small_ess: float = MIN_ESS  # a report advises to temper the weights
     fewest_ess: float = 10.0  # below it nothing can be said about weighted means
@@ -33,7 +28,6 @@ class Thresholds:
     heavy_k_hat: float = 1.0  # from here on the mean weight is not finite
     fewest_in_file: float = 2.0  # effective rows of a scored file: below it one row has nearly all the weight
     fewest_share_in_file: float = 0.01  # the same as a share of the rows
-
     # wrong ratios
     worse_than_none: float = 0.01  # nats below 0: an estimate of r = 1 scores a little less than 0
     factor: float = 1.2  # a constant factor of r that matters
@@ -45,7 +39,6 @@ class Thresholds:
     difference_grave: float = 0.5  # the same difference: a medium effect, by Cohen (1988)
     auc: float = 0.6  # of a classifier after weighting
     auc_grave: float = 0.7  # the same: as good as many useful classifiers
-
     # divergences and mutual information
     small: float = 0.05  # nats, or a divergence without unit: differences below it do not matter
     overfit: float = 0.25  # share of the value by which fitted rows may exceed held-out rows

@@ -1,7 +1,6 @@
-"""From numbers to a verdict: what is wrong with a ratio, and whether to use it.
+"""From numbers to a verdict: what is wrong with a ratio, and whether to use weights r on rows of q.
 
-A finding must be beyond chance and large enough to matter. With a million rows every estimate is wrong beyond chance,
-and with fifty rows every error looks large. All rules are about weights r on rows of q. For 1/r, diagnose the inverse.
+A finding must be beyond chance and large enough to matter. For weights 1/r, diagnose the inverse.
 """
 
 from __future__ import annotations
@@ -69,13 +68,7 @@ class Finding(NamedTuple):
 
 
 def verdict_of(findings: list[Finding]) -> Verdict:
-    """Return the verdict.
-
-    Examples
-    --------
-    >>> str(verdict_of([])), str(verdict_of([Finding("few rows", grave=False)]))
-    ('reliable', 'use with care')
-    """
+    """Return the verdict."""
     if any(finding.grave for finding in findings):
         return Verdict.DO_NOT_USE
     return Verdict.CARE if findings else Verdict.RELIABLE
@@ -84,47 +77,32 @@ def verdict_of(findings: list[Finding]) -> Verdict:
 def direction(own: Separation, score: float, score_error: float) -> list[Finding]:
     """Check that rows of p have the larger log r, and that r scores more than r = 1."""
     if own.auc < 0.5 and own.z < -THRESHOLDS.z:
-        words = (
-            f"The ratio may be inverted: log r is larger on rows of q than on rows of p in {1 - own.auc:.0%} of pairs. "
-            "r = p/q and p is y = 1. Check whether the samples are swapped, or use 1/r."
-        )
-        return [Finding(words, True)]
+        words = f"The ratio may be inverted: rows of q have the larger log r in {1 - own.auc:.0%} of pairs."
+        return [Finding(f"{words} r = p/q and p is y = 1. Check whether the samples are swapped, or use 1/r.", True)]
     if score < -THRESHOLDS.z * score_error - THRESHOLDS.worse_than_none:
-        words = (
-            f"The ratio is worse than no ratio: its score is {score:.3g} nats, and r = 1 everywhere scores 0. It is "
-            "overfitted, or these rows come from other distributions than the fitted rows."
-        )
-        return [Finding(words, True)]
+        words = f"The ratio is worse than no ratio: its score is {score:.3g} nats, and r = 1 everywhere scores 0."
+        return [Finding(f"{words} It is overfitted, or these rows come from other distributions.", True)]
     return []
 
 
 def low_overlap(overlap: Overlap) -> list[Finding]:
     """Check the effective sample size, the tail of the weights, and rows of p beyond q."""
     findings = []
+    size = f"The effective sample size is {overlap.draws_q:.3g} of {overlap.n_q:.0f}"
     if is_small(overlap.draws_q, overlap.n_q):
-        words = (
-            f"The effective sample size is {overlap.draws_q:.3g} of {overlap.n_q:.0f}: weighted means depend on a "
-            "handful of rows of q. Get more rows of q, or temper or cap the weights."
-        )
+        words = f"{size}: weighted means depend on a handful of rows of q. Get more rows, or temper or cap the weights."
         findings.append(Finding(words, overlap.draws_q <= THRESHOLDS.fewest_ess))
     largest, few = largest_k_hat(overlap.n_q), overlap.n_q < THRESHOLDS.fewest_in_tail
     if overlap.k_hat_q == math.inf and (few or overlap.draws_q <= overlap.n_q / 2):
-        words = (
-            f"Too few {'rows' if few else 'distinct weights'} to fit the tail of the weights: Pareto k̂ is unknown. The "
-            f"effective sample size is {overlap.draws_q:.3g} of {overlap.n_q:.0f}."
-        )
-        findings.append(Finding(words, False))
+        words = f"Too few {'rows' if few else 'distinct weights'} to fit the tail of the weights: Pareto k̂ is unknown."
+        findings.append(Finding(f"{words} {size}.", False))
     elif math.isfinite(overlap.k_hat_q) and overlap.k_hat_q > largest:
-        words = (
-            f"Pareto k̂ of the weights is {overlap.k_hat_q:.2f}, above {largest:.2g}: their upper tail is too heavy for "
-            "reliable weighted means and standard errors. Smooth or cap the weights."
-        )
+        words = f"Pareto k̂ of the weights is {overlap.k_hat_q:.2f}, above {largest:.2g}: their tail is too heavy for"
+        words += " reliable weighted means and standard errors. Smooth or cap the weights."
         findings.append(Finding(words, overlap.k_hat_q > THRESHOLDS.heavy_k_hat))
     if overlap.share_p_beyond_q > THRESHOLDS.beyond:
-        words = (
-            f"{np.count_nonzero(overlap.p_beyond_q)} rows of p ({overlap.share_p_beyond_q:.1%}) lie where fewer than "
-            "one row of q is expected: no row of q represents them."
-        )
+        rows = f"{np.count_nonzero(overlap.p_beyond_q)} rows of p ({overlap.share_p_beyond_q:.1%})"
+        words = f"{rows} lie where fewer than one row of q is expected: no row of q represents them."
         findings.append(Finding(words, overlap.share_p_beyond_q > THRESHOLDS.beyond_grave))
     return findings
 
@@ -137,10 +115,8 @@ def out_of_range(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Fin
     beyond = [j for j in np.argsort(-share, kind="stable") if share[j] > THRESHOLDS.outside + 3 * chance]
     if not beyond:
         return []
-    words = (
-        f"Rows of p lie beyond every row of q in {_first([f'{names[j]} ({share[j]:.0%})' for j in beyond])}: no row of "
-        "q represents them. Draw conclusions about p only where q is, or drop the column."
-    )
+    words = f"Rows of p lie beyond every row of q in {_first([f'{names[j]} ({share[j]:.0%})' for j in beyond])}: no row"
+    words += " of q represents them. Draw conclusions about p only where q is, or drop the column."
     return [Finding(words, bool(share.max() > THRESHOLDS.outside_grave))]
 
 
@@ -155,12 +131,10 @@ def wrong_scale(means: Identities, overlap: Overlap) -> list[Finding]:
     log_factor = log_factor_of(means.bounded)
     if log_factor:
         size, remedy = ("large", "Divide") if log_factor > 0 else ("small", "Multiply")
-        words = (
-            f"r is too {size} by a factor of about {_factor(abs(log_factor))}: mean_q[r / (1 + r)] is "
-            f"{means.bounded.mean_q:.3f} but mean_p[1 / (1 + r)] is {means.bounded.mean_p:.3f}, "
-            f"{errors(means.bounded.z)} apart. {remedy} it by this constant. Self-normalized weights do not change."
-        )
-        return [Finding(words, False)]
+        problem = f"r is too {size} by a factor of about {_factor(abs(log_factor))}"
+        mean_q, mean_p, z = f"{means.bounded.mean_q:.3f}", f"{means.bounded.mean_p:.3f}", errors(means.bounded.z)
+        words = f"{problem}: mean_q[r / (1 + r)] is {mean_q} but mean_p[1 / (1 + r)] is {mean_p}, {z} apart. {remedy}"
+        return [Finding(f"{words} it by this constant. Self-normalized weights do not change.", False)]
     checks = ("mean_q r", means.ratio_q, overlap.reliable_q), ("mean_p 1/r", means.inverse_p, overlap.reliable_p)
     for name, of, is_reliable in checks:
         matters = abs(of.z) > THRESHOLDS.z_skewed and abs(of.log_mean) > math.log(THRESHOLDS.factor_of_mean)
@@ -180,13 +154,7 @@ def lean_of(slope: float, slope_error: float) -> Lean:
 
 
 def reliability_advice(slope: float, slope_error: float) -> str:
-    """Return what to do about wrong class probabilities, by `Reliability.slope` and its standard error.
-
-    Examples
-    --------
-    >>> reliability_advice(2.0, 0.1)
-    'Fit with a weaker penalty, or use a more flexible ratio'
-    """
+    """Return what to do about wrong class probabilities, by `Reliability.slope` and its standard error."""
     return _ADVICE[lean_of(slope, slope_error)]
 
 
@@ -195,14 +163,10 @@ def miscalibrated(curve: Reliability) -> list[Finding]:
     excess, lean = curve.error - curve.noise, lean_of(curve.slope, curve.slope_error)
     if curve.p_value >= THRESHOLDS.chance or excess < THRESHOLDS.reliability:
         return []
-    how = "see `plot()`"
-    if lean is not Lean.NONE:
-        how = f"the ratio is {lean}, and log r should be multiplied by {curve.slope:.2g}"
-    words = (
-        f"Class probabilities are off by {curve.error:.3f} on average, where chance explains {curve.noise:.3f}: {how}. "
-        f"{_ADVICE[lean]}."
-    )
-    return [Finding(words, excess > THRESHOLDS.reliability_grave)]
+    factor = f"the ratio is {lean}, and log r should be multiplied by {curve.slope:.2g}"
+    how = "see `plot()`" if lean is Lean.NONE else factor
+    words = f"Class probabilities are off by {curve.error:.3f} on average, by chance {curve.noise:.3f}: {how}."
+    return [Finding(f"{words} {_ADVICE[lean]}.", excess > THRESHOLDS.reliability_grave)]
 
 
 def imbalanced(balance: Balance, left: Separation, curve: Reliability, ess_q: float) -> list[Finding]:
@@ -216,17 +180,14 @@ def imbalanced(balance: Balance, left: Separation, curve: Reliability, ess_q: fl
     if len(bad):
         worst = bad[np.argsort(-size[bad])]
         changes = [f"{balance.names[j]} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in worst]
-        words = (
-            f"After weighting, standardized mean differences are above {THRESHOLDS.difference:g} in {len(bad)} of "
-            f"{len(size)} columns: {_first(changes)}. {_remedy(curve, [balance.names[j] for j in worst[:3]])}"
-        )
+        problem = f"standardized mean differences are above {THRESHOLDS.difference} in {len(bad)} of {len(size)}"
+        remedy = _remedy(curve, [balance.names[j] for j in worst[:3]])
+        words = f"After weighting, {problem} columns: {_first(changes)}. {remedy}"
         findings.append(Finding(words, float(size[bad].max()) > THRESHOLDS.difference_grave))
     if left.z > THRESHOLDS.z and left.auc > THRESHOLDS.auc:
         remedy = "" if findings else f" {_remedy(curve, _odd_columns(balance))}"
-        words = (
-            f"After weighting, a simple classifier still distinguishes p from q: it is right in {left.auc:.0%} of "
-            f"pairs of held-out rows, {errors(left.z)} above one half.{remedy}"
-        )
+        problem = "After weighting, a simple classifier still distinguishes p from q"
+        words = f"{problem}: it is right in {left.auc:.0%} of held-out pairs, {errors(left.z)} above one half.{remedy}"
         findings.append(Finding(words, left.auc > THRESHOLDS.auc_grave))
     return findings
 
@@ -250,22 +211,10 @@ def _first(phrases: list[str]) -> str:
 
 
 def errors(z: float) -> str:
-    """Write how many standard errors something is off, in either direction.
-
-    Examples
-    --------
-    >>> errors(-3.21), errors(1e6)
-    ('3.2 standard errors', 'over 1000 standard errors')
-    """
+    """Write how many standard errors something is off, in either direction."""
     return f"{abs(z):.1f} standard errors" if abs(z) < 1000 else "over 1000 standard errors"
 
 
 def _factor(log_size: float) -> str:
-    """Write a number by its log.
-
-    Examples
-    --------
-    >>> _factor(1.1), _factor(800.0)
-    ('3', 'e^800')
-    """
+    """Write a number by its log."""
     return f"{math.exp(log_size):.3g}" if abs(log_size) < 20 else f"e^{log_size:.0f}"

@@ -14,7 +14,7 @@ from flowratio.applications.crossfit import (
     check_folds,
     cross_fit,
     folds_of,
-    ratio_to_cross_fit,
+    ratio_to_fit,
 )
 from flowratio.samples.two_samples import TwoSamples, two_samples
 
@@ -48,7 +48,7 @@ def test_rows_are_scored_by_a_model_that_was_fitted_without_them() -> None:
 def test_more_rows_are_scored_only() -> None:
     both, fold = samples()
     X_more, fold_more = 300 + np.arange(5.0)[:, None], np.array([0, 1, 2, 0, 1])
-    scores = cross_fit(Memory(), both, fold, 0, X_more=X_more, fold_more=fold_more)
+    scores = cross_fit(Memory(), both, fold, 0, more=(X_more, fold_more))
     assert scores.q.log_r.shape == scores.q.w.shape == scores.q.fold.shape == (25,)
     assert not scores.q.each[:, 20:].any()
     assert scores.q.each[:, :20].sum() == 2 * 20
@@ -83,8 +83,8 @@ def test_swapping_inverts_all_log_ratios() -> None:
 def test_a_choice_is_made_once() -> None:
     rng = np.random.default_rng(0)
     both = two_samples(*(rng.normal(m, 1, (60, 1)) for m in (1.0, 0.0)))
-    assert not isinstance(ratio_to_cross_fit(AutoRatio(["logistic", "qda"]), both, 0), AutoRatio)
-    assert ratio_to_cross_fit("qda", both, 0).classifier == "qda"
+    assert not isinstance(ratio_to_fit(AutoRatio(["logistic", "qda"]), both, 0), AutoRatio)
+    assert ratio_to_fit("qda", both, 0).classifier == "qda"
 
 
 def test_folds_are_filled_alike() -> None:

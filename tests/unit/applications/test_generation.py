@@ -300,7 +300,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("changed", "words"),
         [
-            ({"space": "latent"}, r"`space` is 'latent'\. Use 'z' or 'x'"),
+            ({"space": "latent"}, r"`space` is 'latent'\. Use one of z, x"),
             ({"n_candidates": 0}, r"`n_candidates` is 0\. Use an integer"),
             ({"proportion": 1.0}, r"`proportion` is 1\.0\. .* 0 or more and below 1"),
             ({"random_state": -1}, "`random_state` is -1"),

@@ -56,7 +56,7 @@ def test_all_results_have_the_same_parts(result: Result) -> None:
     assert {"value", "standard_error", "reason"} <= set(numbers)
     assert repr(result) == str(result)
     for level in (0, 1, "0.9"):
-        with pytest.raises(ValueError, match=r"`level` is .*\. Use a probability between 0 and 1"):
+        with pytest.raises(ValueError, match=r"`level` is .*\. Use a number between 0 and 1"):
             result.interval(level)  # pyright: ignore[reportArgumentType]
 
 

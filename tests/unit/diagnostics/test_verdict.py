@@ -15,10 +15,12 @@ from flowratio.diagnostics.reliability import Reliability
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation
 from flowratio.diagnostics.verdict import (
     direction,
+    errors,
     imbalanced,
     low_overlap,
     miscalibrated,
     out_of_range,
+    reliability_advice,
     verdict_of,
     wrong_scale,
 )
@@ -161,3 +163,15 @@ def test_rows_beyond_every_row_of_q_are_told_whatever_the_ratio_says() -> None:
     assert out_of_range(q, q, ["a", "b"]) == []
     X_p[:, 1] += 0.3
     assert out_of_range(ScoredSample(X_p, p.log_r, p.share), q, ["a", "b"])[0].grave
+
+
+def test_numbers_are_written_short() -> None:
+    assert [errors(z) for z in (-3.21, 1e6)] == ["3.2 standard errors", "over 1000 standard errors"]
+    assert (
+        "by a factor of about e^800"
+        in wrong_scale(replace(RIGHT, bounded=BoundedIdentity(0.9, 0.1, 0.01, 50.0, 800.0)), OVERLAP)[0].words
+    )
+
+
+def test_advice_is_that_of_the_slope() -> None:
+    assert reliability_advice(2.0, 0.1) == "Fit with a weaker penalty, or use a more flexible ratio"
