@@ -31,8 +31,12 @@ class ArgumentWarning(_AboutArguments, UserWarning):
 
 
 def renamed(message: Warning | Exception | str, names: Mapping[str, str]) -> str:
-    """Return the text of an error or a warning with other names for its `arguments`. Without these, it is unchanged."""
-    text = str(message)
-    for argument, name in names.items() if getattr(message, "arguments", ()) else ():
+    """Return the text of an error or a warning with other names for its `arguments`. Without these, it is unchanged.
+
+    An argument that the text does not name, such as that of a function which read the data, is named at the end.
+    """
+    text, arguments = str(message), getattr(message, "arguments", ())
+    unnamed = [argument for argument in arguments if f"`{argument}`" not in text and argument in names]
+    for argument, name in names.items() if arguments else ():
         text = text.replace(f"`{argument}`", f"`{name}`")
-    return text
+    return " ".join([text, *(f"See `{names[argument]}`." for argument in unnamed)])
