@@ -22,12 +22,7 @@ class InverseRatio(RatioEstimator):
     Parameters
     ----------
     estimator
-        The ratio p/q. p is y = 1 here too.
-
-    Attributes
-    ----------
-    estimator_
-        The fitted ratio p/q.
+        The ratio p/q. p is y = 1 here too. The fitted one is `estimator_`.
     """
 
     estimator_: RatioEstimator

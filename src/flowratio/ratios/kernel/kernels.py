@@ -10,19 +10,13 @@ from typing import Any
 import numpy as np
 
 from flowratio._support.errors import ArgumentError
-from flowratio._support.validation import is_count, is_number
+from flowratio._support.validation import is_number
 
 _MEDIAN_ROWS = 1_000  # rows whose distances give the median
 
 
 def squared_distances(X: np.ndarray, C: np.ndarray) -> np.ndarray:
-    """Return squared Euclidean distances, (n, d) and (m, d) to (n, m).
-
-    Examples
-    --------
-    >>> squared_distances(np.array([[0.0], [3.0]]), np.array([[1.0]])).tolist()
-    [[1.0], [4.0]]
-    """
+    """Return squared Euclidean distances, (n, d) and (m, d) to (n, m)."""
     D = X @ C.T
     D *= -2
     D += np.einsum("ij,ij->i", X, X)[:, None]
@@ -51,12 +45,6 @@ def choose_centers(X: np.ndarray, w: np.ndarray, n: int, rng: np.random.Generato
         return X
     keys = rng.exponential(size=len(X)) / w  # the n smallest are a weighted draw without replacement
     return X[np.sort(np.argpartition(keys, n)[:n])]
-
-
-def check_count(name: str, value: Any) -> None:
-    """Refuse a setting that is not an integer of 1 or more."""
-    if not is_count(value):
-        raise ArgumentError(name, f"`{name}` is {value!r}. Use an integer of 1 or more.")
 
 
 def check_range(name: str, value: Any, low: float, high: float, none: str) -> None:

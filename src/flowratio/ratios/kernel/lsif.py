@@ -21,9 +21,9 @@ import numpy as np
 from flowratio._support.chunks import chunks
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector
-from flowratio._support.validation import RandomState, is_number, seed_from
+from flowratio._support.validation import RandomState, check_count, is_number, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
-from flowratio.ratios.kernel.kernels import check_count, check_range, choose_centers, median_distance, squared_distances
+from flowratio.ratios.kernel.kernels import check_range, choose_centers, median_distance, squared_distances
 from flowratio.samples.two_samples import TwoSamples
 
 _BANDWIDTHS = 2.0 ** np.arange(2, -3.5, -0.5)  # in median distances between rows, smoothest first
@@ -37,10 +37,7 @@ _BLOCK_VALUES = 1 << 18  # kernel values at a time: 2 MB
 
 
 class _Sample(NamedTuple):
-    """Rows of p or of q, (n, d), and their weights, (n,).
-
-    A row of weight w is w rows. Leave-one-out removes one of them, or all of it if w is below 1.
-    """
+    """Rows (n, d) and their weights (n,). Leave-one-out removes weight 1 of a row, or all of it if w is below 1."""
 
     rows: Matrix
     w: Vector
@@ -87,10 +84,8 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
         n_centers: int = 100,
         random_state: RandomState = None,
     ) -> None:
-        self.bandwidth = bandwidth
-        self.regularization = regularization
-        self.n_centers = n_centers
-        self.random_state = random_state
+        self.bandwidth, self.regularization = bandwidth, regularization
+        self.n_centers, self.random_state = n_centers, random_state
 
     def _fit(self, samples: TwoSamples) -> None:
         self._check_settings()
@@ -114,7 +109,7 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
     def _check_settings(self) -> None:
         check_range("bandwidth", self.bandwidth, _LEAST, 1 / _LEAST, "to select it by leave-one-out")
         check_range("regularization", self.regularization, _LEAST, 1 / _LEAST, "to select it by leave-one-out")
-        check_count("n_centers", self.n_centers)
+        check_count(self.n_centers, "n_centers")
         if not (is_number(self.alpha) and 0 <= self.alpha < 1):
             raise ArgumentError("alpha", f"`alpha` is {self.alpha!r}. Use a number of 0 or more and below 1.")
 
@@ -242,22 +237,18 @@ class ULSIF(_LeastSquaresRatio):
     the minimum of :math:`\tfrac12 \mathrm{mean}_q r^2 - \mathrm{mean}_p r + \tfrac\lambda2 \|\theta\|^2`. The centers
     are rows of p. Rows are standardized.
 
-    - *Search.* 11 bandwidths and 13 regularizations are compared by exact leave-one-out with `RatioEstimator.score`,
-      not with the objective of [1]_, which depends on few rows. (Two Gaussians in the plane, √2 apart, 1000 rows each:
-      the mean squared error of log r is 0.3 with the score, 1.0 with the objective.) The result is the strongest
-      regularization whose score is within 2 % of the best.
-    - *Floor.* The sum can be negative, so r has a floor between 1/n_p and 1, also selected by leave-one-out.
+    11 bandwidths and 13 regularizations are compared by exact leave-one-out with `RatioEstimator.score`, not with the
+    objective of [1]_, which depends on few rows. The result is the strongest regularization whose score is within 2 %
+    of the best. The sum can be negative, so r has a floor between 1/n_p and 1, also selected by leave-one-out.
 
     Parameters
     ----------
-    bandwidth
-        σ in standard deviations (`scale_`). None selects it, from 1/8 to 4 times the median distance of rows.
-    regularization
-        λ, without a unit. None selects it, from 10⁻⁵ to 10.
-    n_centers
-        Largest number of kernels. From 100 to 400, the error of log r changes less than between two random draws.
-    random_state
-        Seed of the centers: an integer, a NumPy generator, or None for a new seed each time.
+    bandwidth, regularization
+        σ in standard deviations (`scale_`) and λ, without a unit. None selects σ from 1/8 to 4 times the median
+        distance of rows, and λ from 10⁻⁵ to 10.
+    n_centers, random_state
+        Largest number of kernels, of which 100 are enough, and seed of their centers: an integer, a NumPy generator, or
+        None for a new seed each time.
 
     Attributes
     ----------
@@ -293,8 +284,8 @@ class RULSIF(_LeastSquaresRatio):
 
     The relative ratio is fitted like `ULSIF`, which is :math:`\alpha = 0`, with
     :math:`\alpha\, \mathrm{mean}_p \phi \phi^\top + (1 - \alpha)\, \mathrm{mean}_q \phi \phi^\top` in place of the mean
-    over q [1]_. It is bounded, so its squared error does not depend on a few rows. The fit can exceed 1/α, where r is
-    infinite. So r also has a ceiling between 1 and n_q, selected like the floor.
+    over q [1]_. The fit can exceed 1/α, where r is infinite. So r also has a ceiling between 1 and n_q, selected like
+    the floor.
 
     Parameters
     ----------
@@ -305,8 +296,7 @@ class RULSIF(_LeastSquaresRatio):
 
     References
     ----------
-    .. [1] Yamada, Suzuki, Kanamori, Hachiya & Sugiyama (2013). *Relative density-ratio estimation for robust
-       distribution comparison.*
+    .. [1] Yamada et al. (2013). *Relative density-ratio estimation for robust distribution comparison.*
 
     Examples
     --------
