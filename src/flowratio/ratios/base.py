@@ -93,15 +93,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     """
 
     requires: ClassVar[Requires] = Requires()
-
     encoder_: TableEncoder | None
-    classes_: Vector
-    n_features_in_: int
-    log_odds_: float
-    mean_: Vector
-    scale_: Vector
-    effective_sample_size_: float
-    inverse_sample_size_: float
 
     def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> Self:
         """Fit to labeled rows.

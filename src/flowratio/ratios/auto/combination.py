@@ -77,16 +77,9 @@ def _minimizer(margins: Matrix, share: Vector) -> Vector:
         margin = margins @ weights
         return -float(share @ log_expit(margin)), -((share * expit(-margin)) @ margins)
 
-    solution = minimize(
-        loss,
-        np.full(m, 1 / m),
-        jac=True,
-        method="SLSQP",
-        bounds=[(0.0, 1.0)] * m,
-        constraints={"type": "eq", "fun": lambda v: v.sum() - 1, "jac": np.ones_like},
-        options={"ftol": 1e-10, "maxiter": 200},
-    )
-    return solution.x
+    box, total = [(0.0, 1.0)] * m, {"type": "eq", "fun": lambda v: v.sum() - 1, "jac": np.ones_like}
+    options = {"bounds": box, "constraints": total, "options": {"ftol": 1e-10, "maxiter": 200}}
+    return minimize(loss, np.full(m, 1 / m), jac=True, method="SLSQP", **options).x
 
 
 def _without_small(weights: Vector, minimum: float) -> Vector:

@@ -57,9 +57,8 @@ def isotonic(scores: Vector, y: Vector, w: Vector) -> IsotonicCalibrator:
         log_r = logit(share)
     log_r[share == 1] = max(top, inner.max(initial=-math.inf))
     log_r[share == 0] = min(bottom, inner.min(initial=math.inf))
-    return IsotonicCalibrator(
-        line.X_thresholds_, np.sort(log_r)
-    )  # without a block between them the ends may be out of order
+    # without a block between them the ends may be out of order
+    return IsotonicCalibrator(line.X_thresholds_, np.sort(log_r))
 
 
 def sigmoid(scores: Vector, y: Vector, w: Vector) -> SigmoidCalibrator:

@@ -12,14 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from flowratio._support.chunks import chunks
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, Vector
-from flowratio._support.validation import (
-    RandomState,
-    check_count,
-    check_nonnegative,
-    check_positive,
-    is_number,
-    seed_from,
-)
+from flowratio._support.validation import RandomState, check_count, check_positive, is_number, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.kernel.interior import BLOCK_VALUES, Bounds, Dense, LowRank, central_point, start_point, weight_at
 from flowratio.ratios.kernel.kernels import check_range, choose_centers, median_distance, squared_distances
@@ -145,7 +138,7 @@ class KMM(RatioEstimator):
     def _checked_bounds(self, w: Vector) -> Bounds:
         B, tolerance = self.max_weight, self.tolerance
         check_positive(B, "max_weight")
-        check_nonnegative(tolerance, "tolerance", optional=True)
+        check_range("tolerance", tolerance, 0.0, _WIDEST, "for 1 - 1/√n")
         tolerance = 1 - 1 / math.sqrt(w.sum()) if tolerance is None else float(tolerance)
         self.tolerance_ = max(tolerance, _NARROWEST_SLAB)
         if B + self.tolerance_ <= 1:
