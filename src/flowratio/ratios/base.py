@@ -83,16 +83,15 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     ----------
     encoder_, classes_
         The `TableEncoder` of a mixed table, or None if the input was all numbers. The two labels: q, then p.
-    log_odds_
-        log(n_p / n_q), the prior that is taken out of the ratio. It uses weights if there are any.
-    mean_, scale_
-        Mean and deviation of each column, of shape (d,), both samples counting one half. Constant columns have scale
-        `inf` and are ignored.
+    log_odds_, mean_, scale_
+        log(n_p / n_q), with weights if there are any, which is taken out of the ratio. Mean and deviation of each
+        column, (d,), both samples counting one half. Constant columns have scale `inf` and are ignored.
     effective_sample_size_
         Number of equally weighted rows of q that the ratio leaves, estimated on training rows.
     """
 
     requires: ClassVar[Requires] = Requires()
+    _direction: ClassVar[str] = "p/q"
     encoder_: TableEncoder | None
 
     def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> Self:
@@ -150,10 +149,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             rows: Any = (X, y)
             matrix, labels = map(np.asarray, validate_data(self, *rows, dtype=_FLOATS, ensure_min_samples=2))
             self.encoder_, names = None, getattr(self, "feature_names_in_", None)
-        self.classes_ = two_classes(labels)
-        return TwoSamples.of(
-            matrix, labels == self.classes_[1], row_weights(sample_weight, matrix), names, self.encoder_
-        )
+        self.classes_, w = two_classes(labels), row_weights(sample_weight, matrix)
+        return TwoSamples.of(matrix, labels == self.classes_[1], w, names, self.encoder_)
 
     def _encoded(self, X: TableLike, y: VectorLike, encoder: TableEncoder | None) -> tuple[Matrix, Vector]:
         from flowratio.tables.cells import to_frame
@@ -161,8 +158,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         frame, labels = to_frame(X), np.asarray(y)
         if labels.shape != (frame.height,):
             raise ValueError(f"`y` has shape {labels.shape} but `X` has {frame.height} rows. Give one label a row.")
-        self.encoder_ = fitted_encoder(frame, labels, encoder)
-        self.n_features_in_ = frame.width
+        self.encoder_, self.n_features_in_ = fitted_encoder(frame, labels, encoder), frame.width
         vars(self).pop("feature_names_in_", None)
         if hasattr(X, "columns") or hasattr(X, "column_names"):
             self.feature_names_in_ = np.array(frame.columns, dtype=object)
@@ -333,10 +329,6 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         )
         self.effective_sample_size_ = effective_sample_size_of_ratio(log_p, w_p, log_q, w_q, rows.w_q.sum())
         self.inverse_sample_size_ = effective_sample_size_of_ratio(-log_q, w_q, -log_p, w_p, rows.w_p.sum())
-
-    @property
-    def _direction(self) -> str:
-        return "p/q"
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         return f"<{super().__repr__(N_CHAR_MAX)}: r = {self._direction}, p is y = 1>"

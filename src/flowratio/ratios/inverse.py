@@ -26,6 +26,7 @@ class InverseRatio(RatioEstimator):
     """
 
     estimator_: RatioEstimator
+    _direction = "q/p"
 
     def __init__(self, estimator: RatioEstimator) -> None:
         self.estimator = estimator
@@ -65,11 +66,10 @@ class InverseRatio(RatioEstimator):
     def _fit(self, samples: TwoSamples) -> None:
         self.fit_prepared(samples)
 
-    def _log_ratio(self, X: Matrix) -> Vector:
-        return -self.estimator_.log_ratio_prepared(X)
-
     def log_ratio_prepared(self, X: Matrix) -> Vector:
         return -self.estimator_.log_ratio_prepared(X)
+
+    _log_ratio = log_ratio_prepared
 
     def design(self, X: TableLike) -> Design:
         check_is_fitted(self)
@@ -87,10 +87,6 @@ class InverseRatio(RatioEstimator):
         check_is_fitted(self)
         log_r, is_p, w = self.estimator_.labeled_scores(X, y, sample_weight)
         return -log_r, ~is_p, w
-
-    @property
-    def _direction(self) -> str:
-        return "q/p"
 
     def __getattr__(self, name: str) -> Any:
         """Return the fitted state that both directions share, such as `classes_` and `encoder_`."""

@@ -130,8 +130,8 @@ def fit_prepared(ratio: Any, samples: TwoSamples) -> Any:
         return ratio.fit(X, y, sample_weight=w)
     if not is_whole(w):
         raise ValueError(f"`sample_weight` is given, but {ratio!r} takes none. Use integers, or another ratio.")
-    repeats = np.repeat(np.arange(len(X)), w.astype(np.int64))
-    return ratio.fit(X[repeats], y[repeats])
+    counts = w.astype(np.int64)
+    return ratio.fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
 
 
 def log_ratio_prepared(ratio: Any, X: Matrix) -> Vector:

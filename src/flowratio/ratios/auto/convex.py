@@ -25,11 +25,7 @@ class ConvexRatio(RatioEstimator):
     ----------
     ratios, shares, random_state
         Ratios or their names, their shares λ, of shape (m,), equal if None, and the seed of the ratios that have none.
-
-    Attributes
-    ----------
-    ratios_
-        The fitted ratios.
+        The fitted ratios are in `ratios_`.
 
     Examples
     --------

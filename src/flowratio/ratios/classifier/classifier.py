@@ -68,8 +68,7 @@ class ClassifierRatio(RatioEstimator):
     --------
     >>> rng = np.random.default_rng(0)
     >>> X_p, X_q = rng.normal(1.0, 1.0, size=(2000, 1)), rng.normal(0.0, 1.0, size=(2000, 1))
-    >>> ratio = ClassifierRatio().fit_samples(X_p, X_q)
-    >>> ratio.log_ratio([[0.5], [2.5]]).round(1).tolist()  # the truth is x - 1/2
+    >>> ClassifierRatio().fit_samples(X_p, X_q).log_ratio([[0.5], [2.5]]).round(1).tolist()  # x - 1/2
     [0.0, 2.0]
     """
 
@@ -197,10 +196,7 @@ def _logit(classifier: Any, method: str, X: Matrix) -> Vector:
 
 
 def _choose_readout(classifier: Any, X: Matrix, log_odds: float, n: float) -> Readout:
-    """Return the logit itself if there is one, and logs of probabilities otherwise.
-
-    A decision function is the logit only if the probabilities agree. That of a support vector machine does not.
-    """
+    """Return the decision function if it is the logit, unlike that of an SVM, and logs of probabilities otherwise."""
     if not hasattr(classifier, "predict_proba"):
         return Readout("decision_function", 0.0, math.inf)  # it is calibrated, so its scale does not matter
     method = "predict_log_proba" if hasattr(classifier, "predict_log_proba") else "predict_proba"

@@ -19,8 +19,7 @@ from flowratio._support.types import Matrix, Vector
 from flowratio.scaling.whitener import noise_share
 
 _SMALLEST = 1e-8  # least variance within a sample, in units of that of both
-_N_SPREADS = 24
-_EM_STEPS = 30
+_N_SPREADS, _EM_STEPS = 24, 30
 _RAREST = 1e-6  # share of entries
 _MAX_DEVIATIONS = 3.0  # standard deviations of the deviance, beyond which a sample contradicts a covariance
 _BLENDS = (0.0, 0.125, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -144,8 +143,8 @@ def _density(own: _Moments, other: _Moments, shared: bool) -> GaussianDensity:
 def _covariance_factor(own: _Moments, other: _Moments, shared: bool) -> Matrix:
     """Return the lower factor (d, d) of the covariance of a sample, shrunk toward the other one and independence.
 
-    Shrinking each entry by its own share may give a matrix that is no covariance, or that the sample contradicts. Then
-    it is blended with the covariance whose entries all have one share, and that one with the covariance of the sample.
+    If shrinking each entry by its own share gives no covariance, or one that the sample contradicts, it is blended with
+    the covariance whose entries all have one share, and that one with the covariance of the sample.
     """
     of_other = other.n / (own.n + other.n)
     pairs = (own.log_variances, other.log_variances), (own.correlations, other.correlations)

@@ -34,8 +34,8 @@ class FeaturizedRatio(RatioEstimator):
                    = \frac{p_Z(f(x))\, |\det \partial f|}{q_Z(f(x))\, |\det \partial f|} = r_Z(f(x))
 
     This is separate training, Algorithm 1 of Choi et al. (2021) [1]_. A flow f is fitted to the mixture of p and q,
-    both samples are mapped to z = f(x), and any method estimates the ratio of z. The map is invertible, so the ratio is
-    the same. In z the mixture is a standard Gaussian, which can be easier.
+    both samples are mapped to z = f(x), and any method estimates the ratio of z, where the mixture is a standard
+    Gaussian, which can be easier.
 
     Parameters
     ----------

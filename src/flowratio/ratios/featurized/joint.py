@@ -50,11 +50,9 @@ class JointFeaturizedRatio(RatioEstimator):
         Widths of the hidden layers of the classifier. If None, three of 32 to 200 units, as in `NetworkRatio`.
     mixture
         Rows of L_flow: `"pooled"` (all rows alike) or `"balanced"` (both samples in equal parts).
-    random_state, verbose
-        Seed, which also fills in that of `featurizer`, and whether to show a progress bar.
-    callback
-        Called with the flow and the network, as one module, and the number of epochs after each held-out evaluation. It
-        is not saved.
+    random_state, callback, verbose
+        As in `NetworkRatio`. The seed also fills in that of `featurizer`, and the callback gets flow and network as one
+        module.
 
     Attributes
     ----------
@@ -72,10 +70,8 @@ class JointFeaturizedRatio(RatioEstimator):
     >>> X_p, X_q = rng.normal(0.5, 1, size=(500, 2)), rng.normal(0, 1, size=(500, 2))
     >>> model = JointFeaturizedRatio(featurizer=FlowFeaturizer(max_epochs=20, patience=3), random_state=0)
     >>> log_r = model.fit_samples(X_p, X_q).log_ratio([[1.0, 1.0]])  # the truth is 3/4
-    >>> bool(abs(log_r[0] - 0.75) < 0.3)
-    True
-    >>> model.featurizer_.transform(X_q).shape
-    (500, 2)
+    >>> bool(abs(log_r[0] - 0.75) < 0.3), model.featurizer_.transform(X_q).shape
+    (True, (500, 2))
     """
 
     requires = Requires(units="own")

@@ -25,11 +25,8 @@ def squared_distances(X: np.ndarray, C: np.ndarray) -> np.ndarray:
 
 
 def median_distance(X: np.ndarray, w: np.ndarray) -> float:
-    """Return the weighted median of the distances between distinct rows, at least a hundredth of their mean.
-
-    Of more than 1000 rows, (n, d), in the order of `distinct_rows`, evenly spaced rows count.
-    """
-    step = -(-len(X) // _MEDIAN_ROWS)
+    """Return the weighted median of the distances between distinct rows (n, d), at least a hundredth of their mean."""
+    step = -(-len(X) // _MEDIAN_ROWS)  # of many rows, in the order of `distinct_rows`, evenly spaced ones count
     X, w = X[::step], w[::step]
     i, j = np.triu_indices(len(X), 1)
     distance = np.sqrt(squared_distances(X, X)[i, j])

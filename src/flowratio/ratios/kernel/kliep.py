@@ -61,10 +61,9 @@ class KLIEP(RatioEstimator):
     ----------
     bandwidth_, start_, reach_, centers_, log_coefficients_
         σ, θ, (d,), and τ, for standardized rows, centers, (m, d), and logarithms of β₀, β₁ and all α, (2 + m,).
-    kkt_residual_
-        Upper bound on the distance of the likelihood from its maximum, in nats, by the optimality conditions.
-    scores_
-        Results of the cross-validation, of shape (n_bandwidths, 3): bandwidth, score in nats, standard error.
+    kkt_residual_, scores_
+        Upper bound on the distance of the likelihood from its maximum, in nats. Results of the cross-validation, of
+        shape (n_bandwidths, 3): bandwidth, score in nats, standard error.
 
     References
     ----------
@@ -77,8 +76,7 @@ class KLIEP(RatioEstimator):
     --------
     >>> rng = np.random.default_rng(0)
     >>> X_p, X_q = rng.normal(1.0, 1.0, (2000, 1)), rng.normal(0.0, 1.0, (2000, 1))
-    >>> ratio = KLIEP(random_state=0).fit_samples(X_p, X_q)
-    >>> ratio.log_ratio([[0.0], [1.0]]).round(1).tolist()  # x - 1/2 is the truth
+    >>> KLIEP(random_state=0).fit_samples(X_p, X_q).log_ratio([[0.0], [1.0]]).round(1).tolist()  # x - 1/2
     [-0.5, 0.5]
     """
 
@@ -197,10 +195,7 @@ def _error(difference: Matrix, w: Vector) -> Vector:
 def _fitted(
     A: np.ndarray, start: np.ndarray, n_p: int, w: np.ndarray, usable: np.ndarray, tolerance: float
 ) -> tuple[np.ndarray, float, float]:
-    """Fit the usable functions, (k, n), to rows with w > 0, those of p first.
-
-    Returns coefficients, (k,), the log of the mean of exp(start) on q, which they do not include, and the residual.
-    """
+    """Fit functions (k, n) to rows with w > 0. Return coefficients, (k,), log mean of exp(start) on q, residual."""
     top = float(start[n_p:][w[n_p:] > 0].max())
     tilted = w[n_p:] * np.exp(np.minimum(start[n_p:] - top, 0))  # 0 * exp is 0 on rows that are held out
     b = A[:, n_p:] @ tilted / tilted.sum()  # means on q, that of exp(start) being 1
@@ -214,9 +209,8 @@ def _fitted(
 def _maximized(A: np.ndarray, w: np.ndarray, b: np.ndarray, tolerance: float) -> tuple[np.ndarray, float]:
     r"""Maximize :math:`\sum_i w_i \log \sum_l a_l A_{li} / b_l` over the simplex; return a, (k,), and the residual.
 
-    These are the proportions of a mixture. Three steps of EM come first. The optimum is also that of
-    :math:`f(a) = \sum_l a_l - \sum_i w_i \log(\cdot)` over a >= 0, so each further step minimizes the quadratic model
-    of f, on the functions with a > 0 and those that gain most.
+    Three steps of EM come first. The optimum is also that of :math:`f(a) = \sum_l a_l - \sum_i w_i \log(\cdot)` over
+    a >= 0, so each further step minimizes the quadratic model of f, where a > 0 and for functions that gain most.
     """
     a, residual = np.full(len(A), 1 / len(A)), np.inf
     for step in range(_MAX_STEPS):

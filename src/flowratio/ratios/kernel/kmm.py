@@ -86,8 +86,7 @@ class KMM(RatioEstimator):
     --------
     >>> rng = np.random.default_rng(0)
     >>> X_p, X_q = rng.normal(0.5, 1.0, (2000, 1)), rng.normal(0.0, 1.0, (2000, 1))
-    >>> kmm = KMM(random_state=0).fit_samples(X_p, X_q)
-    >>> kmm.log_ratio([[-0.75], [0.25], [1.25]]).round(1)  # the truth is -.5, 0, .5
+    >>> KMM(random_state=0).fit_samples(X_p, X_q).log_ratio([[-0.75], [0.25], [1.25]]).round(1)  # -.5, 0, .5
     array([-0.5,  0. ,  0.5])
     """
 

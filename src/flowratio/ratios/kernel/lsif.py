@@ -56,11 +56,11 @@ class _Sample(NamedTuple):
 
 
 class _Grid(NamedTuple):
-    """Candidates: bandwidths (s,), regularizations (l,), and bounds of r (k,), first floors, then ceilings."""
+    """Candidates."""
 
-    bandwidths: Vector
-    regularizations: Vector
-    bounds: Vector
+    bandwidths: Vector  # (s,)
+    regularizations: Vector  # (l,)
+    bounds: Vector  # of r, first floors, then ceilings, (k,)
 
 
 class _Moments(NamedTuple):
@@ -104,7 +104,9 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
         self.floor_, self.ceiling_ = bounds[i, j].tolist()
         H = self.alpha * at_p.second[i] + (1 - self.alpha) * at_q.second[i]
         self.coefficients_ = np.linalg.solve(H + self.regularization_ * np.eye(len(H)), at_p.first[i])
-        self.clipped_share_ = np.array([self._clipped_shares(sample) for sample in (p, q)])
+        ratios = [(self._unclipped(sample), sample.w) for sample in (p, q)]
+        clipped = [[w @ (r < self.floor_) / w.sum(), w @ (r > self.ceiling_) / w.sum()] for r, w in ratios]
+        self.clipped_share_ = np.array(clipped)  # of p and q, below and above
 
     def _check_settings(self) -> None:
         check_range("bandwidth", self.bandwidth, _LEAST, 1 / _LEAST, "to select it by leave-one-out")
@@ -132,11 +134,6 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
         """Return r of rows, (n,), from the linear system."""
         values = [np.exp(D / self.bandwidth_**2) @ self.coefficients_ for _, D in sample.blocks(self.centers_)]
         return _absolute(np.concatenate(values), self.alpha)
-
-    def _clipped_shares(self, sample: _Sample) -> list[float]:
-        """Return the shares of a sample below the floor and above the ceiling."""
-        r = self._unclipped(sample)
-        return [float(sample.w @ beyond / sample.w.sum()) for beyond in (r < self.floor_, r > self.ceiling_)]
 
 
 class _LeaveOneOut:
@@ -268,8 +265,7 @@ class ULSIF(_LeastSquaresRatio):
     --------
     >>> rng = np.random.default_rng(2)
     >>> X_p, X_q = rng.normal(1.0, 1.0, (2000, 1)), rng.normal(0.0, 1.0, (2000, 1))
-    >>> ratio = ULSIF(random_state=0).fit_samples(X_p, X_q)
-    >>> ratio.log_ratio([[0.0], [1.0]]).round(1).tolist()  # x - 1/2 is the truth
+    >>> ULSIF(random_state=0).fit_samples(X_p, X_q).log_ratio([[0.0], [1.0]]).round(1).tolist()  # x - 1/2
     [-0.5, 0.5]
     """
 
@@ -302,8 +298,7 @@ class RULSIF(_LeastSquaresRatio):
     --------
     >>> rng = np.random.default_rng(2)
     >>> X_p, X_q = rng.normal(1.0, 1.0, (2000, 1)), rng.normal(0.0, 1.0, (2000, 1))
-    >>> ratio = RULSIF(random_state=0).fit_samples(X_p, X_q)
-    >>> ratio.log_ratio([[0.0], [1.0]]).round(1).tolist()  # x - 1/2 is the truth
+    >>> RULSIF(random_state=0).fit_samples(X_p, X_q).log_ratio([[0.0], [1.0]]).round(1).tolist()  # x - 1/2
     [-0.5, 0.5]
     """
 

@@ -36,9 +36,8 @@ class FlowDifferenceRatio(RatioEstimator):
     Parameters
     ----------
     featurizer
-        A `FlowFeaturizer`. Each sample gets a clone, with the `random_state` of the ratio. With a `checkpoint`, the two
-        runs are stored in its folders `p` and `q`. None for a default one, which is small for more than 50 columns with
-        fewer than 10 rows each.
+        A `FlowFeaturizer`, cloned for each sample. A `checkpoint` gets the folders `p` and `q`. None for a default one,
+        which is small for more than 50 columns with fewer than 10 rows each.
     random_state, verbose
         Seed: the same seed gives the same bits on the same machine. Whether to show a progress bar for each flow.
 
@@ -46,11 +45,9 @@ class FlowDifferenceRatio(RatioEstimator):
     ----------
     featurizer_p_, featurizer_q_
         The two fitted densities of standardized rows, in float64.
-    columns_
-        Positions of the columns that the densities use, of shape (d_z,): those that are neither constant nor linear
-        combinations of others in the pooled sample.
-    low_, high_
-        Corners of the box in which the flows are trusted, of shape (d_z,), in standardized units.
+    columns_, low_, high_
+        Positions of the columns that the densities use (neither constant nor linear combinations of others), and
+        corners of the box in which the flows are trusted, in standardized units, each of shape (d_z,).
 
     Notes
     -----

@@ -32,8 +32,7 @@ class NetworkRatio(RatioEstimator):
     network
         `"mlp"` (three hidden layers) or `"cnn"` (convolutions, for images).
     hidden
-        Widths of the hidden layers, by default three of 32 to 200 units, or filters of the convolutions, by default
-        four times 64.
+        Widths of the hidden layers, by default three of 32 to 200 units, or filters, by default four times 64.
     max_epochs, batch_size, learning_rate, weight_decay, patience
         Settings of the training. If None, they are chosen from the number of rows. A batch is half p and half q.
     l2_penalty
@@ -59,8 +58,7 @@ class NetworkRatio(RatioEstimator):
     For n rows of the smaller sample and d columns, the hidden layers are 32 wide below 500 rows, 64 below 2000,
     otherwise 10 d, from 100 to 200. Batches have 256 to 2048 rows. Training takes 1000 steps or 10 epochs, with a
     learning rate of 0.002 and a weight decay of 300/n, from 0.03 to 1. It stops after a sixth of the epochs without
-    progress. The weights of the first 150 steps are never selected: on a small validation set a barely trained network
-    can look best.
+    progress. The weights of the first 150 steps are never selected, because on few rows they can look best.
 
     References
     ----------

@@ -87,9 +87,9 @@ class MLP(Network):
 class CNN(Network):
     """Blocks of a 3 × 3 convolution, batch norm, ReLU and 2 × 2 pooling, then a linear layer. Rows are images.
 
-    `shape` is channels, height and width of an image. A row has its values in this order, the last index running
-    fastest. `hidden` has the number of filters of each block. Choi et al. (2021) use four blocks of 64 for 28 × 28. An
-    image that is one pixel high or wide is not pooled. The initial weights come from `generator`, by default of seed 0.
+    `shape` is channels, height and width of an image, the last index running fastest in a row. `hidden` has the number
+    of filters of each block. Choi et al. (2021) use four blocks of 64 for 28 × 28. An image that is one pixel high or
+    wide is not pooled. The initial weights come from `generator`, by default of seed 0.
 
     Examples
     --------
@@ -135,11 +135,9 @@ class CNN(Network):
 
 def _initialized(layer: nn.Module, generator: torch.Generator) -> nn.Module:
     """Draw weights and bias of a layer as torch does by default, but from this generator."""
-    weight, bias = layer.get_parameter("weight"), dict(layer.named_parameters()).get("bias")
-    bound = 1 / math.sqrt(weight[0].numel())
-    for parameter in (weight, bias):
-        if parameter is not None:
-            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+    bound = 1 / math.sqrt(layer.get_parameter("weight")[0].numel())
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -bound, bound, generator=generator)
     return layer
 
 
@@ -215,10 +213,7 @@ class PairedRows(Rows):
         return next(self.shuffled(rng, min(n, self.n_rows)))
 
     def split(self, n_held_out: int, rng: np.random.Generator) -> tuple[PairedRows, Matrix]:
-        """Hold out the same share of each sample, more of a small one. The only row of a sample is on both sides.
-
-        Rows of one group are on one side, because a network recognizes a row under any noise.
-        """
+        """Hold out a share of each sample, more of a small one. Groups stay together. A single row is in both."""
         rest, held_out = [], []
         n_held_out_pairs = 1
         for k, (X, w) in enumerate(self.samples):

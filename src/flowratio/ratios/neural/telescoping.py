@@ -133,7 +133,8 @@ class TelescopingRatio(RatioEstimator):
         n_held_out = max(round(self.validation_fraction * rows.n_rows), min(64, rows.n_rows // 4), 1)
         rng = np.random.default_rng([seed, 0, 2])
         rest, held_out = rows.split(min(n_held_out, networks.MAX_HELD_OUT), rng)
-        held_out = np.concatenate([_other_pairs(held_out, rng) for _ in range(_REPEATS)])
+        x_p, x_q = np.hsplit(held_out, 2)  # the same rows in other pairs: otherwise similar rows are in one pair
+        held_out = np.concatenate([np.hstack([x_p, rng.permutation(x_q)]) for _ in range(_REPEATS)])
         network, kind = self.network_, like(self.network_)
         alpha = torch.tensor(self.mixing_, dtype=kind.dtype, device=kind.device)
 
@@ -198,9 +199,3 @@ def step_losses(network: Network, x: Tensor) -> Tensor:
     f = network(x.flatten(0, 1)).view(len(x), -1, network.n_outputs)  # (m + 1, b, m)
     above, below = (part.diagonal(dim1=0, dim2=2) for part in (f[:-1], f[1:]))  # (b, m)
     return 0.5 * (softplus(-above) + softplus(below)).mean(0)
-
-
-def _other_pairs(pairs: Matrix, rng: np.random.Generator) -> Matrix:
-    """Pair the same rows of p and of q at random: without it, similar rows are in one pair."""
-    d = pairs.shape[1] // 2
-    return np.hstack([pairs[:, :d], rng.permutation(pairs[:, d:])])
