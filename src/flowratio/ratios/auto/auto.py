@@ -117,8 +117,7 @@ class AutoRatio(RatioEstimator):
 
     def _settle(self, race: Race, samples: TwoSamples) -> None:
         """Combine the candidates with a score, or fall back if there is none."""
-        entries = list(race.candidates.values())
-        statuses = {one.status for one in entries}
+        entries, statuses = [*race.candidates.values()], {one.status for one in race.candidates.values()}
         if statuses == {Status.FAILED}:
             reasons = "; ".join(f"{one.name}: {one.detail.rstrip('.')}" for one in entries)
             raise ValueError(f"All {len(entries)} candidates have failed ({reasons}). Fix the data, or use others.")
@@ -138,10 +137,8 @@ class AutoRatio(RatioEstimator):
         self.names_ = [name for name, weight in zip(names, weights[1:], strict=True) if weight > 0]
         self.shares_ = weights[1:][weights[1:] > 0]
         self.models_ = [race.models[name] for name in self.names_]
-        self.results_ = AutoResults(
-            sorted(race.candidates.values(), key=lambda one: -one.score if math.isfinite(one.score) else math.inf),
-            _verdict(race, log_ratios, few, names),
-        )
+        ranking = sorted(race.candidates.values(), key=lambda one: math.inf if math.isnan(one.score) else -one.score)
+        self.results_ = AutoResults(ranking, _verdict(race, log_ratios, few, names))
 
     def _fall_back(self, samples: TwoSamples, entries: list[Candidate], message: str) -> None:
         """Use the logistic baseline, and issue a warning."""

@@ -20,8 +20,7 @@ from flowratio._support.types import Matrix, Vector
 from flowratio.ratios.classifier.gaussian import GaussianDiscriminant
 
 NEWTON_COLUMNS = 256  # with more columns, first-order steps are cheaper than the Hessian
-_NEWTON_ROWS = 1024  # rows of one block of the derivatives
-_MAX_STEPS = 50
+_NEWTON_ROWS, _MAX_STEPS = 1024, 50  # rows of one block of the derivatives
 _MAX_PRODUCTS = 1 << 27  # largest number of values of the quadratic polynomial of all rows
 
 

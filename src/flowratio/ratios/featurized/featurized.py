@@ -115,7 +115,13 @@ class FeaturizedRatio(RatioEstimator):
         if is_fitted(self.featurizer):
             return in_float64(check_featurizer(self.featurizer, samples))
         unfitted = FlowFeaturizer() if self.featurizer is None else clone(_check_type(self.featurizer))
-        return _fitted_map(seeded_like(unfitted, seed, self.verbose), samples, self.mixture)
+        featurizer, rows = seeded_like(unfitted, seed, self.verbose), mixture_rows(samples, self.mixture)
+        if isinstance(featurizer, FlowFeaturizer):
+            return in_float64(featurizer.fit(rows))
+        featurizer.fit_array(next(rows.blocks(rows.n_rows)), samples.names)  # without warnings
+        if samples.names is not None:
+            featurizer.feature_names_in_ = np.array(samples.names, dtype=object)
+        return featurizer
 
     def _in_latent_space(self, samples: TwoSamples, estimator: Any, seed: int) -> TwoSamples:
         """Map x to z, several times if the scaling has noise and the ratio of z asks for several versions."""
@@ -172,17 +178,6 @@ def mixture_rows(samples: TwoSamples, mixture: str) -> ArrayRows:
     rows = ArrayRows(samples.X) if (w == w[0]).all() else WeightedRows(samples.X, w)
     rows.feature_names = None if samples.names is None else list(samples.names)
     return rows
-
-
-def _fitted_map(featurizer: Any, samples: TwoSamples, mixture: str) -> FlowFeaturizer | Scaler:
-    """Fit a flow or a scaler to the mixture of both samples, without warnings. A flow is returned in float64."""
-    rows = mixture_rows(samples, mixture)
-    if isinstance(featurizer, FlowFeaturizer):
-        return in_float64(featurizer.fit(rows))
-    featurizer.fit_array(next(rows.blocks(rows.n_rows)), samples.names)
-    if samples.names is not None:
-        featurizer.feature_names_in_ = np.array(samples.names, dtype=object)
-    return featurizer
 
 
 def encoded(featurizer: FlowFeaturizer | Scaler, X: Matrix, rng: np.random.Generator | None = None) -> Matrix:

@@ -66,12 +66,10 @@ class TelescopingRatio(RatioEstimator):
 
     .. math:: \int \sqrt{\textstyle\sum_i \dot\mu_i^2 / v_i + \tfrac12 \dot v_i^2 / v_i^2}
 
-    For equal variances this is the distance of the means in standard deviations. There is one step for each 1.5 of it,
-    from 1 to 20 steps. What sampling noise adds to the length is subtracted first.
+    There is one step for each 1.5 of it, from 1 to 20 steps, after subtracting what sampling noise adds.
 
-    Each output of the network starts at the log-ratio of two Gaussians, which extrapolates better than a network. It
-    uses only coordinates that look Gaussian in both samples (skewness below ½, kurtosis within 1 of 3), and grows up to
-    4 standard deviations of the wider sample.
+    Each output of the network starts at the log-ratio of two Gaussians, which extrapolates better, in coordinates that
+    look Gaussian in both samples. It grows up to 4 standard deviations of the wider sample.
 
     References
     ----------
@@ -81,12 +79,10 @@ class TelescopingRatio(RatioEstimator):
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> ratio = TelescopingRatio(random_state=0)
-    >>> _ = ratio.fit_samples(rng.normal(1.8, 1, size=(1000, 1)), rng.normal(size=(1000, 1)))
-    >>> ratio.n_bridges_
-    2
-    >>> bool(abs(ratio.log_ratio([[0.9]])[0]) < 0.5)  # log r(x) = 1.8 x - 1.62
-    True
+    >>> X_p, X_q = rng.normal(1.8, 1, size=(1000, 1)), rng.normal(size=(1000, 1))
+    >>> ratio = TelescopingRatio(random_state=0).fit_samples(X_p, X_q)
+    >>> ratio.n_bridges_, bool(abs(ratio.log_ratio([[0.9]])[0]) < 0.5)  # log r(x) = 1.8 x - 1.62
+    (2, True)
     """
 
     def __init__(
