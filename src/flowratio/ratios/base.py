@@ -272,7 +272,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     def predict(self, X: TableLike) -> Vector:
         """Return the more probable class, (n, d) to (n,)."""
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+        is_p = self.decision_function(X) > 0
+        return self.classes_[is_p.astype(int)]
 
     def score(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> float:
         r"""Return how well the ratio separates p from q, in nats: 0 for r = 1, at most log 2 = 0.69.

@@ -36,23 +36,14 @@ class InverseRatio(RatioEstimator):
         check_is_fitted(self)
         return self.estimator_
 
-    def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> Self:
-        """Fit the ratio p/q to labeled rows, as `RatioEstimator.fit` does."""
-        self.estimator_ = self._new().fit(X, y, sample_weight)
-        return self
+    def _two_samples(
+        self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None, encoder: TableEncoder | None = None
+    ) -> TwoSamples:
+        self.estimator_ = self._new()
+        return self.estimator_._two_samples(X, y, sample_weight, encoder)
 
-    def fit_samples(
-        self,
-        X_p: TableLike,
-        X_q: TableLike,
-        sample_weight_p: VectorLike | None = None,
-        sample_weight_q: VectorLike | None = None,
-        *,
-        encoder: TableEncoder | None = None,
-    ) -> Self:
-        """Fit the ratio p/q to two samples, as `RatioEstimator.fit_samples` does."""
-        self.estimator_ = self._new().fit_samples(X_p, X_q, sample_weight_p, sample_weight_q, encoder=encoder)
-        return self
+    def _fit_public(self, samples: TwoSamples) -> None:
+        self.estimator_._fit_public(samples)
 
     def fit_prepared(self, samples: TwoSamples) -> Self:
         self.estimator_ = self._new().fit_prepared(samples)
