@@ -227,11 +227,9 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             from flowratio.tables.encoder import UnseenWarning
 
             columns = [f"{name!r} ({n} row{'s' * (n != 1)})" for name, n in list(scores.unseen.items())[:8]]
-            what = (
-                f"`X` has categories, missing values or far values that did not occur at fit, in {', '.join(columns)}"
-            )
+            problem = "`X` has categories, missing values or far values that did not occur at fit"
             effect = "New categories count as '(other)' or as the most frequent one. Their effect is unknown."
-            warnings.warn(f"{what}. {effect}", UnseenWarning, stacklevel=2)
+            warnings.warn(f"{problem}, in {', '.join(columns)}. {effect}", UnseenWarning, stacklevel=2)
         return scores.log_r
 
     def log_ratio_prepared(self, X: Matrix) -> Vector:

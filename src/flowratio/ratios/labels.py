@@ -16,8 +16,8 @@ def refuse_second_sample(y: VectorLike) -> None:
     shape = np.asarray(y).shape if shape is None else shape
     if len(shape) < 2 or (shape[1] == 1 and np.isin(np.asarray(y), (0, 1)).all()):
         return
-    what = f"`y` has {shape[1]} column{'s' * (shape[1] != 1)} of values, so it looks like a second sample"
-    raise ValueError(f"{what}. Use `fit_samples(X_p, X_q)` for two samples, or give one label for each row.")
+    problem = f"`y` has {shape[1]} column{'s' * (shape[1] != 1)} of values, so it looks like a second sample"
+    raise ValueError(f"{problem}. Use `fit_samples(X_p, X_q)` for two samples, or give one label for each row.")
 
 
 def two_classes(y: Vector) -> Vector:

@@ -150,11 +150,11 @@ def _covariance_factor(own: _Moments, other: _Moments, shared: bool) -> Matrix:
     pairs = (own.log_variances, other.log_variances), (own.correlations, other.correlations)
 
     def shrunk(shares: Callable[[_Noisy], Vector], entrywise: bool = False) -> Matrix:
-        moved = []
+        entries: list[_Noisy] = []
         for mine, its in pairs:
             way = mine.share_of_noise(its) if entrywise and not shared else of_other
-            moved.append(mine.moved_to(its, (1.0 if shared else shares(mine.minus(its))) * way))
-        v, r = moved
+            entries.append(mine.moved_to(its, (1.0 if shared else shares(mine.minus(its))) * way))
+        v, r = entries
         return _covariance(np.exp(v.value), (1 - shares(r)) * r.value)
 
     common, entrywise = shrunk(_noise_share), shrunk(_noise_shares, entrywise=True)
