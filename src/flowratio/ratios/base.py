@@ -46,46 +46,23 @@ class OverlapWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Requires:
-    """What a method needs of the rows that its `_fit` receives.
+    """What a method needs of the rows that its `_fit` receives."""
 
-    Parameters
-    ----------
-    units
-        `"standard"`: columns of mean 0 and deviation 1. `"own"`: the units of the input. `_log_ratio` gets the same.
-    rows
-        `"given"`: the order of the input. `"distinct"`: equal rows merged, in an order of their own. `"repeated"`:
-        distinct rows, each as often as its integer weight.
-    noise
-        Whether several noisy versions of each row help. They come as one group of `TwoSamples.groups`.
-    """
-
+    # columns of mean 0 and deviation 1, or the units of the input. `_log_ratio` gets the same
     units: Literal["standard", "own"] = "standard"
+    # the order of the input, or equal rows merged in an order of their own, or these as often as their integer weight
     rows: Literal["given", "distinct", "repeated"] = "repeated"
-    noise: bool = False
+    noise: bool = False  # whether several noisy versions of each row help: one group of `TwoSamples.groups`
 
 
 class Design(NamedTuple):
-    """The matrix that a ratio computes with, and where its columns come from.
+    """The matrix that a ratio computes with, and where its columns come from."""
 
-    Parameters
-    ----------
-    matrix
-        Encoded rows, of shape (n, m).
-    names
-        Names of the m columns.
-    groups
-        Position in `columns` of the source column of each column, of shape (m,).
-    columns
-        Names of the source columns.
-    unseen
-        By source column, the number of rows with a category or a missing value that did not occur at fit.
-    """
-
-    matrix: Matrix
-    names: list[str]
-    groups: Vector
-    columns: list[str]
-    unseen: dict[str, int]
+    matrix: Matrix  # encoded rows, (n, m)
+    names: list[str]  # of the m columns
+    groups: Vector  # position in `columns` of the source column of each column, (m,)
+    columns: list[str]  # names of the source columns
+    unseen: dict[str, int]  # rows with a category or a missing value that did not occur at fit, by source column
 
 
 class RowScores(NamedTuple):
@@ -104,41 +81,27 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     Attributes
     ----------
-    encoder_
-        The `TableEncoder` of a mixed table. None if the input was all numbers.
-    classes_
-        The two labels: q, then p.
-    log_odds_
-        log(n_p / n_q), the prior that is taken out of the ratio. It uses weights if there are any.
-    mean_, scale_
-        Mean and deviation of each column, of shape (d,). Both samples count one half. A constant column has scale
-        `inf` and is ignored.
+    encoder_, classes_
+        The `TableEncoder` of a mixed table, or None if the input was all numbers. The two labels: q, then p.
+    log_odds_, mean_, scale_
+        log(n_p / n_q), with weights if there are any, which is taken out of the ratio. Mean and deviation of each
+        column, (d,), both samples counting one half. Constant columns have scale `inf` and are ignored.
     effective_sample_size_
         Number of equally weighted rows of q that the ratio leaves, estimated on training rows.
     """
 
     requires: ClassVar[Requires] = Requires()
-
+    _direction: ClassVar[str] = "p/q"
     encoder_: TableEncoder | None
-    classes_: Vector
-    n_features_in_: int
-    log_odds_: float
-    mean_: Vector
-    scale_: Vector
-    effective_sample_size_: float
-    inverse_sample_size_: float
 
     def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> Self:
         """Fit to labeled rows.
 
         Parameters
         ----------
-        X
-            Rows of both samples, of shape (n, d).
-        y
-            1 or True on rows of p, 0 or False on rows of q, of shape (n,).
-        sample_weight
-            Weight of each row, of shape (n,). All weights are 1 if None.
+        X, y, sample_weight
+            Rows of both samples, (n, d), labels (1 or True on rows of p, 0 or False on rows of q), (n,), and weights of
+            the rows, (n,). All weights are 1 if None.
         """
         refuse_second_sample(y)
         with unchanged_on_failure(self):
@@ -158,13 +121,11 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X_p, X_q
-            Rows of p (the numerator) and of q, of shapes (n_p, d) and (n_q, d). Mixed tables are matched by name.
-        sample_weight_p, sample_weight_q
-            Weight of each row, of shapes (n_p,) and (n_q,). All weights are 1 if None.
+        X_p, X_q, sample_weight_p, sample_weight_q
+            Rows of p (the numerator) and of q, (n_p, d) and (n_q, d), and their weights, (n_p,) and (n_q,). Mixed
+            tables are matched by name. All weights are 1 if None.
         encoder
-            A `TableEncoder` with other settings than the default ones, or a fitted one. None to encode mixed tables
-            with the default settings.
+            A `TableEncoder` with settings of your own, or a fitted one. None for the default settings.
         """
         mixed = encoder is not None or is_mixed(X_p) or is_mixed(X_q)
         X, y = pooled_tables(X_p, X_q) if mixed else stack(X_p, X_q)
@@ -188,10 +149,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             rows: Any = (X, y)
             matrix, labels = map(np.asarray, validate_data(self, *rows, dtype=_FLOATS, ensure_min_samples=2))
             self.encoder_, names = None, getattr(self, "feature_names_in_", None)
-        self.classes_ = two_classes(labels)
-        return TwoSamples.of(
-            matrix, labels == self.classes_[1], row_weights(sample_weight, matrix), names, self.encoder_
-        )
+        self.classes_, w = two_classes(labels), row_weights(sample_weight, matrix)
+        return TwoSamples.of(matrix, labels == self.classes_[1], w, names, self.encoder_)
 
     def _encoded(self, X: TableLike, y: VectorLike, encoder: TableEncoder | None) -> tuple[Matrix, Vector]:
         from flowratio.tables.cells import to_frame
@@ -199,8 +158,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         frame, labels = to_frame(X), np.asarray(y)
         if labels.shape != (frame.height,):
             raise ValueError(f"`y` has shape {labels.shape} but `X` has {frame.height} rows. Give one label a row.")
-        self.encoder_ = fitted_encoder(frame, labels, encoder)
-        self.n_features_in_ = frame.width
+        self.encoder_, self.n_features_in_ = fitted_encoder(frame, labels, encoder), frame.width
         vars(self).pop("feature_names_in_", None)
         if hasattr(X, "columns") or hasattr(X, "column_names"):
             self.feature_names_in_ = np.array(frame.columns, dtype=object)
@@ -210,22 +168,13 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         rows = self._fit_units(samples)
         self._measure_overlap(rows)
         if is_small(self.effective_sample_size_, rows.w_q.sum()):
-            warnings.warn(
-                f"The effective sample size is {self.effective_sample_size_:.3g} of {rows.w_q.sum():.0f}: p and q "
-                "hardly overlap, so weights depend on a handful of rows of q. Drop columns that separate the samples "
-                "by construction, or use the relative ratio `RULSIF`, which is bounded.",
-                OverlapWarning,
-                stacklevel=3,
-            )
+            size = f"The effective sample size is {self.effective_sample_size_:.3g} of {rows.w_q.sum():.0f}"
+            reason = "p and q hardly overlap, so weights depend on a handful of rows of q"
+            advice = "Drop columns that separate the samples by construction, or use `RULSIF`, which is bounded."
+            warnings.warn(f"{size}: {reason}. {advice}", OverlapWarning, stacklevel=3)
 
     def fit_prepared(self, samples: TwoSamples) -> Self:
-        """Fit to samples that are checked and encoded already, as a part of another estimator. It never warns.
-
-        Parameters
-        ----------
-        samples
-            Rows, weights and groups, as `fit` or an application made them.
-        """
+        """Fit to samples that are checked and encoded already, as a part of another estimator. It never warns."""
         self.encoder_, self.classes_, self.n_features_in_ = None, np.array([0, 1]), samples.X.shape[1]
         self._fit_units(samples)
         return self
@@ -278,12 +227,9 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             from flowratio.tables.encoder import UnseenWarning
 
             columns = [f"{name!r} ({n} row{'s' * (n != 1)})" for name, n in list(scores.unseen.items())[:8]]
-            warnings.warn(
-                f"`X` has categories, missing values or far values that did not occur at fit, in {', '.join(columns)}. "
-                "New categories count as '(other)' or as the most frequent one. Their effect on the ratio is unknown.",
-                UnseenWarning,
-                stacklevel=2,
-            )
+            problem = "`X` has categories, missing values or far values that did not occur at fit"
+            effect = "New categories count as '(other)' or as the most frequent one. Their effect is unknown."
+            warnings.warn(f"{problem}, in {', '.join(columns)}. {effect}", UnseenWarning, stacklevel=2)
         return scores.log_r
 
     def log_ratio_prepared(self, X: Matrix) -> Vector:
@@ -304,12 +250,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     def weights(self, X: TableLike, normalize: Literal["mean", "sum"] | None = "mean") -> Vector:
         """Return weights that turn rows of q into a sample of p: (n, d) to (n,).
 
-        Parameters
-        ----------
-        X
-            Rows of q, of shape (n, d).
-        normalize
-            `"mean"`: their mean is 1. `"sum"`: their sum is 1. None: they are r(x) itself.
+        With `normalize="mean"` their mean is 1, with `"sum"` their sum is 1. With None they are r(x) itself.
         """
         if normalize not in ("mean", "sum", None):
             raise ValueError(f"`normalize` is {normalize!r}. Use 'mean', 'sum' or None.")
@@ -339,16 +280,9 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
                          + \tfrac12 \mathrm{mean}_q \log\frac{1}{1 + r}
 
         This is the log-likelihood of y with both classes counting one half, minus that of a coin. Its expectation is
-        largest at the true ratio, where it is the Jensen-Shannon divergence of p and q. It does not depend on units, on
-        n_p : n_q or on the objective of a method, so it compares all ratios. No single row can dominate it. If p and q
-        are far apart every good ratio scores near log 2, and `kl_score` distinguishes better.
-
-        Parameters
-        ----------
-        X, y
-            Labeled held-out rows, of shapes (n, d) and (n,), with both labels.
-        sample_weight
-            Weight of each row, of shape (n,).
+        largest at the true ratio, where it is the Jensen-Shannon divergence of p and q. It does not depend on units or
+        n_p : n_q, so it compares all ratios. If p and q are far apart every good ratio scores near log 2, and
+        `kl_score` distinguishes better. `X`, `y` and `sample_weight` are held-out rows, as in `fit`, with both labels.
         """
         log_r, is_p, w = self.labeled_scores(X, y, sample_weight)
         gains = [np.average(log_expit(s * log_r[of]), weights=w[of]) for s, of in ((1, is_p), (-1, ~is_p))]
@@ -363,10 +297,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             raise ValueError(f"`y` has shape {y.shape} but `X` has {len(log_r)} rows. Give one label for each row.")
         labels = np.unique(y)
         if not np.array_equal(labels, self.classes_):
-            raise ValueError(
-                f"`y` has the labels {labels.tolist()}, but the ratio was fitted to {self.classes_.tolist()}. A score "
-                "needs rows of both samples. Use stratified folds."
-            )
+            difference = f"`y` has the labels {labels.tolist()}, but the ratio was fitted to {self.classes_.tolist()}"
+            raise ValueError(f"{difference}. A score needs rows of both samples. Use stratified folds.")
         w = row_weights(sample_weight, log_r)
         is_p = y == self.classes_[1]
         if not (w[is_p].any() and w[~is_p].any()):
@@ -388,17 +320,14 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     def _measure_overlap(self, rows: TwoSamples) -> None:
         """Estimate the effective sample sizes of r on rows of q, and of 1/r on rows of p."""
-        some = [slice(None, None, math.ceil(len(X) / _OVERLAP_ROWS)) for X in (rows.X_p, rows.X_q)]
-        parts = (rows.X_p[some[0]], rows.w_p[some[0]]), (rows.X_q[some[1]], rows.w_q[some[1]])
-        (log_p, w_p), (log_q, w_q) = (
-            (np.concatenate([self._log_ratio(X[part]) for part in chunks(*X.shape)]), w) for X, w in parts
+        some_p, some_q = (slice(None, None, math.ceil(len(X) / _OVERLAP_ROWS)) for X in (rows.X_p, rows.X_q))
+        w_p, w_q = rows.w_p[some_p], rows.w_q[some_q]
+        log_p, log_q = (
+            np.concatenate([self._log_ratio(X[part]) for part in chunks(*X.shape)])
+            for X in (rows.X_p[some_p], rows.X_q[some_q])
         )
         self.effective_sample_size_ = effective_sample_size_of_ratio(log_p, w_p, log_q, w_q, rows.w_q.sum())
         self.inverse_sample_size_ = effective_sample_size_of_ratio(-log_q, w_q, -log_p, w_p, rows.w_p.sum())
-
-    @property
-    def _direction(self) -> str:
-        return "p/q"
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         return f"<{super().__repr__(N_CHAR_MAX)}: r = {self._direction}, p is y = 1>"
@@ -422,10 +351,8 @@ def kl_score(ratio: Any, X: TableLike, y: VectorLike, sample_weight: VectorLike 
     ----------
     ratio
         A fitted ratio, or a pipeline that ends with one.
-    X, y
-        Labeled held-out rows, of shapes (n, d) and (n,).
-    sample_weight
-        Weight of each row, of shape (n,).
+    X, y, sample_weight
+        Labeled held-out rows and their weights, of shapes (n, d), (n,) and (n,).
     """
     last = ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
     if not isinstance(last, RatioEstimator):

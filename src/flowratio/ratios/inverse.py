@@ -22,15 +22,11 @@ class InverseRatio(RatioEstimator):
     Parameters
     ----------
     estimator
-        The ratio p/q. p is y = 1 here too.
-
-    Attributes
-    ----------
-    estimator_
-        The fitted ratio p/q.
+        The ratio p/q. p is y = 1 here too. The fitted one is `estimator_`.
     """
 
     estimator_: RatioEstimator
+    _direction = "q/p"
 
     def __init__(self, estimator: RatioEstimator) -> None:
         self.estimator = estimator
@@ -40,23 +36,14 @@ class InverseRatio(RatioEstimator):
         check_is_fitted(self)
         return self.estimator_
 
-    def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> Self:
-        """Fit the ratio p/q to labeled rows, as `RatioEstimator.fit` does."""
-        self.estimator_ = self._new().fit(X, y, sample_weight)
-        return self
+    def _two_samples(
+        self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None, encoder: TableEncoder | None = None
+    ) -> TwoSamples:
+        self.estimator_ = self._new()
+        return self.estimator_._two_samples(X, y, sample_weight, encoder)
 
-    def fit_samples(
-        self,
-        X_p: TableLike,
-        X_q: TableLike,
-        sample_weight_p: VectorLike | None = None,
-        sample_weight_q: VectorLike | None = None,
-        *,
-        encoder: TableEncoder | None = None,
-    ) -> Self:
-        """Fit the ratio p/q to two samples, as `RatioEstimator.fit_samples` does."""
-        self.estimator_ = self._new().fit_samples(X_p, X_q, sample_weight_p, sample_weight_q, encoder=encoder)
-        return self
+    def _fit_public(self, samples: TwoSamples) -> None:
+        self.estimator_._fit_public(samples)
 
     def fit_prepared(self, samples: TwoSamples) -> Self:
         self.estimator_ = self._new().fit_prepared(samples)
@@ -70,11 +57,10 @@ class InverseRatio(RatioEstimator):
     def _fit(self, samples: TwoSamples) -> None:
         self.fit_prepared(samples)
 
-    def _log_ratio(self, X: Matrix) -> Vector:
-        return -self.estimator_.log_ratio_prepared(X)
-
     def log_ratio_prepared(self, X: Matrix) -> Vector:
         return -self.estimator_.log_ratio_prepared(X)
+
+    _log_ratio = log_ratio_prepared
 
     def design(self, X: TableLike) -> Design:
         check_is_fitted(self)
@@ -92,10 +78,6 @@ class InverseRatio(RatioEstimator):
         check_is_fitted(self)
         log_r, is_p, w = self.estimator_.labeled_scores(X, y, sample_weight)
         return -log_r, ~is_p, w
-
-    @property
-    def _direction(self) -> str:
-        return "q/p"
 
     def __getattr__(self, name: str) -> Any:
         """Return the fitted state that both directions share, such as `classes_` and `encoder_`."""

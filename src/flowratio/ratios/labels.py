@@ -16,31 +16,23 @@ def refuse_second_sample(y: VectorLike) -> None:
     shape = np.asarray(y).shape if shape is None else shape
     if len(shape) < 2 or (shape[1] == 1 and np.isin(np.asarray(y), (0, 1)).all()):
         return
-    raise ValueError(
-        f"`y` has {shape[1]} column{'s' * (shape[1] != 1)} of values, so it looks like a second sample. Use "
-        "`fit_samples(X_p, X_q)` for two samples, or give one label for each row."
-    )
+    problem = f"`y` has {shape[1]} column{'s' * (shape[1] != 1)} of values, so it looks like a second sample"
+    raise ValueError(f"{problem}. Use `fit_samples(X_p, X_q)` for two samples, or give one label for each row.")
 
 
 def two_classes(y: Vector) -> Vector:
     """Return the two labels, 0 and 1 or False and True. Others are refused."""
     check_classification_targets(y)
     classes = np.unique(y)
+    advice = "Use 1 or True on rows of p (the numerator) and 0 or False on rows of q, or call `fit_samples(X_p, X_q)`."
     if len(classes) > 2:
-        raise ValueError(
-            "Only binary classification is supported. The type of the target is multiclass: `y` has "
-            f"{len(classes)} labels. Use 1 on rows of p and 0 on rows of q."
-        )
+        problem = "Only binary classification is supported. The type of the target is multiclass"
+        raise ValueError(f"{problem}: `y` has {len(classes)} labels. {advice}")
     if len(classes) == 1:
-        raise ValueError(
-            f"`y` has one class only, {classes.tolist()[0]!r}. A ratio needs rows of p (1) and of q (0). "
-            "Use `fit_samples(X_p, X_q)`, or `X, y = stack(X_p, X_q)`."
-        )
+        problem = f"`y` has one class only, {classes.tolist()[0]!r}. A ratio needs rows of p (1) and of q (0)"
+        raise ValueError(f"{problem}. Use `fit_samples(X_p, X_q)`, or `X, y = stack(X_p, X_q)`.")
     if classes.dtype.kind not in "biuf" or classes.tolist() != [0, 1]:
-        raise ValueError(
-            f"`y` has the labels {listed(classes.tolist())}. Use 1 or True on rows of p (the numerator) and 0 or False "
-            "on rows of q, or call `fit_samples(X_p, X_q)`."
-        )
+        raise ValueError(f"`y` has the labels {listed(classes.tolist())}. {advice}")
     return classes
 
 
@@ -50,8 +42,6 @@ def row_weights(sample_weight: VectorLike | None, X: np.ndarray) -> Vector:
         return np.ones(len(X))
     w = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if (w < 0).any():
-        raise ValueError(
-            f"`sample_weight` is negative on {np.count_nonzero(w < 0)} rows, {w.min():g} at the least. Weights count "
-            "rows, so they must be 0 or more."
-        )
+        problem = f"`sample_weight` is negative on {np.count_nonzero(w < 0)} rows, {w.min():g} at the least"
+        raise ValueError(f"{problem}. Weights count rows, so they must be 0 or more.")
     return w

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from flowratio._support.errors import ArgumentError
 from flowratio._support.lazy import lazily
 from flowratio._support.types import Matrix, TableLike, Vector
+from flowratio._support.wording import nearest
 from flowratio.ratios.base import Design, OverlapWarning, RatioEstimator
 from flowratio.samples.stacking import column_names, to_matrix
 from flowratio.samples.two_samples import TwoSamples
@@ -47,21 +47,11 @@ __getattr__, __dir__, __all__ = lazily(__name__, __file__)
 
 @dataclass(frozen=True)
 class RatioEntry:
-    """What a name stands for.
+    """What a name stands for."""
 
-    Parameters
-    ----------
-    cls
-        The class: one of the names above, or of another public class of flowratio.
-    settings
-        Its arguments. A `RatioEntry` among them is built too.
-    candidate
-        Whether `AutoRatio` tries it by default.
-    """
-
-    cls: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    candidate: bool = False
+    cls: str  # the name of a public class of flowratio
+    settings: Mapping[str, Any] = field(default_factory=dict)  # its arguments. A `RatioEntry` among them is built too
+    candidate: bool = False  # whether `AutoRatio` tries it by default
 
     def build(self) -> Any:
         """Return a new, unfitted object."""
@@ -69,7 +59,10 @@ class RatioEntry:
         return getattr(import_module("flowratio"), self.cls)(**settings)
 
 
-_GAUSSIAN = RatioEntry("Gaussianizer")
+def _of_normal_columns(name: str) -> RatioEntry:
+    return RatioEntry("FeaturizedRatio", {"estimator": name, "featurizer": RatioEntry("Gaussianizer")}, candidate=True)
+
+
 # Candidates are in order of simplicity: of two that are equally good, `AutoRatio` takes the first.
 RATIOS: dict[str, RatioEntry] = {
     "lda": RatioEntry("ClassifierRatio", {"classifier": "lda"}, candidate=True),
@@ -78,19 +71,13 @@ RATIOS: dict[str, RatioEntry] = {
     "telescoping": RatioEntry("TelescopingRatio", candidate=True),
     "quadratic": RatioEntry("ClassifierRatio", {"classifier": "quadratic"}, candidate=True),
     "additive": RatioEntry("ClassifierRatio", {"classifier": "additive"}, candidate=True),
-    "additive of normal columns": RatioEntry(
-        "FeaturizedRatio", {"estimator": "additive", "featurizer": _GAUSSIAN}, candidate=True
-    ),
-    "telescoping of normal columns": RatioEntry(
-        "FeaturizedRatio", {"estimator": "telescoping", "featurizer": _GAUSSIAN}, candidate=True
-    ),
+    "additive of normal columns": _of_normal_columns("additive"),
+    "telescoping of normal columns": _of_normal_columns("telescoping"),
     "kliep": RatioEntry("KLIEP", candidate=True),
     "ulsif": RatioEntry("ULSIF", candidate=True),
     "boosting": RatioEntry("ClassifierRatio", {"classifier": "boosting"}, candidate=True),
     "mlp": RatioEntry("NetworkRatio", {"network": "mlp"}, candidate=True),
-    "mlp of normal columns": RatioEntry(
-        "FeaturizedRatio", {"estimator": "mlp", "featurizer": _GAUSSIAN}, candidate=True
-    ),
+    "mlp of normal columns": _of_normal_columns("mlp"),
     "difference": RatioEntry("FlowDifferenceRatio", candidate=True),
     "mlp in z": RatioEntry("FeaturizedRatio", {"estimator": "mlp"}, candidate=True),
     "kliep in z": RatioEntry("FeaturizedRatio", {"estimator": "kliep"}, candidate=True),
@@ -103,19 +90,10 @@ RATIOS: dict[str, RatioEntry] = {
 
 
 def named_ratio(name: str, argument: str = "ratio") -> Any:
-    """Return the unfitted ratio of a name of `RATIOS`. Hyphens may stand for spaces, as in `"mlp-in-z"`.
-
-    Parameters
-    ----------
-    name
-        The name.
-    argument
-        What errors call it.
-    """
+    """Return the unfitted ratio of a name of `RATIOS`. Hyphens may stand for spaces. Errors call it `argument`."""
     entry = RATIOS.get(name) or RATIOS.get(name.replace("-", " "))
     if entry is None:
-        near = get_close_matches(name, RATIOS, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = nearest(name, RATIOS)
         raise ArgumentError(argument, f"`{argument}` is {name!r}.{hint} Use a ratio, or one of {', '.join(RATIOS)}.")
     return entry.build()
 
@@ -123,24 +101,13 @@ def named_ratio(name: str, argument: str = "ratio") -> Any:
 def new_ratio(ratio: Any, seed: int, verbose: bool = False, argument: str = "ratio") -> Any:
     """Return an unfitted ratio: that of a name, a clone of an object, or an `AutoRatio` for None.
 
-    Parameters
-    ----------
-    ratio
-        A name of `RATIOS`, an object with `fit(X, y)` and `log_ratio(X)`, or None.
-    seed
-        Fills in a `random_state` that is None.
-    verbose
-        Whether to turn on a progress bar that is off.
-    argument
-        What errors call it.
+    `seed` and `verbose` are for a ratio without a seed or a progress bar. Errors call the ratio `argument`.
     """
     if ratio is None or isinstance(ratio, str):
         return seeded_like(named_ratio("auto" if ratio is None else ratio, argument), seed, verbose)
     if isinstance(ratio, type) or not all(callable(getattr(ratio, name, None)) for name in ("fit", "log_ratio")):
-        raise TypeError(
-            f"`{argument}` is {ratio!r}. Use an object with `fit(X, y)` and `log_ratio(X)`, such as `KLIEP()` or "
-            f"`ClassifierRatio(a_classifier)`, or one of {', '.join(RATIOS)}."
-        )
+        advice = f"an object with `fit(X, y)` and `log_ratio(X)`, such as `KLIEP()`, or one of {', '.join(RATIOS)}"
+        raise TypeError(f"`{argument}` is {ratio!r}. Use {advice}.")
     return seeded_like(clone(ratio, safe=False), seed, verbose)
 
 
@@ -163,8 +130,8 @@ def fit_prepared(ratio: Any, samples: TwoSamples) -> Any:
         return ratio.fit(X, y, sample_weight=w)
     if not is_whole(w):
         raise ValueError(f"`sample_weight` is given, but {ratio!r} takes none. Use integers, or another ratio.")
-    repeats = np.repeat(np.arange(len(X)), w.astype(np.int64))
-    return ratio.fit(X[repeats], y[repeats])
+    counts = w.astype(np.int64)
+    return ratio.fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
 
 
 def log_ratio_prepared(ratio: Any, X: Matrix) -> Vector:
@@ -173,11 +140,8 @@ def log_ratio_prepared(ratio: Any, X: Matrix) -> Vector:
         return ratio.log_ratio_prepared(X)
     log_r = np.asarray(log_ratio_of(ratio)(X), np.float64)
     if log_r.shape != (len(X),) or not np.isfinite(log_r).all():
-        raise ValueError(
-            f"`log_ratio` of {ratio!r} returned {log_r.shape} values for {len(X)} rows, "
-            f"{np.count_nonzero(~np.isfinite(log_r))} of them not finite. It must return one finite number for each "
-            "row."
-        )
+        problem = f"{log_r.shape} values for {len(X)} rows, {np.count_nonzero(~np.isfinite(log_r))} of them not finite"
+        raise ValueError(f"`log_ratio` of {ratio!r} returned {problem}. It must return one finite number for each row.")
     return log_r
 
 
@@ -192,26 +156,27 @@ def design_of(ratio: Any, X: TableLike) -> Design:
 
 def log_ratio_of(ratio: Any) -> Callable[[Any], Any]:
     """Return the function from rows to log r of a fitted ratio, or of a pipeline that ends with one."""
+    if not _has_log_ratio(ratio):
+        advice = "an object with `log_ratio(X)`, such as `ClassifierRatio().fit_samples(X_p, X_q)`"
+        raise TypeError(f"`ratio` is {ratio!r}. Use a fitted ratio, {advice}.")
+    return ratio.score_samples if hasattr(ratio, "steps") else ratio.log_ratio
+
+
+def _has_log_ratio(ratio: Any) -> bool:
     last = ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
-    if isinstance(ratio, type) or not callable(getattr(last, "log_ratio", None)):
-        raise TypeError(
-            f"`ratio` is {ratio!r}. Use a fitted ratio, an object with `log_ratio(X)`, such as "
-            "`ClassifierRatio().fit_samples(X_p, X_q)`."
-        )
-    return ratio.log_ratio if last is ratio else ratio.score_samples
+    return not isinstance(ratio, type) and callable(getattr(last, "log_ratio", None))
 
 
 def is_ready(ratio: Any) -> bool:
     """Return whether a ratio, or a pipeline that ends with one, is fitted. An object without `fit` is ready."""
-    last = ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
-    if isinstance(ratio, type) or not callable(getattr(last, "log_ratio", None)):
+    if not _has_log_ratio(ratio):
         return False
     try:
         check_is_fitted(ratio)
     except NotFittedError:
         return False
-    except TypeError:  # it has no `fit`
-        return True
+    except TypeError:
+        pass  # it has no `fit`
     return True
 
 

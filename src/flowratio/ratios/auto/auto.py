@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from flowratio._support.errors import ArgumentError
 from flowratio._support.progress import uneven_progress
 from flowratio._support.types import Matrix, Vector
-from flowratio._support.validation import RandomState, check_n_folds, is_number, seed_from
+from flowratio._support.validation import RandomState, check_choice, check_n_folds, is_number, seed_from
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.auto.combination import choose_stack, hedge
 from flowratio.ratios.auto.convex import ConvexRatio
@@ -50,21 +50,17 @@ class AutoRatio(RatioEstimator):
     time_budget
         Seconds. None for no limit. A candidate that would take too long, by a short trial on some of the rows, is left
         out. A fit is never interrupted, so the budget may be exceeded by one fit.
-    random_state
+    random_state, verbose
         Seed: the same seed gives the same bits on the same machine, if the budget leaves out the same candidates.
-    verbose
         Whether to show a progress bar, with the current candidate and the time left.
 
     Attributes
     ----------
     results_
-        An `AutoResults`: candidates with scores, standard errors, seconds and weights, and a verdict on the flow. It
-        has `to_frame()`.
-    names_, shares_
-        Names of the candidates in the combination, and their weights, of shape (m,). The rest up to 1 is the weight of
-        r = 1, which is used if p and q hardly differ.
-    models_
-        A list of fitted ratios for each of them, one for each scored fold.
+        An `AutoResults`: candidates with scores, seconds and weights, and a verdict on the flow. It has `to_frame()`.
+    names_, shares_, models_
+        Names of the candidates in the combination, their weights, of shape (m,), and a list of fitted ratios for each,
+        one for each scored fold. The rest up to 1 is the weight of r = 1.
 
     Notes
     -----
@@ -84,12 +80,7 @@ class AutoRatio(RatioEstimator):
     (['logistic'], [1.0])
     """
 
-    requires: ClassVar[Requires] = Requires(units="own", rows="distinct")  # a row is in one fold
-
-    results_: AutoResults
-    names_: list[str]
-    shares_: Vector
-    models_: list[list[Any]]
+    requires = Requires(units="own", rows="distinct")  # a row is in one fold
 
     def __init__(
         self,
@@ -101,12 +92,8 @@ class AutoRatio(RatioEstimator):
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        self.candidates = candidates
-        self.combine = combine
-        self.n_folds = n_folds
-        self.time_budget = time_budget
-        self.random_state = random_state
-        self.verbose = verbose
+        self.candidates, self.combine, self.n_folds = candidates, combine, n_folds
+        self.time_budget, self.random_state, self.verbose = time_budget, random_state, verbose
 
     def _fit(self, samples: TwoSamples) -> None:
         self._check_settings()
@@ -130,8 +117,7 @@ class AutoRatio(RatioEstimator):
 
     def _settle(self, race: Race, samples: TwoSamples) -> None:
         """Combine the candidates with a score, or fall back if there is none."""
-        entries = list(race.candidates.values())
-        statuses = {one.status for one in entries}
+        entries, statuses = [*race.candidates.values()], {one.status for one in race.candidates.values()}
         if statuses == {Status.FAILED}:
             reasons = "; ".join(f"{one.name}: {one.detail.rstrip('.')}" for one in entries)
             raise ValueError(f"All {len(entries)} candidates have failed ({reasons}). Fix the data, or use others.")
@@ -151,10 +137,8 @@ class AutoRatio(RatioEstimator):
         self.names_ = [name for name, weight in zip(names, weights[1:], strict=True) if weight > 0]
         self.shares_ = weights[1:][weights[1:] > 0]
         self.models_ = [race.models[name] for name in self.names_]
-        self.results_ = AutoResults(
-            sorted(race.candidates.values(), key=lambda one: -one.score if math.isfinite(one.score) else math.inf),
-            _verdict(race, log_ratios, few, names),
-        )
+        ranking = sorted(race.candidates.values(), key=lambda one: math.inf if math.isnan(one.score) else -one.score)
+        self.results_ = AutoResults(ranking, _verdict(race, log_ratios, few, names))
 
     def _fall_back(self, samples: TwoSamples, entries: list[Candidate], message: str) -> None:
         """Use the logistic baseline, and issue a warning."""
@@ -171,9 +155,8 @@ class AutoRatio(RatioEstimator):
         """Return the combination, unfitted, to fit it to other rows without another choice."""
         check_is_fitted(self)
         ratios = {"logistic": "logistic", **self._candidates()}  # the baseline may not be a candidate
-        return ConvexRatio(
-            [ratios[name] for name in self.names_], self.shares_.tolist(), random_state=self.random_state
-        )
+        members = [ratios[name] for name in self.names_]
+        return ConvexRatio(members, self.shares_.tolist(), random_state=self.random_state)
 
     def mixture_flow(self) -> FlowFeaturizer | None:
         """Return the flow of the candidate with the largest share that has one."""
@@ -189,13 +172,11 @@ class AutoRatio(RatioEstimator):
         return log_r
 
     def _check_settings(self) -> None:
-        if self.combine not in ("stack", "best"):
-            raise ValueError(f"`combine` is {self.combine!r}. Use 'stack' or 'best'.")
+        check_choice(self.combine, "combine", ("stack", "best"))
         check_n_folds(self.n_folds)
-        if self.time_budget is not None and not (is_number(self.time_budget) and self.time_budget > 0):
-            raise ArgumentError(
-                "time_budget", f"`time_budget` is {self.time_budget!r}. Use seconds above 0, or None for no limit."
-            )
+        budget = self.time_budget
+        if budget is not None and not (is_number(budget) and budget > 0):
+            raise ArgumentError("time_budget", f"`time_budget` is {budget!r}. Use seconds above 0, or None.")
 
     def _candidates(self) -> dict[str, Any]:
         candidates = self.candidates
@@ -224,16 +205,13 @@ def _verdict(race: Race, log_ratios: Matrix, weights: Vector, names: list[str]) 
             return "The flow did not help: the candidates in latent space were clearly worse and stopped early."
         return "It is unknown whether the flow helps: no candidate in latent space was scored."
     stack = race.held_out.losses(log_ratios @ weights)
-    is_used = bool(weights[latent].any())
-    if is_used:  # the combination against the best one without the flow
+    if weights[latent].any():  # the combination against the best one without the flow
         others = log_ratios[:, ~latent]
         gains = race.held_out.losses(others @ choose_stack(others, race.held_out)) - stack
+        sign, words = 1, ("helped", "hardly helped")
     else:  # the best candidate in latent space against the combination
         best = min((race.held_out.losses(column) for column in log_ratios[:, latent].T), key=race.held_out.mean)
         gains = stack - best
+        sign, words = -1, ("did not help", "made no difference")
     gain, error = race.held_out.mean(gains), race.held_out.standard_error(gains)
-    if is_used:
-        words = "helped" if gain > error else "hardly helped"
-    else:
-        words = "did not help" if -gain > error else "made no difference"
-    return f"The flow {words}: {gain:+.4f} ± {error:.4f} nats of score."
+    return f"The flow {words[0 if sign * gain > error else 1]}: {gain:+.4f} ± {error:.4f} nats of score."

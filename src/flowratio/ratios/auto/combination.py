@@ -47,20 +47,14 @@ class HeldOut:
 
     def standard_error(self, losses: Vector) -> float:
         """Return the standard error of `mean`."""
-        variance = 0.0
-        for of in (self.sign > 0, self.sign < 0):
-            share, values = self.share[of], losses[of]
-            variance += float(np.square(share * (values - 2 * (share @ values))).sum())
-        return math.sqrt(variance)
+        samples = [(self.share[of], losses[of]) for of in (self.sign > 0, self.sign < 0)]
+        return math.sqrt(sum(float(np.square(share * (v - 2 * (share @ v))).sum()) for share, v in samples))
 
 
 def convex_weights(log_ratios: Matrix, held_out: HeldOut) -> Vector:
-    r"""Return the weights of columns, (n, m) to (m,), that minimize the held-out loss of their sum.
-
-    A column has weight 0 if even the smallest weight would cost more than r = 1, which costs :math:`\log 2`: a ratio
-    that is wrong by millions would break the search.
-    """
+    """Return the weights of columns, (n, m) to (m,), that minimize the held-out loss of their sum."""
     losses = np.array([held_out.mean(held_out.losses(column)) for column in log_ratios.T])
+    # even the smallest weight of a ratio that is wrong by millions costs more than r = 1, and breaks the search
     usable = (losses < math.log(2) / _MIN_WEIGHT) | (losses == losses.min())
     weights = np.zeros(len(losses))
     weights[usable] = _minimizer(held_out.sign[:, None] * log_ratios[:, usable], held_out.share)
@@ -77,16 +71,9 @@ def _minimizer(margins: Matrix, share: Vector) -> Vector:
         margin = margins @ weights
         return -float(share @ log_expit(margin)), -((share * expit(-margin)) @ margins)
 
-    solution = minimize(
-        loss,
-        np.full(m, 1 / m),
-        jac=True,
-        method="SLSQP",
-        bounds=[(0.0, 1.0)] * m,
-        constraints={"type": "eq", "fun": lambda v: v.sum() - 1, "jac": np.ones_like},
-        options={"ftol": 1e-10, "maxiter": 200},
-    )
-    return solution.x
+    box, total = [(0.0, 1.0)] * m, {"type": "eq", "fun": lambda v: v.sum() - 1, "jac": np.ones_like}
+    options = {"bounds": box, "constraints": total, "options": {"ftol": 1e-10, "maxiter": 200}}
+    return minimize(loss, np.full(m, 1 / m), jac=True, method="SLSQP", **options).x
 
 
 def _without_small(weights: Vector, minimum: float) -> Vector:
@@ -98,8 +85,7 @@ def _without_small(weights: Vector, minimum: float) -> Vector:
 def choose_stack(log_ratios: Matrix, held_out: HeldOut, max_columns: int | None = None) -> Vector:
     """Return the weights of columns, (n, m) to (m,), of a stack of few. The simplest columns come first.
 
-    It starts with the first column that is about as good as the best one. Others join, the best first, while the gain
-    is more than noise. For a weight whose true value is zero, the gain is about half its standard error.
+    It starts with the first column about as good as the best one. Others join while the gain is more than noise.
     """
     losses = [held_out.losses(column) for column in log_ratios.T]
     best = min(losses, key=held_out.mean)
@@ -126,8 +112,7 @@ def choose_stack(log_ratios: Matrix, held_out: HeldOut, max_columns: int | None 
 def hedge(few: Vector, log_ratios: Matrix, held_out: HeldOut) -> Vector:
     """Return the weights of a stack of few, (m,), mixed with `convex_weights` of all columns if there are few rows.
 
-    With n rows the latter count 1000 / (n + 1000), because few rows do not show which columns are the best. A stack of
-    r = 1 stays.
+    Few rows do not show which columns are the best. A stack of r = 1 stays.
     """
     if not (log_ratios @ few).any():
         return few

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -23,17 +23,9 @@ class ConvexRatio(RatioEstimator):
 
     Parameters
     ----------
-    ratios
-        Ratios, or names of ratios.
-    shares
-        Their shares λ, of shape (m,). Equal shares if None.
-    random_state
-        Seed of the ratios that have none.
-
-    Attributes
-    ----------
-    ratios_
-        The fitted ratios.
+    ratios, shares, random_state
+        Ratios or their names, their shares λ, of shape (m,), equal if None, and the seed of the ratios that have none.
+        The fitted ratios are in `ratios_`.
 
     Examples
     --------
@@ -43,9 +35,7 @@ class ConvexRatio(RatioEstimator):
     [1.0]
     """
 
-    requires: ClassVar[Requires] = Requires(units="own", rows="distinct")
-
-    ratios_: list[Any]
+    requires = Requires(units="own", rows="distinct")
 
     def __init__(
         self,
@@ -54,9 +44,7 @@ class ConvexRatio(RatioEstimator):
         *,
         random_state: RandomState = None,
     ) -> None:
-        self.ratios = ratios
-        self.shares = shares
-        self.random_state = random_state
+        self.ratios, self.shares, self.random_state = ratios, shares, random_state
 
     def _fit(self, samples: TwoSamples) -> None:
         self._shares()
@@ -76,8 +64,6 @@ class ConvexRatio(RatioEstimator):
         shares = [1 / m] * m if self.shares is None else list(self.shares)
         valid = all(is_number(share) and 0 <= share <= 1 for share in shares) and sum(shares) <= 1 + 1e-9
         if len(shares) != m or not valid:
-            raise ValueError(
-                f"`shares` is {self.shares!r}. Use one number from 0 to 1 for each of the {m} ratios. Their sum must "
-                "be 1 or less."
-            )
+            rule = f"Use one number from 0 to 1 for each of the {m} ratios. Their sum must be 1 or less."
+            raise ValueError(f"`shares` is {self.shares!r}. {rule}")
         return shares

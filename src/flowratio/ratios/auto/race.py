@@ -51,10 +51,7 @@ class Race:
         return self.budget - (time.perf_counter() - self.start)
 
     def expected_left(self, n: int) -> float:
-        """Return the expected seconds for the last n candidates, of which the first is at work.
-
-        Each counts as long as the slowest so far. While fewer than n are done, it is the rest of the budget.
-        """
+        """Return the expected seconds for the last n candidates, of which the first is at work, from the slowest."""
         if len(self.durations) < n:
             return max(0.0, self.seconds_left())
         slowest = max(self.durations, default=0.0)

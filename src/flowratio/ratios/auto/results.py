@@ -67,9 +67,9 @@ class AutoResults:
         return pl.DataFrame(rows, schema=list(Candidate.__dataclass_fields__))
 
     def __str__(self) -> str:
-        width = max([len("candidate"), *(len(one.name) for one in self.candidates)])
         heads = ("candidate", "score", "± s.e.", "seconds", "weight", "")
         rows = [heads, *(one.cells() for one in self.candidates)]
+        width = max(len(name) for name, *_ in rows)
         lines = [
             f"{name:<{width}}  {score:>8}  {error:>8}  {seconds:>8}  {weight:>6}  {note}".rstrip()
             for name, score, error, seconds, weight, note in rows

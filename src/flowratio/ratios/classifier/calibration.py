@@ -43,8 +43,8 @@ Calibrator: TypeAlias = IsotonicCalibrator | SigmoidCalibrator
 def isotonic(scores: Vector, y: Vector, w: Vector) -> IsotonicCalibrator:
     """Fit an isotonic regression with equal prior odds.
 
-    A block at an end with a rows of p and none of q gets the ratio a / n_p to 1 / (n_q + 1), as if the next row of q
-    were in it, but not less than the block before. The same holds with p and q exchanged.
+    A block at an end with a rows of p and none of q gets the ratio a / n_p to 1 / (n_q + 1), and not less than the
+    block before. The same holds with p and q exchanged.
     """
     is_p = y == 1
     n_p, n_q = w[is_p].sum(), w[~is_p].sum()
@@ -57,9 +57,8 @@ def isotonic(scores: Vector, y: Vector, w: Vector) -> IsotonicCalibrator:
         log_r = logit(share)
     log_r[share == 1] = max(top, inner.max(initial=-math.inf))
     log_r[share == 0] = min(bottom, inner.min(initial=math.inf))
-    return IsotonicCalibrator(
-        line.X_thresholds_, np.sort(log_r)
-    )  # without a block between them the ends may be out of order
+    # without a block between them the ends may be out of order
+    return IsotonicCalibrator(line.X_thresholds_, np.sort(log_r))
 
 
 def sigmoid(scores: Vector, y: Vector, w: Vector) -> SigmoidCalibrator:

@@ -45,23 +45,19 @@ class ClassifierRatio(RatioEstimator):
     n_folds
         Number of folds of the calibration. One more classifier is fitted for each fold.
     random_state
-        Seed: the same seed gives the same bits on the same machine. Global generators are never used. It also fills in
-        each `random_state` of `classifier` that is None.
+        Seed: the same seed gives the same bits on the same machine. It also fills in each `random_state` of
+        `classifier` that is None.
 
     Attributes
     ----------
-    classifier_, readout_
-        The fitted classifier, and its method that gives log r.
-    calibrator_
-        The function that calibrates log r, or None.
+    classifier_, readout_, calibrator_
+        The fitted classifier, its method that gives log r, and the function that calibrates log r, or None.
 
     Notes
     -----
     The logit of a probability of 0 or 1, which trees return, is infinite. It becomes log(1 + n) for n training rows, or
-    the largest finite logit of these rows.
-
-    Rows are standardized before the fit. Weights go to the classifier as `sample_weight`. If it takes no weights,
-    integer weights become repeated rows.
+    the largest finite logit of these rows. Rows are standardized before the fit. Weights go to the classifier as
+    `sample_weight`. If it takes no weights, integer weights become repeated rows.
 
     References
     ----------
@@ -72,8 +68,7 @@ class ClassifierRatio(RatioEstimator):
     --------
     >>> rng = np.random.default_rng(0)
     >>> X_p, X_q = rng.normal(1.0, 1.0, size=(2000, 1)), rng.normal(0.0, 1.0, size=(2000, 1))
-    >>> ratio = ClassifierRatio().fit_samples(X_p, X_q)
-    >>> ratio.log_ratio([[0.5], [2.5]]).round(1).tolist()  # the truth is x - 1/2
+    >>> ClassifierRatio().fit_samples(X_p, X_q).log_ratio([[0.5], [2.5]]).round(1).tolist()  # x - 1/2
     [0.0, 2.0]
     """
 
@@ -88,10 +83,8 @@ class ClassifierRatio(RatioEstimator):
         n_folds: int = 5,
         random_state: RandomState = None,
     ) -> None:
-        self.classifier = classifier
-        self.calibration = calibration
-        self.n_folds = n_folds
-        self.random_state = random_state
+        self.classifier, self.calibration = classifier, calibration
+        self.n_folds, self.random_state = n_folds, random_state
 
     def _fit(self, samples: TwoSamples) -> None:
         self._check_settings()
@@ -101,17 +94,8 @@ class ClassifierRatio(RatioEstimator):
         exact = self.classifier == "logistic" and self.calibration is None and samples.X.shape[1] <= NEWTON_COLUMNS
         if not exact:  # the optimum of a few columns does not depend on the order of the rows
             samples = samples.reordered(repeat=True)
-        X, y, w = samples.X, samples.y, samples.w
-        self.calibrator_ = None
-        if self.calibration is not None:
-            scores = np.empty(len(X))
-            fold = self._folds(samples, np.random.default_rng(seed))
-            for k in range(int(fold.max()) + 1):
-                rest, held_out = fold != k, fold == k
-                classifier, readout = self._fitted(X[rest], y[rest], w[rest], seed + k + 1)
-                scores[held_out] = readout(classifier, X[held_out])
-            self.calibrator_ = CALIBRATORS[self.calibration](scores, y, w)
-        self.classifier_, self.readout_ = self._fitted(X, y, w, seed)
+        self.calibrator_ = None if self.calibration is None else self._calibrator(samples, self.calibration, seed)
+        self.classifier_, self.readout_ = self._fitted(samples.X, samples.y, samples.w, seed)
 
     def _log_ratio(self, X: Matrix) -> Vector:
         log_r = self.readout_(self.classifier_, X)
@@ -121,12 +105,18 @@ class ClassifierRatio(RatioEstimator):
         """Return the fold of each row, (n,), with equal shares of each sample in all folds."""
         n_folds = min(self.n_folds, samples.n_least)
         if n_folds < 2:
-            raise ArgumentError(
-                "calibration",
-                "`calibration` needs at least 2 rows of each sample, because one of them is held out. Give more rows, "
-                "or use `calibration=None`.",
-            )
+            problem = "`calibration` needs at least 2 rows of each sample, because one of them is held out"
+            raise ArgumentError("calibration", f"{problem}. Give more rows, or use `calibration=None`.")
         return random_ranks(samples, rng) % n_folds
+
+    def _calibrator(self, samples: TwoSamples, name: str, seed: int) -> Calibrator:
+        fold = self._folds(samples, np.random.default_rng(seed))
+        X, y, w, scores = samples.X, samples.y, samples.w, np.empty(len(samples.X))
+        for k in range(int(fold.max()) + 1):
+            rest, held_out = fold != k, fold == k
+            classifier, readout = self._fitted(X[rest], y[rest], w[rest], seed + k + 1)
+            scores[held_out] = readout(classifier, X[held_out])
+        return CALIBRATORS[name](scores, y, w)
 
     def _fitted(self, X: Matrix, y: Vector, w: Vector, seed: int) -> tuple[Any, Readout]:
         seed %= 2**32  # the range of scikit-learn
@@ -151,11 +141,8 @@ class ClassifierRatio(RatioEstimator):
         rules = {key: value for key, value in params.items() if key.split("__")[-1] == "class_weight"}
         rule = rules.pop(name, None)
         if rules:
-            raise ArgumentError(
-                "classifier",
-                f"`classifier` has {next(iter(rules))!r} set in a nested estimator, so its class odds cannot be "
-                "removed from the ratio. Set it to None. The odds of the samples are always removed.",
-            )
+            problem = f"`classifier` has {next(iter(rules))!r} set in a nested estimator"
+            raise ArgumentError("classifier", f"{problem}, so its class odds cannot be removed. Set it to None.")
         if rule is None:
             return np.ones(len(y))
         classifier.set_params(**{name: None})
@@ -163,28 +150,21 @@ class ClassifierRatio(RatioEstimator):
             return np.where(y == 1, w.sum() / (2 * w[y == 1].sum()), w.sum() / (2 * w[y == 0].sum()))
         of_q, of_p = (rule.get(label, 1.0) for label in self.classes_.tolist())
         if not (of_q > 0 and of_p > 0):
-            raise ArgumentError(
-                "classifier", f"`classifier` has `class_weight` {rule}. Use positive weights for both classes."
-            )
+            raise ArgumentError("classifier", f"`classifier` has `class_weight` {rule}. Use positive weights.")
         return np.where(y == 1, of_p, of_q)
 
     def _check_settings(self) -> None:
         name = self.classifier
         if not isinstance(name, str):
             _check_classifier(name, self.calibration is not None)
-        elif name in ("mlp", "cnn"):
-            raise ArgumentError(
-                "classifier", f"`classifier` is {name!r}, which is a network. Use `NetworkRatio({name!r})`."
-            )
         elif name not in PRESETS:
-            raise ArgumentError(
-                "classifier",
-                f"`classifier` is {name!r}. Use one of {', '.join(PRESETS)}, or a scikit-learn classifier.",
-            )
-        if self.calibration is not None and self.calibration not in CALIBRATORS:
-            raise ArgumentError(
-                "calibration", f"`calibration` is {self.calibration!r}. Use 'isotonic', 'sigmoid' or None."
-            )
+            rest = f". Use one of {', '.join(PRESETS)}, or a scikit-learn classifier."
+            if name in ("mlp", "cnn"):
+                rest = f", which is a network. Use `NetworkRatio({name!r})`."
+            raise ArgumentError("classifier", f"`classifier` is {name!r}{rest}")
+        if self.calibration not in (None, *CALIBRATORS):
+            problem = f"`calibration` is {self.calibration!r}"
+            raise ArgumentError("calibration", f"{problem}. Use 'isotonic', 'sigmoid' or None.")
         check_n_folds(self.n_folds)
 
 
@@ -216,10 +196,7 @@ def _logit(classifier: Any, method: str, X: Matrix) -> Vector:
 
 
 def _choose_readout(classifier: Any, X: Matrix, log_odds: float, n: float) -> Readout:
-    """Return the logit itself if there is one, and logs of probabilities otherwise.
-
-    A decision function is the logit only if the probabilities agree. That of a support vector machine does not.
-    """
+    """Return the decision function if it is the logit, unlike that of an SVM, and logs of probabilities otherwise."""
     if not hasattr(classifier, "predict_proba"):
         return Readout("decision_function", 0.0, math.inf)  # it is calibrated, so its scale does not matter
     method = "predict_log_proba" if hasattr(classifier, "predict_log_proba") else "predict_proba"
@@ -238,16 +215,12 @@ def _check_classifier(classifier: Any, calibrated: bool) -> None:
     if hasattr(classifier, "predict_proba"):
         return
     if not hasattr(classifier, "decision_function"):
-        raise TypeError(
-            f"`classifier` is {classifier!r}, which has neither `predict_proba` nor `decision_function`. Use a "
-            "classifier that has one of them."
-        )
+        missing = "neither `predict_proba` nor `decision_function`"
+        raise TypeError(f"`classifier` is {classifier!r}, which has {missing}. Use one that has one of them.")
     if not calibrated:
-        raise ArgumentError(
-            "classifier",
-            f"`classifier` is {classifier!r}, which has no `predict_proba`. Its `decision_function` is a score, not "
-            "log-odds. Use `calibration='sigmoid'` or 'isotonic'.",
-        )
+        problem = "no `predict_proba`. Its `decision_function` is a score, not log-odds"
+        advice = "Use `calibration='sigmoid'` or 'isotonic'."
+        raise ArgumentError("classifier", f"`classifier` is {classifier!r}, which has {problem}. {advice}")
 
 
 def _last_step(classifier: Any) -> tuple[str, Any]:
@@ -266,12 +239,10 @@ def _fit_weighted(classifier: Any, X: Matrix, y: Vector, w: Vector) -> None:
     elif has_fit_parameter(last, "sample_weight"):
         classifier.fit(X, y, **{f"{prefix}sample_weight": w})
     else:
-        raise ArgumentError(
-            "sample_weight",
-            f"`sample_weight` or `class_weight` gives weights of {w.min():g} to {w.max():g}, but the `fit` of {last!r} "
-            "takes no `sample_weight`. Use integer weights with a sum up to a million, which become repeated rows, or "
-            "another classifier.",
-        )
+        weights = f"`sample_weight` or `class_weight` gives weights of {w.min():g} to {w.max():g}"
+        problem = f"but the `fit` of {last!r} takes no `sample_weight`"
+        advice = "Use integer weights with a sum up to a million, which become repeated rows, or another classifier."
+        raise ArgumentError("sample_weight", f"{weights}, {problem}. {advice}")
 
 
 def _prior_log_odds(classifier: Any, y: Vector, w: Vector) -> float:

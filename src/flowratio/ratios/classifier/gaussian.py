@@ -19,8 +19,7 @@ from flowratio._support.types import Matrix, Vector
 from flowratio.scaling.whitener import noise_share
 
 _SMALLEST = 1e-8  # least variance within a sample, in units of that of both
-_N_SPREADS = 24
-_EM_STEPS = 30
+_N_SPREADS, _EM_STEPS = 24, 30
 _RAREST = 1e-6  # share of entries
 _MAX_DEVIATIONS = 3.0  # standard deviations of the deviance, beyond which a sample contradicts a covariance
 _BLENDS = (0.0, 0.125, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -29,19 +28,11 @@ _MIN_ROWS_PER_COLUMN = 3  # for a covariance of its own
 
 @dataclass(frozen=True)
 class GaussianDensity:
-    """A log-density, up to a constant that all densities of d columns share.
+    """A log-density, up to a constant that all densities of d columns share."""
 
-    Parameters
-    ----------
-    mean, root
-        Mean, of shape (d,), and a root of the precision, of shape (d, d): the precision is root · rootᵀ.
-    constant
-        Log-density at the mean.
-    """
-
-    mean: Vector
-    root: Matrix
-    constant: float
+    mean: Vector  # (d,)
+    root: Matrix  # of the precision, which is root · rootᵀ, (d, d)
+    constant: float  # log-density at the mean
 
     def log_prob(self, X: Matrix) -> np.ndarray:
         """Return the log-density of rows, (n, d) to (n,)."""
@@ -87,29 +78,14 @@ class GaussianDiscriminant(BaseEstimator):
     .. math:: v \cdot P(\theta \ne 0 \mid v) \cdot \frac{\tau^2}{\tau^2 + s^2}, \qquad
               \theta = 0 \text{ or } \theta \sim N(0, \tau^2)
 
-    where τ and the share of entries with θ = 0 have maximum likelihood. Two samples with equal covariances get a nearly
-    linear log-ratio. A change in few columns or correlations among many is hardly shrunk. `benchmarks/replacements.py`
-    compares it with the shrunk LDA and QDA of scikit-learn.
+    where τ and the share of entries with θ = 0 have maximum likelihood. If `shared`, both samples have one covariance.
+    `benchmarks/replacements.py` compares it with the shrunk LDA and QDA of scikit-learn.
 
-    Parameters
-    ----------
-    shared
-        Whether both samples have one covariance.
-
-    Attributes
-    ----------
-    densities_
-        Densities of the samples with y = 1 and with y = 0.
-    log_odds_
-        Log-odds of the sample.
-
-    References
-    ----------
     .. [1] Johnstone, Silverman (2004). *Needles and straw in haystacks.* Annals of Statistics.
     """
 
-    densities_: list[GaussianDensity]
-    log_odds_: float
+    densities_: list[GaussianDensity]  # of the samples with y = 1 and with y = 0
+    log_odds_: float  # of the sample
 
     def __init__(self, shared: bool = False) -> None:
         self.shared = shared
@@ -167,27 +143,26 @@ def _density(own: _Moments, other: _Moments, shared: bool) -> GaussianDensity:
 def _covariance_factor(own: _Moments, other: _Moments, shared: bool) -> Matrix:
     """Return the lower factor (d, d) of the covariance of a sample, shrunk toward the other one and independence.
 
-    Shrinking each entry by its own share may give a matrix that is no covariance, or that the sample contradicts. Then
-    it is blended with the covariance whose entries all have one share, and that one with the covariance of the sample.
+    If shrinking each entry by its own share gives no covariance, or one that the sample contradicts, it is blended with
+    the covariance whose entries all have one share, and that one with the covariance of the sample.
     """
     of_other = other.n / (own.n + other.n)
     pairs = (own.log_variances, other.log_variances), (own.correlations, other.correlations)
 
     def shrunk(shares: Callable[[_Noisy], Vector], entrywise: bool = False) -> Matrix:
-        v, r = (
-            mine.moved_to(
-                its,
-                (1.0 if shared else shares(mine.minus(its)))
-                * (mine.share_of_noise(its) if entrywise and not shared else of_other),
-            )
-            for mine, its in pairs
-        )
+        entries: list[_Noisy] = []
+        for mine, its in pairs:
+            way = mine.share_of_noise(its) if entrywise and not shared else of_other
+            entries.append(mine.moved_to(its, (1.0 if shared else shares(mine.minus(its))) * way))
+        v, r = entries
         return _covariance(np.exp(v.value), (1 - shares(r)) * r.value)
 
-    common, entrywise, sample = shrunk(_noise_share), shrunk(_noise_shares, entrywise=True), shrunk(_no_share)
+    common, entrywise = shrunk(_noise_share), shrunk(_noise_shares, entrywise=True)
+    sample = shrunk(lambda entries: np.zeros_like(entries.value))
     n = own.n + other.n if shared else own.n
     d = np.count_nonzero(own.log_variances.noise)  # without constant columns
-    limit = _likely_maximum(d + np.count_nonzero(own.correlations.value))
+    n_entries = d + np.count_nonzero(own.correlations.value)
+    limit = n_entries + _MAX_DEVIATIONS * math.sqrt(2 * n_entries)  # a chi-squared variable rarely exceeds it
     legs = ((entrywise, common), (common, sample)) if n > _MIN_ROWS_PER_COLUMN * d else ((entrywise, common),)
     for start, end in legs:
         for blend in _BLENDS:
@@ -206,22 +181,12 @@ def _covariance(variances: np.ndarray, below: Vector) -> np.ndarray:
     return scales[:, None] * (out + out.T + (1 + _SMALLEST) * np.eye(d)) * scales
 
 
-def _likely_maximum(n: float) -> float:
-    """Return a number that a chi-squared variable with n degrees of freedom rarely exceeds."""
-    return n + _MAX_DEVIATIONS * math.sqrt(2 * n)
-
-
 def _deviance(sample: Matrix, candidate: Matrix) -> float:
     """Return twice the divergence of two Gaussians with these covariances, or inf if the second is no covariance."""
     sign, log_det = np.linalg.slogdet(candidate)
     if sign <= 0 or np.linalg.eigvalsh(candidate)[0] <= 0:
         return math.inf
     return float(np.trace(np.linalg.solve(candidate, sample)) - np.linalg.slogdet(sample)[1] + log_det) - len(sample)
-
-
-def _no_share(entries: _Noisy) -> np.ndarray:
-    """Return the shares of noise 0."""
-    return np.zeros_like(entries.value)
 
 
 def _noise_share(entries: _Noisy) -> Vector:
@@ -231,10 +196,7 @@ def _noise_share(entries: _Noisy) -> Vector:
 
 
 def _noise_shares(entries: _Noisy) -> np.ndarray:
-    """Return the expected share of noise of each entry. Some entries are noise only.
-
-    The variance of the others is the one of a grid with maximum likelihood, with the share of zeros found by EM.
-    """
+    """Return the expected share of noise of each entry, if some are noise only. A grid and EM maximize likelihood."""
     shares, nonzero = np.ones_like(entries.value), entries.value != 0  # entries of constant columns are 0
     if not nonzero.any():
         return shares

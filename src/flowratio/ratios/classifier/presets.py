@@ -20,20 +20,14 @@ from flowratio._support.types import Matrix, Vector
 from flowratio.ratios.classifier.gaussian import GaussianDiscriminant
 
 NEWTON_COLUMNS = 256  # with more columns, first-order steps are cheaper than the Hessian
-_NEWTON_ROWS = 1024  # rows of one block of the derivatives
-_MAX_STEPS = 50
+_NEWTON_ROWS, _MAX_STEPS = 1024, 50  # rows of one block of the derivatives
 _MAX_PRODUCTS = 1 << 27  # largest number of values of the quadratic polynomial of all rows
 
 
 class NewtonLogisticRegression(LogisticRegression):
-    """Logistic regression by Newton's method, exact to rounding in a few passes over the rows.
+    """Logistic regression by Newton's method, exact to rounding. C is the inverse of the penalty, in units of one row.
 
     `benchmarks/replacements.py` compares it with the solver newton-cholesky of scikit-learn.
-
-    Parameters
-    ----------
-    C
-        Inverse of the penalty on the squared coefficients, in units of one row.
     """
 
     def __init__(self, C: float = 1.0) -> None:
@@ -56,15 +50,9 @@ class NewtonLogisticRegression(LogisticRegression):
 
 
 class TunedLogisticRegression(NewtonLogisticRegression):
-    """Logistic regression with the weakest penalty whose loss on held-out rows is within a standard error of the best.
+    """Logistic regression with the weakest penalty whose held-out loss is within a standard error of the best."""
 
-    Attributes
-    ----------
-    C_
-        The inverse of the penalty: 10, 1, 0.1, … or 0.0001. Every fifth row is held out to select it.
-    """
-
-    C_: float
+    C_: float  # inverse of the penalty: 10, 1, 0.1, … or 0.0001. Every fifth row is held out to select it
 
     def fit(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> Self:
         """Fit to rows (n, d), labels (n,) of 0 and 1, and weights (n,)."""
@@ -92,14 +80,9 @@ class TunedLogisticRegression(NewtonLogisticRegression):
 
 
 def newton(X: Matrix, y: Vector, w: Vector, penalty: Vector) -> np.ndarray:
-    """Minimize the penalized logistic loss, and return coefficients and intercept, of shape (d + 1,).
+    """Minimize the logistic loss of rows (n, d), labels from 0 to 1 (n,) and weights (n,).
 
-    Parameters
-    ----------
-    X, y, w
-        Rows, labels from 0 to 1, and weights, of shapes (n, d), (n,) and (n,).
-    penalty
-        Penalty on the squares of coefficients and intercept, of shape (d + 1,).
+    Returns coefficients and intercept, (d + 1,), on whose squares there is a penalty, (d + 1,).
     """
     theta = np.zeros(len(penalty))
     if len(X) > 4 * _NEWTON_ROWS:  # every eighth row of each class gives the start
@@ -138,11 +121,8 @@ def _quadratic(X: Matrix, y: Vector, seed: int) -> Any:
     del y, seed
     n_products = X.shape[1] * (X.shape[1] + 3) // 2
     if n_products * len(X) > _MAX_PRODUCTS:
-        raise ArgumentError(
-            "classifier",
-            f"`classifier` is 'quadratic' with {len(X)} rows of {X.shape[1]} columns. {n_products} products of columns "
-            "for each row need too much memory. Use fewer columns, or `NetworkRatio('mlp')`.",
-        )
+        problem = f"`classifier` is 'quadratic' with {len(X)} rows of {X.shape[1]} columns, which need too much memory"
+        raise ArgumentError("classifier", f"{problem}. Use fewer columns, or `NetworkRatio('mlp')`.")
     return make_pipeline(PolynomialFeatures(2, include_bias=False), StandardScaler(), TunedLogisticRegression())
 
 
@@ -154,18 +134,11 @@ class Hinges(TransformerMixin, BaseEstimator):
     with the knots t at quantiles of the column, and δ half the distance to the next knot. Equal knots count once. A
     column with two values has no knots, because every curve on it is a line. `benchmarks/replacements.py` compares
     hinges with the splines of scikit-learn.
-
-    Attributes
-    ----------
-    knots_, widths_
-        t and δ, of shape (K, d).
-    used_
-        Whether each hinge is used, of shape (K, d).
     """
 
-    knots_: np.ndarray
-    widths_: np.ndarray
-    used_: np.ndarray
+    knots_: np.ndarray  # t, (K, d)
+    widths_: np.ndarray  # δ, (K, d)
+    used_: np.ndarray  # whether each hinge is used, (K, d)
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
         """Set the knots for rows (n, d). `y` is not used."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy, deepcopy
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
 from flowratio._support.types import Matrix, Vector
-from flowratio._support.validation import RandomState, seed_from
+from flowratio._support.validation import RandomState, check_choice, seed_from
 from flowratio.flows.base import like
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator, Requires
@@ -23,6 +23,7 @@ from flowratio.samples.rows import ArrayRows, WeightedRows
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.scaling.base import Scaler
 
+MIXTURES = ("pooled", "balanced")
 _MAX_VERSIONS, _MAX_NOISY_ROWS = 5, 50_000  # noisy versions of each row, and rows in all versions
 
 
@@ -33,8 +34,8 @@ class FeaturizedRatio(RatioEstimator):
                    = \frac{p_Z(f(x))\, |\det \partial f|}{q_Z(f(x))\, |\det \partial f|} = r_Z(f(x))
 
     This is separate training, Algorithm 1 of Choi et al. (2021) [1]_. A flow f is fitted to the mixture of p and q,
-    both samples are mapped to z = f(x), and any method estimates the ratio of z. The map is invertible, so the ratio is
-    the same. In z the mixture is a standard Gaussian, which can be easier.
+    both samples are mapped to z = f(x), and any method estimates the ratio of z, where the mixture is a standard
+    Gaussian, which can be easier.
 
     Parameters
     ----------
@@ -47,17 +48,14 @@ class FeaturizedRatio(RatioEstimator):
         `FlowFeaturizer()`.
     mixture
         What the map is fitted to: `"pooled"` (all rows alike) or `"balanced"` (both samples in equal parts).
-    random_state
+    random_state, verbose
         Seed: the same seed gives the same bits on the same machine. It fills in that of `estimator` and `featurizer`.
-    verbose
         Whether to show progress bars.
 
     Attributes
     ----------
-    featurizer_
-        The fitted map from x, in the units of the input, to z. A flow is in float64.
-    ratio_
-        The fitted ratio of z.
+    featurizer_, ratio_
+        The fitted map from x, in the units of the input, to z, with a flow in float64, and the fitted ratio of z.
 
     Notes
     -----
@@ -79,8 +77,7 @@ class FeaturizedRatio(RatioEstimator):
     >>> others = [FeaturizedRatio(name, featurizer=model.featurizer_) for name in ("kliep", "ulsif")]  # no other flow
     """
 
-    requires: ClassVar[Requires] = Requires(units="own")
-
+    requires = Requires(units="own")
     featurizer_: FlowFeaturizer | Scaler
     ratio_: Any
 
@@ -93,11 +90,8 @@ class FeaturizedRatio(RatioEstimator):
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        self.estimator = estimator
-        self.featurizer = featurizer
-        self.mixture = mixture
-        self.random_state = random_state
-        self.verbose = verbose
+        self.estimator, self.featurizer, self.mixture = estimator, featurizer, mixture
+        self.random_state, self.verbose = random_state, verbose
 
     def _fit(self, samples: TwoSamples) -> None:
         estimator, seed = self._new_estimator()
@@ -113,7 +107,7 @@ class FeaturizedRatio(RatioEstimator):
 
     def _new_estimator(self) -> tuple[Any, int]:
         """Check the settings before a flow is trained, and return the unfitted ratio of z and the seed."""
-        check_mixture(self.mixture)
+        check_choice(self.mixture, "mixture", MIXTURES)
         seed = seed_from(self.random_state)
         return new_ratio(self.estimator, seed, self.verbose, "estimator"), seed
 
@@ -121,7 +115,13 @@ class FeaturizedRatio(RatioEstimator):
         if is_fitted(self.featurizer):
             return in_float64(check_featurizer(self.featurizer, samples))
         unfitted = FlowFeaturizer() if self.featurizer is None else clone(_check_type(self.featurizer))
-        return _fitted_map(seeded_like(unfitted, seed, self.verbose), samples, self.mixture)
+        featurizer, rows = seeded_like(unfitted, seed, self.verbose), mixture_rows(samples, self.mixture)
+        if isinstance(featurizer, FlowFeaturizer):
+            return in_float64(featurizer.fit(rows))
+        featurizer.fit_array(next(rows.blocks(rows.n_rows)), samples.names)  # without warnings
+        if samples.names is not None:
+            featurizer.feature_names_in_ = np.array(samples.names, dtype=object)
+        return featurizer
 
     def _in_latent_space(self, samples: TwoSamples, estimator: Any, seed: int) -> TwoSamples:
         """Map x to z, several times if the scaling has noise and the ratio of z asks for several versions."""
@@ -144,15 +144,11 @@ class FeaturizedRatio(RatioEstimator):
             nested = next((key for key in params if key.startswith(f"{name}__")), None)
             value = params.get(name, getattr(self, name))
             if nested and name == "featurizer" and is_fitted(value):
-                raise ValueError(
-                    f"`{nested}` is set, but `featurizer` is fitted and is used unchanged. Use an unfitted one, such "
-                    "as `clone(featurizer)`."
-                )
+                problem = f"`{nested}` is set, but `featurizer` is fitted and is used unchanged"
+                raise ValueError(f"{problem}. Use an unfitted one, such as `clone(featurizer)`.")
             if nested and not hasattr(value, "set_params"):
-                raise ValueError(
-                    f"`{nested}` is set, but `{name}` is {value!r}, which has no settings. Use an object, such as "
-                    f"`{example}`."
-                )
+                problem = f"`{nested}` is set, but `{name}` is {value!r}, which has no settings"
+                raise ValueError(f"{problem}. Use an object, such as `{example}`.")
         return super().set_params(**params)
 
 
@@ -165,19 +161,11 @@ def is_fitted(featurizer: Any) -> bool:
     return True
 
 
-def check_mixture(mixture: Any) -> None:
-    """Refuse an unknown `mixture`."""
-    if mixture not in ("pooled", "balanced"):
-        raise ValueError(f"`mixture` is {mixture!r}. Use 'pooled' or 'balanced'.")
-
-
 def _check_type(featurizer: Any) -> Any:
     """Refuse what is neither a flow nor a scaler of flowratio."""
     if not isinstance(featurizer, FlowFeaturizer | Scaler):
-        raise TypeError(
-            f"`featurizer` is {featurizer!r}. Use a `FlowFeaturizer`, a scaler of flowratio, such as `Gaussianizer()`, "
-            "or None for a default flow."
-        )
+        advice = "Use a `FlowFeaturizer`, a scaler of flowratio, such as `Gaussianizer()`, or None for a default flow."
+        raise TypeError(f"`featurizer` is {featurizer!r}. {advice}")
     return featurizer
 
 
@@ -190,17 +178,6 @@ def mixture_rows(samples: TwoSamples, mixture: str) -> ArrayRows:
     rows = ArrayRows(samples.X) if (w == w[0]).all() else WeightedRows(samples.X, w)
     rows.feature_names = None if samples.names is None else list(samples.names)
     return rows
-
-
-def _fitted_map(featurizer: Any, samples: TwoSamples, mixture: str) -> FlowFeaturizer | Scaler:
-    """Fit a flow or a scaler to the mixture of both samples, without warnings. A flow is returned in float64."""
-    rows = mixture_rows(samples, mixture)
-    if isinstance(featurizer, FlowFeaturizer):
-        return in_float64(featurizer.fit(rows))
-    featurizer.fit_array(next(rows.blocks(rows.n_rows)), samples.names)
-    if samples.names is not None:
-        featurizer.feature_names_in_ = np.array(samples.names, dtype=object)
-    return featurizer
 
 
 def encoded(featurizer: FlowFeaturizer | Scaler, X: Matrix, rng: np.random.Generator | None = None) -> Matrix:
@@ -222,15 +199,11 @@ def check_featurizer(featurizer: Any, samples: TwoSamples) -> Any:
     _check_type(featurizer)
     d, names = samples.X.shape[1], getattr(featurizer, "feature_names_in_", None)
     if featurizer.n_features_in_ != d:
-        raise ValueError(
-            f"`featurizer` was fitted to {featurizer.n_features_in_} columns, but `X` has {d}. Fit it to these "
-            "columns, or use an unfitted one, such as `FlowFeaturizer()`."
-        )
+        problem = f"`featurizer` was fitted to {featurizer.n_features_in_} columns, but `X` has {d}"
+        raise ValueError(f"{problem}. Fit it to these columns, or use an unfitted one.")
     if samples.names is not None and names is not None and list(samples.names) != list(names):
         pairs = zip(samples.names, names, strict=True)
         others = [f"{ours!r} instead of {theirs!r}" for ours, theirs in pairs if ours != theirs]
-        raise ValueError(
-            f"`featurizer` was fitted to other columns: `X` has {', '.join(others[:8])}. Put the columns in the order "
-            "of that fit, or use an unfitted featurizer."
-        )
+        problem = f"`featurizer` was fitted to other columns: `X` has {', '.join(others[:8])}"
+        raise ValueError(f"{problem}. Put the columns in the order of that fit, or use an unfitted featurizer.")
     return featurizer

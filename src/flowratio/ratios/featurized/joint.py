@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from flowratio._support.types import Matrix, Vector
-from flowratio._support.validation import RandomState, check_hidden, is_number, seed_from
+from flowratio._support.validation import RandomState, check_choice, check_hidden, is_number, seed_from
 from flowratio.flows import Flow
 from flowratio.flows.base import like
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator, Requires
-from flowratio.ratios.featurized.featurized import check_mixture, encoded, in_float64, is_fitted, mixture_rows
+from flowratio.ratios.featurized.featurized import MIXTURES, encoded, in_float64, is_fitted, mixture_rows
 from flowratio.ratios.neural.networks import MAX_HELD_OUT, MLP, SETTLE, PairedRows, choose_hidden, evaluate
 from flowratio.ratios.registry import seeded_like
 from flowratio.samples.two_samples import TwoSamples
@@ -37,9 +37,8 @@ class JointFeaturizedRatio(RatioEstimator):
     .. math:: L_\mathrm{sup} = \tfrac12 \mathrm{mean}_p \log(1 + e^{-g(f(x))})
                              + \tfrac12 \mathrm{mean}_q \log(1 + e^{g(f(x))})
 
-    This is the joint training of Choi et al. (2021) [1]_, and with `alpha=1` their discriminative training. L_sup is
-    the loss of a classifier of z = f(x), whose logit is log r. L_flow is the negative log-likelihood of the flow. With
-    `alpha=1` z need not be Gaussian.
+    This is the joint training of Choi et al. (2021) [1]_, and with `alpha=1` their discriminative training, after which
+    z need not be Gaussian. L_sup is the loss of a classifier of z = f(x), whose logit is log r.
 
     Parameters
     ----------
@@ -51,22 +50,15 @@ class JointFeaturizedRatio(RatioEstimator):
         Widths of the hidden layers of the classifier. If None, three of 32 to 200 units, as in `NetworkRatio`.
     mixture
         Rows of L_flow: `"pooled"` (all rows alike) or `"balanced"` (both samples in equal parts).
-    random_state
-        Seed: the same seed gives the same bits on the same machine. It fills in that of `featurizer`.
-    callback
-        Called with the flow and the network, as one module, and the number of epochs after each held-out evaluation. It
-        is not saved.
-    verbose
-        Whether to show a progress bar.
+    random_state, callback, verbose
+        As in `NetworkRatio`. The seed also fills in that of `featurizer`, and the callback gets flow and network as one
+        module.
 
     Attributes
     ----------
-    featurizer_
-        The fitted map from x, in the units of the input, to z. Its flow is in float64.
-    network_
-        The fitted classifier of z. Its output is log r.
-    history_
-        Losses by epoch, with `plot`.
+    featurizer_, network_, history_
+        The fitted map from x, in the units of the input, to z, with a flow in float64, the fitted classifier of z,
+        whose output is log r, and losses by epoch, with `plot`.
 
     References
     ----------
@@ -78,17 +70,12 @@ class JointFeaturizedRatio(RatioEstimator):
     >>> X_p, X_q = rng.normal(0.5, 1, size=(500, 2)), rng.normal(0, 1, size=(500, 2))
     >>> model = JointFeaturizedRatio(featurizer=FlowFeaturizer(max_epochs=20, patience=3), random_state=0)
     >>> log_r = model.fit_samples(X_p, X_q).log_ratio([[1.0, 1.0]])  # the truth is 3/4
-    >>> bool(abs(log_r[0] - 0.75) < 0.3)
-    True
-    >>> model.featurizer_.transform(X_q).shape
-    (500, 2)
+    >>> bool(abs(log_r[0] - 0.75) < 0.3), model.featurizer_.transform(X_q).shape
+    (True, (500, 2))
     """
 
-    requires: ClassVar[Requires] = Requires(units="own")
-
+    requires = Requires(units="own")
     featurizer_: FlowFeaturizer
-    network_: MLP
-    history_: History
 
     def __init__(
         self,
@@ -101,13 +88,8 @@ class JointFeaturizedRatio(RatioEstimator):
         callback: Callback | None = None,
         verbose: bool = False,
     ) -> None:
-        self.alpha = alpha
-        self.featurizer = featurizer
-        self.hidden = hidden
-        self.mixture = mixture
-        self.random_state = random_state
-        self.callback = callback
-        self.verbose = verbose
+        self.alpha, self.featurizer, self.hidden, self.mixture = alpha, featurizer, hidden, mixture
+        self.random_state, self.callback, self.verbose = random_state, callback, verbose
 
     def _fit(self, samples: TwoSamples) -> None:
         self._check_settings()
@@ -151,28 +133,20 @@ class JointFeaturizedRatio(RatioEstimator):
 
     def _check_settings(self) -> None:
         if is_number(self.alpha) and self.alpha == 0:
-            raise ValueError(
-                "`alpha` is 0, which leaves the ratio out of the training. Use `FeaturizedRatio`, which trains the "
-                "flow first and then the ratio."
-            )
+            raise ValueError("`alpha` is 0, which leaves the ratio out of the training. Use `FeaturizedRatio`.")
         if not (is_number(self.alpha) and 0 < self.alpha <= 1):
             raise ValueError(f"`alpha` is {self.alpha!r}. Use a number above 0 and at most 1.")
         check_hidden(self.hidden)
-        check_mixture(self.mixture)
+        check_choice(self.mixture, "mixture", MIXTURES)
         if self.featurizer is not None and not isinstance(self.featurizer, FlowFeaturizer):
             raise TypeError(f"`featurizer` is {self.featurizer!r}. Use a `FlowFeaturizer`, or None for a default one.")
         if is_fitted(self.featurizer) or isinstance(getattr(self.featurizer, "flow", None), nn.Module):
-            raise ValueError(
-                "`featurizer` is fitted or has a pretrained flow, but joint training trains the flow. Use an unfitted "
-                "featurizer, or `FeaturizedRatio`."
-            )
+            problem = "`featurizer` is fitted or has a pretrained flow, but joint training trains the flow"
+            raise ValueError(f"{problem}. Use an unfitted featurizer, or `FeaturizedRatio`.")
 
 
 class _JointLoss:
-    """The loss of a batch of scaled pairs of a row of p and a row of q, (b, 2 d).
-
-    `alpha` is the weight of the classifier, and `share` the shares of p and q in the mixture, of shape (2,).
-    """
+    """The loss of scaled pairs of a row of p and a row of q, (b, 2 d). `share` is that of each in the mixture, (2,)."""
 
     def __init__(self, flow: Flow, network: MLP, alpha: float, share: Tensor) -> None:
         self.flow, self.network, self.alpha, self.share = flow, network, alpha, share

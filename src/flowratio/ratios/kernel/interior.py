@@ -178,11 +178,8 @@ def _newton_step(
 
 
 def _largest_step(x: np.ndarray, dx: np.ndarray) -> float:
-    """Return the largest step up to 1 at which 99.9 % of all x, and the last two, stay positive.
-
-    `Bounds.held_in` corrects the others: with 10⁵ rows one of them would stop every step.
-    """
+    """Return the largest step up to 1 at which 99.9 % of all x, and the last two, stay positive."""
     shrinking = -dx / x
-    n_few = int(_FEW * len(x))
+    n_few = int(_FEW * len(x))  # of 10⁵ rows one would stop every step. `Bounds.held_in` corrects them
     most = shrinking.max() if n_few == 0 else np.partition(shrinking, -n_few - 1)[-n_few - 1]
     return 1 / max(1.0, float(most), float(shrinking[-2:].max()))

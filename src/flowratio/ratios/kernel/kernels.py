@@ -10,19 +10,13 @@ from typing import Any
 import numpy as np
 
 from flowratio._support.errors import ArgumentError
-from flowratio._support.validation import is_count, is_number
+from flowratio._support.validation import is_number
 
 _MEDIAN_ROWS = 1_000  # rows whose distances give the median
 
 
 def squared_distances(X: np.ndarray, C: np.ndarray) -> np.ndarray:
-    """Return squared Euclidean distances, (n, d) and (m, d) to (n, m).
-
-    Examples
-    --------
-    >>> squared_distances(np.array([[0.0], [3.0]]), np.array([[1.0]])).tolist()
-    [[1.0], [4.0]]
-    """
+    """Return squared Euclidean distances, (n, d) and (m, d) to (n, m)."""
     D = X @ C.T
     D *= -2
     D += np.einsum("ij,ij->i", X, X)[:, None]
@@ -31,11 +25,8 @@ def squared_distances(X: np.ndarray, C: np.ndarray) -> np.ndarray:
 
 
 def median_distance(X: np.ndarray, w: np.ndarray) -> float:
-    """Return the weighted median of the distances between distinct rows, at least a hundredth of their mean.
-
-    Of more than 1000 rows, (n, d), in the order of `distinct_rows`, evenly spaced rows count.
-    """
-    step = -(-len(X) // _MEDIAN_ROWS)
+    """Return the weighted median of the distances between distinct rows (n, d), at least a hundredth of their mean."""
+    step = -(-len(X) // _MEDIAN_ROWS)  # of many rows, in the order of `distinct_rows`, evenly spaced ones count
     X, w = X[::step], w[::step]
     i, j = np.triu_indices(len(X), 1)
     distance = np.sqrt(squared_distances(X, X)[i, j])
@@ -51,12 +42,6 @@ def choose_centers(X: np.ndarray, w: np.ndarray, n: int, rng: np.random.Generato
         return X
     keys = rng.exponential(size=len(X)) / w  # the n smallest are a weighted draw without replacement
     return X[np.sort(np.argpartition(keys, n)[:n])]
-
-
-def check_count(name: str, value: Any) -> None:
-    """Refuse a setting that is not an integer of 1 or more."""
-    if not is_count(value):
-        raise ArgumentError(name, f"`{name}` is {value!r}. Use an integer of 1 or more.")
 
 
 def check_range(name: str, value: Any, low: float, high: float, none: str) -> None:

@@ -13,10 +13,10 @@ from scipy.special import log_expit, logsumexp
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, Vector
-from flowratio._support.validation import RandomState, check_n_folds, seed_from
+from flowratio._support.validation import RandomState, check_count, check_n_folds, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.classifier.presets import NewtonLogisticRegression
-from flowratio.ratios.kernel.kernels import check_count, check_range, choose_centers, median_distance, squared_distances
+from flowratio.ratios.kernel.kernels import check_range, choose_centers, median_distance, squared_distances
 from flowratio.samples.folding import random_ranks
 from flowratio.samples.two_samples import TwoSamples
 
@@ -39,13 +39,12 @@ class KLIEP(RatioEstimator):
     The coefficients maximize :math:`\mathrm{mean}_p \log r` subject to :math:`\mathrm{mean}_q\, r = 1` [1]_, by an
     exact algorithm for mixture proportions [4]_. The centers are rows of p. Rows are standardized.
 
-    - *Start.* Kernels alone let r fall like a Gaussian wherever p has no rows. Here they correct a log-linear ratio
-      [2]_ [3]_, whose direction θ comes from logistic regression with a small ridge. A shift of Gaussians needs no
-      kernel, and identical samples give r = 1.
-    - *Step.* If p reaches beyond the rows of q, the true ratio has a mean far below 1 on those rows, and the constraint
-      would scale all of r by a wrong factor. The step at the last row of q (τ is the maximum of θ·x on q) prevents it.
-    - *Bandwidth.* σ = ∞ (no kernels) and nine multiples of the median distance are compared by cross-validation with
-      `RatioEstimator.score`. The result is the widest σ whose score is within one standard error of the best.
+    - *Start.* The kernels correct a log-linear ratio [2]_ [3]_, whose direction θ comes from logistic regression with a
+      small ridge. Kernels alone let r fall like a Gaussian wherever p has no rows.
+    - *Step.* If p reaches beyond the rows of q, the constraint would scale all of r by a wrong factor. The step at the
+      last row of q (τ is the maximum of θ·x on q) prevents it.
+    - *Bandwidth.* σ is the widest of ten candidates, among them ∞ (no kernels), whose cross-validated
+      `RatioEstimator.score` is within one standard error of the best.
 
     Parameters
     ----------
@@ -60,31 +59,24 @@ class KLIEP(RatioEstimator):
 
     Attributes
     ----------
-    bandwidth_, start_, reach_
-        σ, θ, of shape (d,), and τ, for standardized rows.
-    centers_, log_coefficients_
-        Standardized centers, of shape (m, d), and logarithms of β₀, β₁ and all α, of shape (2 + m,).
-    kkt_residual_
-        Upper bound on the distance of the likelihood from its maximum, in nats, by the optimality conditions.
-    scores_
-        Results of the cross-validation, of shape (n_bandwidths, 3): bandwidth, score in nats, standard error.
+    bandwidth_, start_, reach_, centers_, log_coefficients_
+        σ, θ, (d,), and τ, for standardized rows, centers, (m, d), and logarithms of β₀, β₁ and all α, (2 + m,).
+    kkt_residual_, scores_
+        Upper bound on the distance of the likelihood from its maximum, in nats. Results of the cross-validation, of
+        shape (n_bandwidths, 3): bandwidth, score in nats, standard error.
 
     References
     ----------
-    .. [1] Sugiyama, Suzuki, Nakajima, Kashima, von Bünau & Kawanabe (2008). *Direct importance estimation for
-       covariate shift adaptation.*
+    .. [1] Sugiyama et al. (2008). *Direct importance estimation for covariate shift adaptation.*
     .. [2] Hjort & Glad (1995). *Nonparametric density estimation with a parametric start.*
-    .. [3] Tsuboi, Kashima, Hido, Bickel & Sugiyama (2009). *Direct density ratio estimation for large-scale covariate
-       shift adaptation.*
-    .. [4] Kim, Carbonetto, Stephens & Anitescu (2020). *A fast algorithm for maximum likelihood estimation of mixture
-       proportions using sequential quadratic programming.*
+    .. [3] Tsuboi et al. (2009). *Direct density ratio estimation for large-scale covariate shift adaptation.*
+    .. [4] Kim et al. (2020). *A fast algorithm for maximum likelihood estimation of mixture proportions.*
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> X_p, X_q = rng.normal(1.0, 1.0, (2000, 1)), rng.normal(0.0, 1.0, (2000, 1))
-    >>> ratio = KLIEP(random_state=0).fit_samples(X_p, X_q)
-    >>> ratio.log_ratio([[0.0], [1.0]]).round(1).tolist()  # x - 1/2 is the truth
+    >>> KLIEP(random_state=0).fit_samples(X_p, X_q).log_ratio([[0.0], [1.0]]).round(1).tolist()  # x - 1/2
     [-0.5, 0.5]
     """
 
@@ -99,11 +91,8 @@ class KLIEP(RatioEstimator):
         n_folds: int = 5,
         random_state: RandomState = None,
     ) -> None:
-        self.bandwidth = bandwidth
-        self.start = start
-        self.n_centers = n_centers
-        self.n_folds = n_folds
-        self.random_state = random_state
+        self.bandwidth, self.start, self.n_centers = bandwidth, start, n_centers
+        self.n_folds, self.random_state = n_folds, random_state
 
     def _fit(self, samples: TwoSamples) -> None:
         self._check_settings()
@@ -116,12 +105,8 @@ class KLIEP(RatioEstimator):
         elif (n_folds := min(self.n_folds, samples.n_least)) > 1:  # a single row cannot be held out
             rank = random_ranks(samples, rng)
             fold, used = rank % n_folds, rank < _SEARCH_ROWS
-            self.scores_ = self._search(
-                replace(samples.part(used), w=samples.w[used]),
-                fold[used],
-                X[positions],
-                np.where(used, fold, -1)[positions],
-            )
+            part = replace(samples.part(used), w=samples.w[used])
+            self.scores_ = self._search(part, fold[used], X[positions], np.where(used, fold, -1)[positions])
             bandwidth, score, error = self.scores_.T
             self.bandwidth_ = float(bandwidth[np.argmax(score >= score.max() - error)])  # the first is the widest
         self.centers_ = X[positions if self.bandwidth_ < np.inf else []]
@@ -146,12 +131,10 @@ class KLIEP(RatioEstimator):
 
     def _check_settings(self) -> None:
         check_range("bandwidth", self.bandwidth, _NARROWEST, math.inf, "to select it by cross-validation")
-        if self.start not in ("log-linear", None):
-            raise ArgumentError(
-                "start", f"`start` is {self.start!r}. Use 'log-linear', or None for kernels and a constant."
-            )
-        check_count("n_centers", self.n_centers)
+        check_count(self.n_centers, "n_centers")
         check_n_folds(self.n_folds)
+        if self.start not in ("log-linear", None):
+            raise ArgumentError("start", f"`start` is {self.start!r}. Use 'log-linear', or None for kernels only.")
 
     def _search(self, samples: TwoSamples, fold: Vector, centers: Matrix, center_fold: Vector) -> Matrix:
         """Return bandwidths, held-out scores and errors of their difference from the best, (n_bandwidths, 3)."""
@@ -177,18 +160,16 @@ class KLIEP(RatioEstimator):
         return np.column_stack([bandwidths, score, np.hypot(*errors)])
 
     def _new_start(self, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-        return np.zeros(X.shape[1]) if self.start is None else _log_linear(X, y, w)
+        """Return the direction of the log-linear ratio, (d,). Both samples count one half. A ridge keeps it finite."""
+        if self.start is None:
+            return np.zeros(X.shape[1])
+        total_q, total_p = np.bincount(y, w)
+        balance = 2 / (total_p + total_q) * np.where(y == 1, total_q, total_p)
+        return NewtonLogisticRegression(1.0).fit(X, y, w * balance).coef_[0]
 
     def _usable(self, kernels: np.ndarray) -> np.ndarray:
         """Return which functions are available, (2 + m,), from which kernels are. Without a start there is no step."""
         return np.concatenate([[True, self.start is not None], kernels])
-
-
-def _log_linear(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Return the direction of the log-linear ratio, (d,). Both samples count one half. A ridge of 1 keeps it finite."""
-    total_q, total_p = np.bincount(y, w)
-    balance = 2 / (total_p + total_q) * np.where(y == 1, total_q, total_p)
-    return NewtonLogisticRegression(1.0).fit(X, y, w * balance).coef_[0]
 
 
 def _log_step(start: Vector, reach: float) -> Vector:
@@ -214,10 +195,7 @@ def _error(difference: Matrix, w: Vector) -> Vector:
 def _fitted(
     A: np.ndarray, start: np.ndarray, n_p: int, w: np.ndarray, usable: np.ndarray, tolerance: float
 ) -> tuple[np.ndarray, float, float]:
-    """Fit the usable functions, (k, n), to rows with w > 0, those of p first.
-
-    Returns coefficients, (k,), the log of the mean of exp(start) on q, which they do not include, and the residual.
-    """
+    """Fit functions (k, n) to rows with w > 0. Return coefficients, (k,), log mean of exp(start) on q, residual."""
     top = float(start[n_p:][w[n_p:] > 0].max())
     tilted = w[n_p:] * np.exp(np.minimum(start[n_p:] - top, 0))  # 0 * exp is 0 on rows that are held out
     b = A[:, n_p:] @ tilted / tilted.sum()  # means on q, that of exp(start) being 1
@@ -231,9 +209,8 @@ def _fitted(
 def _maximized(A: np.ndarray, w: np.ndarray, b: np.ndarray, tolerance: float) -> tuple[np.ndarray, float]:
     r"""Maximize :math:`\sum_i w_i \log \sum_l a_l A_{li} / b_l` over the simplex; return a, (k,), and the residual.
 
-    These are the proportions of a mixture. Three steps of EM come first. The optimum is also that of
-    :math:`f(a) = \sum_l a_l - \sum_i w_i \log(\cdot)` over a >= 0, so each further step minimizes the quadratic model
-    of f, on the functions with a > 0 and those that gain most.
+    Three steps of EM come first. The optimum is also that of :math:`f(a) = \sum_l a_l - \sum_i w_i \log(\cdot)` over
+    a >= 0, so each further step minimizes the quadratic model of f, where a > 0 and for functions that gain most.
     """
     a, residual = np.full(len(A), 1 / len(A)), np.inf
     for step in range(_MAX_STEPS):

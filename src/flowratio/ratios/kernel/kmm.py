@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -13,10 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from flowratio._support.chunks import chunks
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, Vector
-from flowratio._support.validation import RandomState, is_number, seed_from
+from flowratio._support.validation import RandomState, check_count, check_positive, is_number, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.kernel.interior import BLOCK_VALUES, Bounds, Dense, LowRank, central_point, start_point, weight_at
-from flowratio.ratios.kernel.kernels import check_count, check_range, choose_centers, median_distance, squared_distances
+from flowratio.ratios.kernel.kernels import check_range, choose_centers, median_distance, squared_distances
 from flowratio.samples.two_samples import TwoSamples
 
 _EXACT_ROWS = 4_000  # rows of a sample up to which the full kernel is in memory, and from which landmarks come
@@ -36,9 +35,8 @@ class KMM(RatioEstimator):
     subject to :math:`0 \le \beta_i \le B` and :math:`|\mathrm{mean}_q \beta - 1| \le \varepsilon` [1]_ [2]_. Rows are
     standardized. A row of weight w counts as w equal rows.
 
-    - *Solver.* A primal-dual interior-point method finds the point of the central path whose objective is within `gap`
-      of the minimum. This point is unique and all its weights are positive.
-    - *Precision.* The kernel means of n rows are known to about 1/n of their squared length. A smaller gap fits noise:
+    - *Precision.* An interior-point method finds the point of the central path whose objective is within `gap` of the
+      minimum. The kernel means of n rows are known to about 1/n of their squared length, so a smaller gap fits noise:
       for q = N(0, I), p = N(1, I), d = 2, n = 1000, the mean squared error of log r is 0.27 for a gap of 3/n, 8 for
       1e-6 and 23 for 1e-7. The default is about 3/n. For the exact quadratic program set `gap=1e-7`.
     - *New rows.* With the barrier μ and the multiplier ν of ε, the optimality conditions give β(x) for any x:
@@ -68,30 +66,27 @@ class KMM(RatioEstimator):
     Attributes
     ----------
     rows_, q_weights_, mean_weight_
-        Standardized, distinct rows of q, of shape (m, d), their β, of shape (m,), and the mean of β over the rows of q.
-        β of a row of q is `mean_weight_ * ratio(X)`.
-    bandwidth_, tolerance_, gap_, objective_, n_iter_
-        σ, ε, the gap of the fit, ½ βᵀKβ - κᵀβ, and the number of Newton steps.
-    kkt_residual_
-        An upper bound on the distance of the objective from its minimum, in units of `gap`, from its gradient at β.
+        Standardized, distinct rows of q, (m, d), their β, (m,), and its mean. β of a row is `mean_weight_ * ratio(X)`.
+    bandwidth_, tolerance_, gap_, objective_, n_iter_, kkt_residual_
+        σ, ε, the gap of the fit, ½ βᵀKβ - κᵀβ, the number of Newton steps, and an upper bound on the distance of the
+        objective from its minimum, in units of `gap`.
     centers_, witness_coefficients_, barrier_, multiplier_
-        h as a sum of kernels, of shapes (c, d) and (c,), μ and ν. With the kernel of low rank `centers_` is None, and
-        the coefficients are those of the r features.
+        h as a sum of kernels, (c, d) and (c,), μ and ν. With the kernel of low rank `centers_` is None, and the
+        coefficients are those of the r features.
     landmarks_, root_, residual_
-        Standardized landmarks, of shape (r, d), the Cholesky factor of their kernel matrix, of shape (r, r), and the
-        largest part of k(x, x) = 1, among rows of q, outside their span.
+        Standardized landmarks, (r, d), the Cholesky factor of their kernel matrix, (r, r), and the largest part of
+        k(x, x) = 1, among rows of q, outside their span.
 
     References
     ----------
-    .. [1] Huang, Smola, Gretton, Borgwardt & Schölkopf (2006). *Correcting sample selection bias by unlabeled data.*
-    .. [2] Gretton, Smola, Huang, Schmittfull, Borgwardt & Schölkopf (2009). *Covariate shift by kernel mean matching.*
+    .. [1] Huang et al. (2006). *Correcting sample selection bias by unlabeled data.*
+    .. [2] Gretton et al. (2009). *Covariate shift by kernel mean matching.*
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> X_p, X_q = rng.normal(0.5, 1.0, (2000, 1)), rng.normal(0.0, 1.0, (2000, 1))
-    >>> kmm = KMM(random_state=0).fit_samples(X_p, X_q)
-    >>> kmm.log_ratio([[-0.75], [0.25], [1.25]]).round(1)  # the truth is -.5, 0, .5
+    >>> KMM(random_state=0).fit_samples(X_p, X_q).log_ratio([[-0.75], [0.25], [1.25]]).round(1)  # -.5, 0, .5
     array([-0.5,  0. ,  0.5])
     """
 
@@ -109,13 +104,8 @@ class KMM(RatioEstimator):
         max_iter: int = 200,
         random_state: RandomState = None,
     ) -> None:
-        self.bandwidth = bandwidth
-        self.max_weight = max_weight
-        self.tolerance = tolerance
-        self.gap = gap
-        self.rank = rank
-        self.max_iter = max_iter
-        self.random_state = random_state
+        self.bandwidth, self.max_weight, self.tolerance, self.gap = bandwidth, max_weight, tolerance, gap
+        self.rank, self.max_iter, self.random_state = rank, max_iter, random_state
 
     def _fit(self, samples: TwoSamples) -> None:
         n_p, n_q = samples.w_p.sum(), samples.w_q.sum()
@@ -132,41 +122,28 @@ class KMM(RatioEstimator):
         self.barrier_ = float(self.gap_ * unit / bounds.units.sum())
         self._solve(A, b, samples.X_p, w_p, bounds, unit)
         if not self.kkt_residual_ <= self.gap_:
-            warnings.warn(
-                f"KMM stopped after {self.n_iter_} steps. Its objective may be {self.kkt_residual_:.2g} above the "
-                f"minimum, and `gap` is {self.gap_:.2g}. Use a larger `max_iter` or a larger `gap`.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+            distance = f"Its objective may be {self.kkt_residual_:.2g} above the minimum, and `gap` is {self.gap_:.2g}"
+            message = f"KMM stopped after {self.n_iter_} steps. {distance}. Use a larger `max_iter` or a larger `gap`."
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _check_settings(self) -> None:
         check_range("bandwidth", self.bandwidth, _NARROWEST, _WIDEST, "for the median distance")
-        check_count("rank", self.rank)
-        check_count("max_iter", self.max_iter)
+        check_count(self.rank, "rank")
+        check_count(self.max_iter, "max_iter")
         gap = self.gap
         if gap is not None and not (is_number(gap) and 0 < gap <= 1):
             raise ArgumentError("gap", f"`gap` is {gap!r}. Use a number above 0 and at most 1, or None for about 3/n.")
 
     def _checked_bounds(self, w: Vector) -> Bounds:
         B, tolerance = self.max_weight, self.tolerance
-        if not (is_number(B) and 0 < B < math.inf):
-            raise ArgumentError(
-                "max_weight", f"`max_weight` is {B!r}. Use a positive number, the largest weight of a row."
-            )
-        if tolerance is not None and not (is_number(tolerance) and 0 <= tolerance < math.inf):
-            raise ArgumentError(
-                "tolerance",
-                f"`tolerance` is {tolerance!r}. Use a number of 0 or more, the largest distance of the mean weight "
-                "from 1, or None for 1 - 1/√n.",
-            )
+        check_positive(B, "max_weight")
+        check_range("tolerance", tolerance, 0.0, _WIDEST, "for 1 - 1/√n")
         tolerance = 1 - 1 / math.sqrt(w.sum()) if tolerance is None else float(tolerance)
         self.tolerance_ = max(tolerance, _NARROWEST_SLAB)
         if B + self.tolerance_ <= 1:
-            raise ArgumentError(
-                "max_weight",
-                f"`max_weight` is {B:g}, but the mean weight must be at least {1 - self.tolerance_:g}. "
-                f"Use `max_weight` above 1, or `tolerance` above {1 - B:g}.",
-            )
+            problem = f"`max_weight` is {B:g}, but the mean weight must be at least {1 - self.tolerance_:g}"
+            advice = f"Use `max_weight` above 1, or `tolerance` above {1 - B:g}."
+            raise ArgumentError("max_weight", f"{problem}. {advice}")
         return Bounds(w, float(B), 1 - self.tolerance_, 1 + self.tolerance_)
 
     def _kernel(self, X: np.ndarray, C: np.ndarray) -> np.ndarray:
@@ -195,14 +172,26 @@ class KMM(RatioEstimator):
     def _fit_landmarks(self, X: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Select landmarks, and return the features of rows times their weights, (n, r)."""
         pool = choose_centers(X, w, _EXACT_ROWS, np.random.default_rng(seed_from(self.random_state)))
-        pivots, self.root_ = _pivoted_cholesky(
-            lambda i: self._kernel(pool, pool[i : i + 1])[:, 0], len(pool), self.rank
-        )
+        pivots, self.root_ = self._pivoted_cholesky(pool)
         self.landmarks_ = pool[pivots]
         A = self._features(X)
         self.residual_ = float(max(0.0, 1 - np.einsum("ij,ij->i", A, A).min()))
         A *= w[:, None]
         return A
+
+    def _pivoted_cholesky(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows, (r,), whose features span those of all n, and the lower factor of their kernel, (r, r)."""
+        L, missed = np.zeros((min(len(X), self.rank), len(X))), np.ones(len(X))  # the diagonal of the kernel is 1
+        pivots: list[int] = []
+        for k in range(len(L)):
+            i = int(missed.argmax())
+            if missed[i] <= _RESIDUAL:
+                break
+            L[k] = (self._kernel(X, X[i : i + 1])[:, 0] - L[:k, i] @ L[:k]) / math.sqrt(missed[i])
+            missed -= L[k] ** 2
+            missed[i] = 0.0
+            pivots.append(i)
+        return np.array(pivots), np.tril(L[: len(pivots), pivots].T)
 
     def _solve(
         self, A: np.ndarray, b: np.ndarray, X_p: np.ndarray, w_p: np.ndarray, bounds: Bounds, unit: float
@@ -242,22 +231,3 @@ class KMM(RatioEstimator):
         slope = (h - self.multiplier_) / self.barrier_ + unknown * (at_mean + self.multiplier_ / self.barrier_)
         beta = np.minimum(weight_at(slope, self.max_weight), self.q_weights_.max())
         return np.log(beta / self.mean_weight_)
-
-
-def _pivoted_cholesky(column: Callable[[int], np.ndarray], n: int, max_rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows, (r,), whose features span those of all n, and the lower factor of their kernel matrix, (r, r).
-
-    `column` returns a column of the full kernel matrix, (n,), whose diagonal is 1.
-    """
-    L = np.zeros((min(n, max_rank), n))
-    missed = np.ones(n)
-    pivots: list[int] = []
-    for k in range(len(L)):
-        i = int(missed.argmax())
-        if missed[i] <= _RESIDUAL:
-            break
-        L[k] = (column(i) - L[:k, i] @ L[:k]) / math.sqrt(missed[i])
-        missed -= L[k] ** 2
-        missed[i] = 0.0
-        pivots.append(i)
-    return np.array(pivots), np.tril(L[: len(pivots), pivots].T)

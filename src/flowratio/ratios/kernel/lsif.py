@@ -21,9 +21,9 @@ import numpy as np
 from flowratio._support.chunks import chunks
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector
-from flowratio._support.validation import RandomState, is_number, seed_from
+from flowratio._support.validation import RandomState, check_count, is_number, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
-from flowratio.ratios.kernel.kernels import check_count, check_range, choose_centers, median_distance, squared_distances
+from flowratio.ratios.kernel.kernels import check_range, choose_centers, median_distance, squared_distances
 from flowratio.samples.two_samples import TwoSamples
 
 _BANDWIDTHS = 2.0 ** np.arange(2, -3.5, -0.5)  # in median distances between rows, smoothest first
@@ -37,10 +37,7 @@ _BLOCK_VALUES = 1 << 18  # kernel values at a time: 2 MB
 
 
 class _Sample(NamedTuple):
-    """Rows of p or of q, (n, d), and their weights, (n,).
-
-    A row of weight w is w rows. Leave-one-out removes one of them, or all of it if w is below 1.
-    """
+    """Rows (n, d) and their weights (n,). Leave-one-out removes weight 1 of a row, or all of it if w is below 1."""
 
     rows: Matrix
     w: Vector
@@ -59,11 +56,11 @@ class _Sample(NamedTuple):
 
 
 class _Grid(NamedTuple):
-    """Candidates: bandwidths (s,), regularizations (l,), and bounds of r (k,), first floors, then ceilings."""
+    """Candidates."""
 
-    bandwidths: Vector
-    regularizations: Vector
-    bounds: Vector
+    bandwidths: Vector  # (s,)
+    regularizations: Vector  # (l,)
+    bounds: Vector  # of r, first floors, then ceilings, (k,)
 
 
 class _Moments(NamedTuple):
@@ -87,10 +84,8 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
         n_centers: int = 100,
         random_state: RandomState = None,
     ) -> None:
-        self.bandwidth = bandwidth
-        self.regularization = regularization
-        self.n_centers = n_centers
-        self.random_state = random_state
+        self.bandwidth, self.regularization = bandwidth, regularization
+        self.n_centers, self.random_state = n_centers, random_state
 
     def _fit(self, samples: TwoSamples) -> None:
         self._check_settings()
@@ -109,12 +104,14 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
         self.floor_, self.ceiling_ = bounds[i, j].tolist()
         H = self.alpha * at_p.second[i] + (1 - self.alpha) * at_q.second[i]
         self.coefficients_ = np.linalg.solve(H + self.regularization_ * np.eye(len(H)), at_p.first[i])
-        self.clipped_share_ = np.array([self._clipped_shares(sample) for sample in (p, q)])
+        ratios = [(self._unclipped(sample), sample.w) for sample in (p, q)]
+        clipped = [[w @ (r < self.floor_) / w.sum(), w @ (r > self.ceiling_) / w.sum()] for r, w in ratios]
+        self.clipped_share_ = np.array(clipped)  # of p and q, below and above
 
     def _check_settings(self) -> None:
         check_range("bandwidth", self.bandwidth, _LEAST, 1 / _LEAST, "to select it by leave-one-out")
         check_range("regularization", self.regularization, _LEAST, 1 / _LEAST, "to select it by leave-one-out")
-        check_count("n_centers", self.n_centers)
+        check_count(self.n_centers, "n_centers")
         if not (is_number(self.alpha) and 0 <= self.alpha < 1):
             raise ArgumentError("alpha", f"`alpha` is {self.alpha!r}. Use a number of 0 or more and below 1.")
 
@@ -137,11 +134,6 @@ class _LeastSquaresRatio(RatioEstimator, ABC):
         """Return r of rows, (n,), from the linear system."""
         values = [np.exp(D / self.bandwidth_**2) @ self.coefficients_ for _, D in sample.blocks(self.centers_)]
         return _absolute(np.concatenate(values), self.alpha)
-
-    def _clipped_shares(self, sample: _Sample) -> list[float]:
-        """Return the shares of a sample below the floor and above the ceiling."""
-        r = self._unclipped(sample)
-        return [float(sample.w @ beyond / sample.w.sum()) for beyond in (r < self.floor_, r > self.ceiling_)]
 
 
 class _LeaveOneOut:
@@ -242,22 +234,18 @@ class ULSIF(_LeastSquaresRatio):
     the minimum of :math:`\tfrac12 \mathrm{mean}_q r^2 - \mathrm{mean}_p r + \tfrac\lambda2 \|\theta\|^2`. The centers
     are rows of p. Rows are standardized.
 
-    - *Search.* 11 bandwidths and 13 regularizations are compared by exact leave-one-out with `RatioEstimator.score`,
-      not with the objective of [1]_, which depends on few rows. (Two Gaussians in the plane, √2 apart, 1000 rows each:
-      the mean squared error of log r is 0.3 with the score, 1.0 with the objective.) The result is the strongest
-      regularization whose score is within 2 % of the best.
-    - *Floor.* The sum can be negative, so r has a floor between 1/n_p and 1, also selected by leave-one-out.
+    11 bandwidths and 13 regularizations are compared by exact leave-one-out with `RatioEstimator.score`, not with the
+    objective of [1]_, which depends on few rows. The result is the strongest regularization whose score is within 2 %
+    of the best. The sum can be negative, so r has a floor between 1/n_p and 1, also selected by leave-one-out.
 
     Parameters
     ----------
-    bandwidth
-        σ in standard deviations (`scale_`). None selects it, from 1/8 to 4 times the median distance of rows.
-    regularization
-        λ, without a unit. None selects it, from 10⁻⁵ to 10.
-    n_centers
-        Largest number of kernels. From 100 to 400, the error of log r changes less than between two random draws.
-    random_state
-        Seed of the centers: an integer, a NumPy generator, or None for a new seed each time.
+    bandwidth, regularization
+        σ in standard deviations (`scale_`) and λ, without a unit. None selects σ from 1/8 to 4 times the median
+        distance of rows, and λ from 10⁻⁵ to 10.
+    n_centers, random_state
+        Largest number of kernels, of which 100 are enough, and seed of their centers: an integer, a NumPy generator, or
+        None for a new seed each time.
 
     Attributes
     ----------
@@ -277,8 +265,7 @@ class ULSIF(_LeastSquaresRatio):
     --------
     >>> rng = np.random.default_rng(2)
     >>> X_p, X_q = rng.normal(1.0, 1.0, (2000, 1)), rng.normal(0.0, 1.0, (2000, 1))
-    >>> ratio = ULSIF(random_state=0).fit_samples(X_p, X_q)
-    >>> ratio.log_ratio([[0.0], [1.0]]).round(1).tolist()  # x - 1/2 is the truth
+    >>> ULSIF(random_state=0).fit_samples(X_p, X_q).log_ratio([[0.0], [1.0]]).round(1).tolist()  # x - 1/2
     [-0.5, 0.5]
     """
 
@@ -293,8 +280,8 @@ class RULSIF(_LeastSquaresRatio):
 
     The relative ratio is fitted like `ULSIF`, which is :math:`\alpha = 0`, with
     :math:`\alpha\, \mathrm{mean}_p \phi \phi^\top + (1 - \alpha)\, \mathrm{mean}_q \phi \phi^\top` in place of the mean
-    over q [1]_. It is bounded, so its squared error does not depend on a few rows. The fit can exceed 1/α, where r is
-    infinite. So r also has a ceiling between 1 and n_q, selected like the floor.
+    over q [1]_. The fit can exceed 1/α, where r is infinite. So r also has a ceiling between 1 and n_q, selected like
+    the floor.
 
     Parameters
     ----------
@@ -305,15 +292,13 @@ class RULSIF(_LeastSquaresRatio):
 
     References
     ----------
-    .. [1] Yamada, Suzuki, Kanamori, Hachiya & Sugiyama (2013). *Relative density-ratio estimation for robust
-       distribution comparison.*
+    .. [1] Yamada et al. (2013). *Relative density-ratio estimation for robust distribution comparison.*
 
     Examples
     --------
     >>> rng = np.random.default_rng(2)
     >>> X_p, X_q = rng.normal(1.0, 1.0, (2000, 1)), rng.normal(0.0, 1.0, (2000, 1))
-    >>> ratio = RULSIF(random_state=0).fit_samples(X_p, X_q)
-    >>> ratio.log_ratio([[0.0], [1.0]]).round(1).tolist()  # x - 1/2 is the truth
+    >>> RULSIF(random_state=0).fit_samples(X_p, X_q).log_ratio([[0.0], [1.0]]).round(1).tolist()  # x - 1/2
     [-0.5, 0.5]
     """
 

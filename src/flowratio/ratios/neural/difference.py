@@ -36,34 +36,24 @@ class FlowDifferenceRatio(RatioEstimator):
     Parameters
     ----------
     featurizer
-        A `FlowFeaturizer`. Each sample gets a clone, with the `random_state` of the ratio. With a `checkpoint`, the two
-        runs are stored in its folders `p` and `q`. None for a default one, which is small for more than 50 columns with
-        fewer than 10 rows each.
-    random_state
-        Seed: the same seed gives the same bits on the same machine. Global generators are never used.
-    verbose
-        Whether to show a progress bar for each flow.
+        A `FlowFeaturizer`, cloned for each sample. A `checkpoint` gets the folders `p` and `q`. None for a default one,
+        which is small for more than 50 columns with fewer than 10 rows each.
+    random_state, verbose
+        Seed: the same seed gives the same bits on the same machine. Whether to show a progress bar for each flow.
 
     Attributes
     ----------
     featurizer_p_, featurizer_q_
         The two fitted densities of standardized rows, in float64.
-    columns_
-        Positions of the columns that the densities use, of shape (d_z,): those that are neither constant nor linear
-        combinations of others in the pooled sample.
-    low_, high_
-        Corners of the box in which the flows are trusted, of shape (d_z,), in standardized units.
+    columns_, low_, high_
+        Positions of the columns that the densities use (neither constant nor linear combinations of others), and
+        corners of the box in which the flows are trusted, in standardized units, each of shape (d_z,).
 
     Notes
     -----
-    A column that is constant in one sample only has no density there. Both samples therefore get Gaussian noise of 1e-4
-    pooled standard deviations, so that log r is large but finite.
-
-    The tails of a flow beyond the training rows are arbitrary. Such rows are scored at the nearest point of a box that
-    ends one pooled standard deviation beyond the rows of both samples, so log r is continuous and bounded.
-
-    Weights repeat rows, up to 200 000 rows of a sample. Each sample has its own scaling, so each flow starts at a
-    Gaussian with the moments of its sample.
+    Both samples get Gaussian noise of 1e-4 pooled standard deviations, so that log r is finite where a column is
+    constant in one sample. The tails of a flow are arbitrary, so rows are scored at the nearest point of a box that
+    ends one pooled standard deviation beyond the training rows. Weights repeat rows, up to 200 000 rows of a sample.
 
     Examples
     --------
@@ -74,18 +64,10 @@ class FlowDifferenceRatio(RatioEstimator):
     True
     """
 
-    featurizer_p_: FlowFeaturizer
-    featurizer_q_: FlowFeaturizer
-    columns_: Vector
-    low_: Vector
-    high_: Vector
-
     def __init__(
         self, featurizer: FlowFeaturizer | None = None, *, random_state: RandomState = None, verbose: bool = False
     ) -> None:
-        self.featurizer = featurizer
-        self.random_state = random_state
-        self.verbose = verbose
+        self.featurizer, self.random_state, self.verbose = featurizer, random_state, verbose
 
     def _fit(self, samples: TwoSamples) -> None:
         self._check_featurizer()
@@ -94,10 +76,8 @@ class FlowDifferenceRatio(RatioEstimator):
         X, w, y = samples.X[:, self.columns_], samples.w, samples.y
         self.low_, self.high_ = X.min(axis=0) - _MARGIN, X.max(axis=0) + _MARGIN
         discrete = DiscreteColumns.learn(X)  # of both samples: the cell of a value has one width, which cancels
-        self.featurizer_p_, self.featurizer_q_ = (
-            self._fit_density(X[y == label], w[y == label], discrete, seed, name)
-            for label, name in ((1, "p"), (0, "q"))
-        )
+        self.featurizer_p_ = self._fit_density(X[y == 1], w[y == 1], discrete, seed, "p")
+        self.featurizer_q_ = self._fit_density(X[y == 0], w[y == 0], discrete, seed, "q")
 
     def _check_featurizer(self) -> None:
         featurizer = self.featurizer
@@ -106,20 +86,19 @@ class FlowDifferenceRatio(RatioEstimator):
         if not isinstance(featurizer, FlowFeaturizer):
             raise ValueError(f"`featurizer` is {featurizer!r}. Use a `FlowFeaturizer`, or None for a default one.")
         if isinstance(featurizer.flow, nn.Module):
-            raise ValueError(
-                "`featurizer` has a pretrained flow, but p and q need a flow each. Use the name of a flow, or a "
-                "function that returns one."
-            )
+            problem = "`featurizer` has a pretrained flow, but p and q need a flow each"
+            raise ValueError(f"{problem}. Use the name of a flow, or a function that returns one.")
         if isinstance(featurizer.scaling, str) and featurizer.scaling == "image":
-            raise ValueError(
-                "`featurizer` has `scaling` 'image', which needs integers, but the ratio passes on standardized rows. "
-                "Use `scaling='auto'`."
-            )
+            problem = "`featurizer` has `scaling` 'image', which needs integers, but it gets standardized rows"
+            raise ValueError(f"{problem}. Use `scaling='auto'`.")
 
     def _fit_density(self, X: Matrix, w: Vector, discrete: DiscreteColumns, seed: int, name: str) -> FlowFeaturizer:
         X, rng = _repeated(X, w), np.random.default_rng([seed, 0, 5])
         X = discrete.jitter(X + _NOISE * rng.standard_normal(X.shape), rng)
-        featurizer: Any = _default(*X.shape) if self.featurizer is None else clone(self.featurizer)
+        n, d = X.shape
+        is_wide = d > _MANY_COLUMNS and n < 10 * d
+        default = FlowFeaturizer(hidden=(32, 32), learning_rate=5e-4) if is_wide else FlowFeaturizer()
+        featurizer: Any = default if self.featurizer is None else clone(self.featurizer)
         featurizer.set_params(random_state=seed, verbose=self.verbose or featurizer.verbose)
         if featurizer.checkpoint is not None:
             featurizer.set_params(checkpoint=Path(featurizer.checkpoint) / name)
@@ -132,19 +111,6 @@ class FlowDifferenceRatio(RatioEstimator):
         return self.featurizer_p_.log_density(X) - self.featurizer_q_.log_density(X)
 
 
-def _default(n: int, d: int) -> FlowFeaturizer:
-    """Return the featurizer for n rows of d columns."""
-    if d > _MANY_COLUMNS and n < 10 * d:
-        return FlowFeaturizer(hidden=(32, 32), learning_rate=5e-4)
-    return FlowFeaturizer()
-
-
 def _repeated(X: Matrix, w: Vector) -> Matrix:
-    """Repeat rows in proportion to their weights, (m, d) to (n, d), with n at least 2.
-
-    Examples
-    --------
-    >>> _repeated(np.array([[1.0], [2.0]]), np.array([1.0, 3.0])).ravel().tolist()
-    [1.0, 2.0, 2.0, 2.0]
-    """
+    """Repeat rows in proportion to their weights, (m, d) to (n, d), with n at least 2."""
     return X[systematic(w, max(2, len(X), min(round(w.sum()), _MAX_REPEATED)), 0.5)]

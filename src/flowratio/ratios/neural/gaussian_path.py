@@ -61,11 +61,7 @@ class GaussianPath:
 
 
 def gaussian_path(samples: TwoSamples) -> GaussianPath:
-    """Return the path between Gaussians with the moments of two samples, without what sampling noise adds.
-
-    Differences of the means, and of the log-variances, are shrunk by the share of their sum of squares that samples of
-    this size have where p = q.
-    """
+    """Return the path between Gaussians with the moments of two samples, without what sampling noise adds to it."""
     mean_p, C_p, n_p, signal_p = _moments(samples.X_p, samples.w_p)
     mean_q, C_q, n_q, signal_q = _moments(samples.X_q, samples.w_q)
     d = len(mean_p)
@@ -88,13 +84,10 @@ def gaussian_path(samples: TwoSamples) -> GaussianPath:
 
 
 def _moments(X: Matrix, w: Vector) -> tuple[Vector, Matrix, float, float]:
-    """Return mean (d,), covariance (d, d), number of rows, and the share of squared correlations that is not noise.
-
-    The number of rows is lowered by three. This makes formulas for large n right for the moments of n Gaussian rows.
-    """
+    """Return mean (d,), covariance (d, d), number of rows, and the share of squared correlations that is not noise."""
     share = w / w.sum()
     n_rows, d = 1 / float(share @ share), X.shape[1]
-    n = max(n_rows - 3, 1.0)
+    n = max(n_rows - 3, 1.0)  # minus 3 makes formulas for large n right for the moments of n Gaussian rows
     mean = share @ X
     centered = (X - mean) * np.sqrt(share)[:, None]
     # a handful of rows may lie close together by chance

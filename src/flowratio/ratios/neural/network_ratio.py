@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
+from flowratio._support import validation
 from flowratio._support.types import Matrix, Vector
-from flowratio._support.validation import RandomState, check_training_settings, is_count, is_number, seed_from
+from flowratio._support.validation import RandomState, seed_from
 from flowratio.flows.base import choose_device
 from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.neural import networks
-from flowratio.ratios.neural.networks import Network, evaluate
+from flowratio.ratios.neural.networks import evaluate
 from flowratio.samples.two_samples import TwoSamples
-from flowratio.training.run import Callback, History, Recipe
+from flowratio.training.run import Callback, Recipe
 
 
 class NetworkRatio(RatioEstimator):
@@ -31,8 +32,7 @@ class NetworkRatio(RatioEstimator):
     network
         `"mlp"` (three hidden layers) or `"cnn"` (convolutions, for images).
     hidden
-        Widths of the hidden layers, by default three of 32 to 200 units, or filters of the convolutions, by default
-        four times 64.
+        Widths of the hidden layers, by default three of 32 to 200 units, or filters, by default four times 64.
     max_epochs, batch_size, learning_rate, weight_decay, patience
         Settings of the training. If None, they are chosen from the number of rows. A batch is half p and half q.
     l2_penalty
@@ -42,29 +42,23 @@ class NetworkRatio(RatioEstimator):
     image_shape
         Channels, height and width of the image in a row. If None: one square channel for `"cnn"`, and no image for
         `"mlp"`, which standardizes each column by itself.
-    random_state
-        Seed: the same seed gives the same bits on the same machine. Global generators are never used.
-    device
-        `"auto"` for a GPU if there is one, or the name of a torch device.
+    random_state, device, verbose
+        Seed: the same seed gives the same bits on the same machine. `"auto"` for a GPU if there is one, or the name of
+        a torch device. Whether to show a progress bar.
     callback
         Called with the network and the number of epochs after each held-out evaluation. It is not saved.
-    verbose
-        Whether to show a progress bar.
 
     Attributes
     ----------
-    network_
-        The fitted network, in float64.
-    history_
-        Losses by epoch, with `plot`.
+    network_, history_
+        The fitted network, in float64, and losses by epoch, with `plot`.
 
     Notes
     -----
     For n rows of the smaller sample and d columns, the hidden layers are 32 wide below 500 rows, 64 below 2000,
     otherwise 10 d, from 100 to 200. Batches have 256 to 2048 rows. Training takes 1000 steps or 10 epochs, with a
     learning rate of 0.002 and a weight decay of 300/n, from 0.03 to 1. It stops after a sixth of the epochs without
-    progress. The weights of the first 150 steps are never selected: on a small validation set a barely trained network
-    can look best.
+    progress. The weights of the first 150 steps are never selected, because on few rows they can look best.
 
     References
     ----------
@@ -79,12 +73,7 @@ class NetworkRatio(RatioEstimator):
     True
     """
 
-    requires: ClassVar[Requires] = Requires(noise=True)
-
-    network_: Network
-    history_: History
-    pixel_scale_: Vector | None
-    pixel_shift_: Vector | None
+    requires = Requires(noise=True)
 
     def __init__(
         self,
@@ -104,20 +93,11 @@ class NetworkRatio(RatioEstimator):
         callback: Callback | None = None,
         verbose: bool = False,
     ) -> None:
-        self.network = network
-        self.hidden = hidden
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.l2_penalty = l2_penalty
-        self.validation_fraction = validation_fraction
-        self.image_shape = image_shape
-        self.random_state = random_state
-        self.device = device
-        self.callback = callback
-        self.verbose = verbose
+        self.network, self.hidden, self.image_shape = network, hidden, image_shape
+        self.max_epochs, self.batch_size, self.learning_rate = max_epochs, batch_size, learning_rate
+        self.weight_decay, self.patience, self.l2_penalty = weight_decay, patience, l2_penalty
+        self.validation_fraction, self.random_state = validation_fraction, random_state
+        self.device, self.callback, self.verbose = device, callback, verbose
 
     def _fit(self, samples: TwoSamples) -> None:
         self._check_settings()
@@ -140,9 +120,8 @@ class NetworkRatio(RatioEstimator):
 
     def _recipe(self, samples: TwoSamples, images: bool) -> Recipe:
         defaults = {} if images else {"weight_decay": networks.choose_decay(samples.n_least)}
-        recipe = networks.choose_recipe(
-            networks.n_pairs(samples.n_p, samples.n_q), defaults | networks.recipe_settings(self), images
-        )
+        n_pairs = networks.n_pairs(samples.n_p, samples.n_q)
+        recipe = networks.choose_recipe(n_pairs, defaults | networks.recipe_settings(self), images)
         if self.l2_penalty is not None:
             recipe = replace(recipe, optimizer="adam", weight_decay=float(self.l2_penalty))
         return replace(recipe, settle=networks.SETTLE)
@@ -158,32 +137,21 @@ class NetworkRatio(RatioEstimator):
         if self.image_shape is None:
             side = math.isqrt(d)
             if side**2 != d:
-                raise ValueError(
-                    f"`X` has {d} columns, which is not a square image. Set `image_shape`, such as (3, 32, 32) for "
-                    "three channels of 32 × 32."
-                )
+                raise ValueError(f"`X` has {d} columns, which is not a square image. Set `image_shape`: (3, 32, 32), …")
             return 1, side, side
         shape = tuple(self.image_shape) if isinstance(self.image_shape, list | tuple) else (self.image_shape,)
-        if len(shape) != 3 or not all(map(is_count, shape)) or math.prod(shape) != d:
-            raise ValueError(
-                f"`image_shape` is {shape} but `X` has {d} columns. Use channels, height and width, whose product is "
-                "the number of columns."
-            )
+        if len(shape) != 3 or not all(map(validation.is_count, shape)) or math.prod(shape) != d:
+            advice = "Use channels, height and width, whose product is the number of columns."
+            raise ValueError(f"`image_shape` is {shape} but `X` has {d} columns. {advice}")
         return shape
 
     def _check_settings(self) -> None:
-        if self.network not in ("mlp", "cnn"):
-            raise ValueError(f"`network` is {self.network!r}. Use 'mlp' or 'cnn'.")
-        check_training_settings(self)
-        penalty = self.l2_penalty
-        if penalty is None:
-            return
-        if not (is_number(penalty) and 0 <= penalty < math.inf):
-            raise ValueError(f"`l2_penalty` is {penalty!r}. Use a number of 0 or more, or None for `weight_decay`.")
-        if self.weight_decay is not None:
-            raise ValueError(
-                f"`l2_penalty` is {penalty} and `weight_decay` is {self.weight_decay}. Only one of them can be set."
-            )
+        validation.check_choice(self.network, "network", ("mlp", "cnn"))
+        validation.check_training_settings(self)
+        validation.check_nonnegative(self.l2_penalty, "l2_penalty", optional=True)
+        if self.l2_penalty is not None and self.weight_decay is not None:
+            both = f"`l2_penalty` is {self.l2_penalty} and `weight_decay` is {self.weight_decay}"
+            raise ValueError(f"{both}. Only one of them can be set.")
 
 
 def _pixel_units(mean: Vector, scale: Vector) -> tuple[Vector, Vector]:

@@ -87,9 +87,9 @@ class MLP(Network):
 class CNN(Network):
     """Blocks of a 3 × 3 convolution, batch norm, ReLU and 2 × 2 pooling, then a linear layer. Rows are images.
 
-    `shape` is channels, height and width of an image. A row has its values in this order, the last index running
-    fastest. `hidden` has the number of filters of each block. Choi et al. (2021) use four blocks of 64 for 28 × 28. An
-    image that is one pixel high or wide is not pooled. The initial weights come from `generator`, by default of seed 0.
+    `shape` is channels, height and width of an image, the last index running fastest in a row. `hidden` has the number
+    of filters of each block. Choi et al. (2021) use four blocks of 64 for 28 × 28. An image that is one pixel high or
+    wide is not pooled. The initial weights come from `generator`, by default of seed 0.
 
     Examples
     --------
@@ -108,10 +108,8 @@ class CNN(Network):
         super().__init__()
         self.shape, self.hidden, self.n_outputs = tuple(shape), tuple(hidden), n_outputs
         if len(self.shape) != 3 or not self.hidden or min(*self.shape, *hidden, n_outputs) < 1:
-            raise ValueError(
-                f"`shape` is {self.shape} and `hidden` is {self.hidden}. Use channels, height and width of an image, "
-                "and the number of filters of one or more blocks."
-            )
+            advice = "Use channels, height and width of an image, and the number of filters of one or more blocks."
+            raise ValueError(f"`shape` is {self.shape} and `hidden` is {self.hidden}. {advice}")
         channels, *size = self.shape
         self.n_features = math.prod(self.shape)
         self.width = max(channels, *hidden) * math.prod(size)
@@ -137,37 +135,26 @@ class CNN(Network):
 
 def _initialized(layer: nn.Module, generator: torch.Generator) -> nn.Module:
     """Draw weights and bias of a layer as torch does by default, but from this generator."""
-    weight, bias = layer.get_parameter("weight"), dict(layer.named_parameters()).get("bias")
-    bound = 1 / math.sqrt(weight[0].numel())
-    for parameter in (weight, bias):
-        if parameter is not None:
-            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+    bound = 1 / math.sqrt(layer.get_parameter("weight")[0].numel())
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -bound, bound, generator=generator)
     return layer
 
 
 def new_network(d: int, shape: Sequence[int] | None, hidden: Sequence[int], seed: int) -> Network:
     """Return a network for d columns with new weights: a CNN if rows are images of this shape, an MLP otherwise."""
     generator = torch.Generator().manual_seed(seed)
-    if shape is None:
-        return MLP(d, hidden, generator=generator)
-    return CNN(shape, hidden, generator=generator)
+    return MLP(d, hidden, generator=generator) if shape is None else CNN(shape, hidden, generator=generator)
 
 
 def choose_hidden(n: int, d: int) -> tuple[int, int, int]:
-    """Return the widths of three hidden layers for d columns, and n rows of the smaller sample.
-
-    For many rows they are those of Choi et al. (2021): 100 for 2 columns and 200 for 40.
-    """
+    """Return three widths for d columns and n rows of the smaller sample, for many rows as in Choi et al. (2021)."""
     width = 32 if n < 500 else 64 if n < 2000 else max(100, min(10 * d, 200))
     return width, width, width
 
 
 def choose_decay(n: int) -> float:
-    """Return the weight decay of a classifier for n rows of the smaller sample: 300/n, from 0.03 to 1.
-
-    The exact value hardly matters. On nine problems with 300 to 10 000 rows and 2 to 20 columns, a factor of 10 changed
-    errors by 10 to 33 %, in either direction.
-    """
+    """Return the weight decay of a classifier for n rows of the smaller sample. The exact value hardly matters."""
     return min(max(300 / n, 0.03), 1.0)
 
 
@@ -179,9 +166,7 @@ def recipe_settings(estimator: Any) -> dict[str, Any]:
 def choose_recipe(n: int, settings: Mapping[str, Any], images: bool = False) -> Recipe:
     """Return the settings of the training loop for passes of n pairs, with defaults for those not in `settings`.
 
-    The defaults are batches of 256 to 2048 rows, 1000 steps or 10 epochs, a learning rate of 0.002, a weight decay of
-    0.3, and a patience of a sixth of the epochs. For images, where steps are slow, they are batches of 64 rows, 300
-    steps or 10 epochs, and a learning rate of 0.001 (Choi et al., 2021).
+    For images, where steps are slow, the defaults are those of Choi et al. (2021) with fewer steps.
     """
     batch_size = settings.get("batch_size", 64 if images else 2 * min(max(128, n // 50), 1024))
     pairs, n_steps = max(1, batch_size // 2), 300 if images else 1000
@@ -200,15 +185,8 @@ class PairedRows(Rows):
     """Pairs of a row of p and a row of q, side by side, (m, 2 d). A batch of them is half p and half q.
 
     There are as many pairs as rows in the larger sample, but a row of the smaller sample is in four pairs at most: a
-    network memorizes rows that it meets more often in a pass. Each shuffle draws new pairs. A row is drawn as often as
-    its share of the weight, rounded up or down at random. Rows with the same number in `groups`, of shapes (n_p,) and
-    (n_q,), are held out together.
-
-    Examples
-    --------
-    >>> rows = PairedRows(np.array([[1.0], [2.0]]), np.ones(2), np.array([[7.0]]), np.ones(1))
-    >>> next(rows.blocks(10)).tolist()
-    [[1.0, 7.0], [2.0, 7.0]]
+    network memorizes rows that it meets more often in a pass. Each shuffle draws new pairs, rows in proportion to their
+    weights. Rows with the same number in `groups`, of shapes (n_p,) and (n_q,), are held out together.
     """
 
     def __init__(
@@ -235,10 +213,7 @@ class PairedRows(Rows):
         return next(self.shuffled(rng, min(n, self.n_rows)))
 
     def split(self, n_held_out: int, rng: np.random.Generator) -> tuple[PairedRows, Matrix]:
-        """Hold out the same share of each sample, more of a small one. The only row of a sample is on both sides.
-
-        Rows of one group are on one side, because a network recognizes a row under any noise.
-        """
+        """Hold out a share of each sample, more of a small one. Groups stay together. A single row is in both."""
         rest, held_out = [], []
         n_held_out_pairs = 1
         for k, (X, w) in enumerate(self.samples):
@@ -280,11 +255,7 @@ def train_classifier(
     callback: Callback | None = None,
     verbose: bool = False,
 ) -> History:
-    """Train a network of one output to separate p from q, so that its output is log r, r = p/q.
-
-    The batches of `recipe` are pairs. A share of the rows of each sample is held out to decide when to stop. Small
-    samples hold out more, and rows of one group are held out together.
-    """
+    """Train a network of one output to separate p from q: its output is log r. Batches of `recipe` are pairs."""
     rows = paired(samples)
     n_held_out = min(round(validation_fraction * rows.n_rows), MAX_HELD_OUT)
     rest, held_out = rows.split(n_held_out, np.random.default_rng([seed, 0, 2]))

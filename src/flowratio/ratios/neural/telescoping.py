@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from flowratio._support.types import Matrix, Vector
-from flowratio._support.validation import RandomState, check_training_settings, seed_from
+from flowratio._support.validation import RandomState, check_choice, check_training_settings, seed_from
 from flowratio.flows.base import choose_device, like
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.neural import networks
@@ -35,58 +35,41 @@ class TelescopingRatio(RatioEstimator):
               x_k = \sqrt{1 - \alpha_k^2}\, x_p + \alpha_k\, x_q, \quad 0 = \alpha_0 < \dots < \alpha_m = 1
 
     The intermediate distribution :math:`p_k` is that of :math:`x_k`. Rows of p and q are paired at random, again in
-    each epoch. One network has an output for each of the m steps, is trained with a logistic loss on neighbors, and
-    starts at the log-ratios of Gaussians. A single classifier learns little where it separates p from q without error.
+    each epoch. One network has an output for each of the m steps and is trained with a logistic loss on neighbors. A
+    single classifier learns little where it separates p from q without error.
 
     Parameters
     ----------
     n_bridges
-        Number of steps m from p to q. If None, it is chosen from the data, see the notes. 1 is a classifier of p
-        against q.
+        Number of steps m from p to q. 1 is a classifier of p against q. If None, see the notes.
     mixing
         Spacing of the intermediate distributions. `"even"`: neighbors are equally far apart by their moments.
         `"linear"`: :math:`\alpha_k = k / m`. `"angular"`: :math:`\alpha_k = \sin(\pi k / 2m)`.
     hidden
         Widths of the hidden layers. (100, 100, 100) if None.
-    max_epochs, batch_size, learning_rate, weight_decay, patience
-        Settings of the training. If None, they are chosen from the number of rows. A batch is half p and half q.
-    validation_fraction
-        Share of the rows of each sample held out to decide when to stop. Small samples hold out more.
-    random_state
-        Seed: the same seed gives the same bits on the same machine. Global generators are never used.
-    device
-        `"auto"` for a GPU if there is one, or the name of a torch device.
-    callback
-        Called with the network and the number of epochs after each held-out evaluation. It is not saved.
-    verbose
-        Whether to show a progress bar.
+    max_epochs, batch_size, learning_rate, weight_decay, patience, validation_fraction
+        Settings of the training, as in `NetworkRatio`. If None, they are chosen from the number of rows.
+    random_state, device, callback, verbose
+        As in `NetworkRatio`.
 
     Attributes
     ----------
-    n_bridges_
-        Number of steps m.
-    mixing_
-        The coefficients α, of shape (m + 1,), from 0 to 1.
-    path_length_
-        Distance of p and q along the intermediate distributions, in standard deviations, see the notes.
-    network_
-        The fitted network: the log-ratio of every step.
-    history_
-        Losses by epoch, summed over the steps, with `plot`.
+    n_bridges_, mixing_, path_length_
+        Number of steps m, coefficients α, of shape (m + 1,), and the length of the path in the notes.
+    network_, history_
+        The fitted network: the log-ratio of every step. Losses by epoch, summed over the steps, with `plot`.
 
     Notes
     -----
-    *Number of steps.* In coordinates where the covariances of p and q are both diagonal, Gaussians with the moments of
-    the intermediate distributions, means μ and variances v, move along a path of length [2]_
+    In coordinates where the covariances of p and q are both diagonal, Gaussians with the moments of the intermediate
+    distributions, means μ and variances v, move along a path of length [2]_
 
     .. math:: \int \sqrt{\textstyle\sum_i \dot\mu_i^2 / v_i + \tfrac12 \dot v_i^2 / v_i^2}
 
-    For equal variances this is the distance of the means in standard deviations. There is one step for each 1.5 of it,
-    from 1 to 20 steps. What sampling noise adds to the length is subtracted first.
+    There is one step for each 1.5 of it, from 1 to 20 steps, after subtracting what sampling noise adds.
 
-    *Gaussian part.* Each output of the network starts at the log-ratio of two Gaussians, which extrapolates better than
-    a network. It uses only coordinates that look Gaussian in both samples (skewness below ½, kurtosis within 1 of 3),
-    and grows up to 4 standard deviations of the wider sample.
+    Each output of the network starts at the log-ratio of two Gaussians, which extrapolates better, in coordinates that
+    look Gaussian in both samples. It grows up to 4 standard deviations of the wider sample.
 
     References
     ----------
@@ -96,19 +79,11 @@ class TelescopingRatio(RatioEstimator):
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> ratio = TelescopingRatio(random_state=0)
-    >>> _ = ratio.fit_samples(rng.normal(1.8, 1, size=(1000, 1)), rng.normal(size=(1000, 1)))
-    >>> ratio.n_bridges_
-    2
-    >>> bool(abs(ratio.log_ratio([[0.9]])[0]) < 0.5)  # log r(x) = 1.8 x - 1.62
-    True
+    >>> X_p, X_q = rng.normal(1.8, 1, size=(1000, 1)), rng.normal(size=(1000, 1))
+    >>> ratio = TelescopingRatio(random_state=0).fit_samples(X_p, X_q)
+    >>> ratio.n_bridges_, bool(abs(ratio.log_ratio([[0.9]])[0]) < 0.5)  # log r(x) = 1.8 x - 1.62
+    (2, True)
     """
-
-    n_bridges_: int
-    mixing_: Vector
-    path_length_: float
-    network_: StepNetwork
-    history_: History
 
     def __init__(
         self,
@@ -127,24 +102,15 @@ class TelescopingRatio(RatioEstimator):
         callback: Callback | None = None,
         verbose: bool = False,
     ) -> None:
-        self.n_bridges = n_bridges
-        self.mixing = mixing
-        self.hidden = hidden
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.device = device
-        self.callback = callback
-        self.verbose = verbose
+        self.n_bridges, self.mixing, self.hidden = n_bridges, mixing, hidden
+        self.max_epochs, self.batch_size, self.learning_rate = max_epochs, batch_size, learning_rate
+        self.weight_decay, self.patience = weight_decay, patience
+        self.validation_fraction, self.random_state = validation_fraction, random_state
+        self.device, self.callback, self.verbose = device, callback, verbose
 
     def _fit(self, samples: TwoSamples) -> None:
         check_training_settings(self, counts=("n_bridges",))
-        if self.mixing not in ("even", "linear", "angular"):
-            raise ValueError(f"`mixing` is {self.mixing!r}. Use 'even', 'linear' or 'angular'.")
+        check_choice(self.mixing, "mixing", ("even", "linear", "angular"))
         seed = seed_from(self.random_state)
         path = gaussian_path(samples)
         self.path_length_ = float(path.lengths()[1][-1])
@@ -163,7 +129,8 @@ class TelescopingRatio(RatioEstimator):
         n_held_out = max(round(self.validation_fraction * rows.n_rows), min(64, rows.n_rows // 4), 1)
         rng = np.random.default_rng([seed, 0, 2])
         rest, held_out = rows.split(min(n_held_out, networks.MAX_HELD_OUT), rng)
-        held_out = np.concatenate([_other_pairs(held_out, rng) for _ in range(_REPEATS)])
+        x_p, x_q = np.hsplit(held_out, 2)  # the same rows in other pairs: otherwise similar rows are in one pair
+        held_out = np.concatenate([np.hstack([x_p, rng.permutation(x_q)]) for _ in range(_REPEATS)])
         network, kind = self.network_, like(self.network_)
         alpha = torch.tensor(self.mixing_, dtype=kind.dtype, device=kind.device)
 
@@ -178,13 +145,7 @@ class TelescopingRatio(RatioEstimator):
 
 
 class StepNetwork(Network):
-    """The log-ratio of every step, (n, d) to (n, m): that of two Gaussians, plus the output of an MLP.
-
-    Examples
-    --------
-    >>> StepNetwork(3, (16, 16), 2)(torch.zeros(5, 3)).shape
-    torch.Size([5, 2])
-    """
+    """The log-ratio of every step, (n, d) to (n, m): that of two Gaussians, plus the output of an MLP."""
 
     basis: Tensor
     bound: Tensor
@@ -234,9 +195,3 @@ def step_losses(network: Network, x: Tensor) -> Tensor:
     f = network(x.flatten(0, 1)).view(len(x), -1, network.n_outputs)  # (m + 1, b, m)
     above, below = (part.diagonal(dim1=0, dim2=2) for part in (f[:-1], f[1:]))  # (b, m)
     return 0.5 * (softplus(-above) + softplus(below)).mean(0)
-
-
-def _other_pairs(pairs: Matrix, rng: np.random.Generator) -> Matrix:
-    """Pair the same rows of p and of q at random: without it, similar rows are in one pair."""
-    d = pairs.shape[1] // 2
-    return np.hstack([pairs[:, :d], rng.permutation(pairs[:, d:])])

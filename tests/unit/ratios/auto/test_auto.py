@@ -483,7 +483,7 @@ def test_default_candidates_are_named_ratios() -> None:
         ({"candidates": ["logistic", "magic"]}, "`candidates` is 'magic'.*logistic"),
         ({"candidates": {"mine": "magic"}}, "mine: .*magic"),
         ({"candidates": [ClassifierRatio]}, "have failed.*log_ratio"),
-        ({"combine": "mean"}, "`combine` is 'mean'.*'stack' or 'best'"),
+        ({"combine": "mean"}, "`combine` is 'mean'.*Use one of stack, best"),
         ({"n_folds": 1}, "`n_folds` is 1"),
         ({"n_folds": 2.5}, "`n_folds` is 2.5"),
         ({"n_folds": True}, "`n_folds` is True"),

@@ -590,7 +590,7 @@ class TestBadSettings:
 
     @pytest.mark.parametrize("mixture", ["half", None, 0.5])
     def test_unknown_mixtures(self, mixture: Any) -> None:
-        with pytest.raises(ValueError, match=r"`mixture` is .*\. Use 'pooled' or 'balanced'"):
+        with pytest.raises(ValueError, match=r"`mixture` is .*\. Use one of pooled, balanced"):
             quick(mixture=mixture).fit(X, Y)
 
     def test_map_of_another_width(self) -> None:

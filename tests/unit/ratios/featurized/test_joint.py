@@ -302,5 +302,5 @@ class TestBadSettings:
             quick(hidden=hidden).fit(X, Y)
 
     def test_mixture(self) -> None:
-        with pytest.raises(ValueError, match=r"`mixture` is 'half'. Use 'pooled' or 'balanced'"):
+        with pytest.raises(ValueError, match=r"`mixture` is 'half'. Use one of pooled, balanced"):
             quick(mixture="half").fit(X, Y)

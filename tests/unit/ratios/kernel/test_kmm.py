@@ -157,11 +157,8 @@ def test_disjoint_samples_give_a_warning() -> None:
     ("settings", "message"),
     [
         ({"max_weight": 0.5, "tolerance": 0.1}, "`max_weight` is 0.5, but the mean weight must be at least 0.9"),
-        ({"max_weight": 0.0}, "`max_weight` is 0.0. Use a positive number"),
-        (
-            {"tolerance": -1.0},
-            "`tolerance` is -1.0. Use a number of 0 or more, the largest distance of the mean weight",
-        ),
+        ({"max_weight": 0.0}, "`max_weight` is 0.0. Use a finite number above 0"),
+        ({"tolerance": -1.0}, "`tolerance` is -1.0. Use a number of 0 or more, or None for 1 - 1/√n"),
         ({"bandwidth": 0.0}, "`bandwidth` is 0.0. Use a number of 0.001 or more, or None for the median distance"),
         ({"gap": 0.0}, "`gap` is 0.0. Use a number above 0"),
         ({"rank": 0}, "`rank` is 0. Use an integer"),

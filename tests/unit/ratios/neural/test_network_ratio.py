@@ -199,16 +199,16 @@ def test_callback_sees_every_evaluation() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"network": "rnn"}, "`network` is 'rnn'. Use 'mlp' or 'cnn'"),
-        ({"network": None}, "`network` is None. Use 'mlp' or 'cnn'"),
+        ({"network": "rnn"}, "`network` is 'rnn'. Use one of mlp, cnn"),
+        ({"network": None}, "`network` is None. Use one of mlp, cnn"),
         ({"image_shape": (1, 1, 3)}, r"`image_shape` is \(1, 1, 3\) but `X` has 2 columns"),
         ({"image_shape": 2}, r"`image_shape` is \(2,\) but `X` has 2 columns"),
         ({"hidden": ()}, "`hidden` is"),
         ({"max_epochs": 0}, "`max_epochs` is 0"),
         ({"weight_decay": -1.0}, "`weight_decay` is -1.0"),
-        ({"l2_penalty": -1.0}, "`l2_penalty` is -1.0. Use a number of 0 or more, or None"),
-        ({"l2_penalty": True}, "`l2_penalty` is True. Use a number of 0 or more"),
-        ({"l2_penalty": math.inf}, "`l2_penalty` is inf. Use a number of 0 or more"),
+        ({"l2_penalty": -1.0}, "`l2_penalty` is -1.0. Use a finite number of 0 or more, or None"),
+        ({"l2_penalty": True}, "`l2_penalty` is True. Use a finite number of 0 or more"),
+        ({"l2_penalty": math.inf}, "`l2_penalty` is inf. Use a finite number of 0 or more"),
         (
             {"l2_penalty": 0.0, "weight_decay": 0.0},
             "`l2_penalty` is 0.0 and `weight_decay` is 0.0. Only one of them can be set",
