@@ -171,7 +171,8 @@ def two_sample_test(
 
 def _grouped(samples: TwoSamples, groups: Sequence[str] | None) -> tuple[list[str], np.ndarray]:
     """Return the names of the groups, and the group of each column of the matrix, of shape (m,)."""
-    columns, of_matrix = list(samples.names or ()), np.arange(samples.X.shape[1])
+    of_matrix = np.arange(samples.X.shape[1])
+    columns = list(samples.names or [f"x{j + 1}" for j in of_matrix])
     if samples.encoder is not None:
         columns, of_matrix = [column.name for column in samples.encoder.columns_], samples.encoder.groups_
     if groups is None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import expit, log_expit
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 from typing_extensions import Self
@@ -24,8 +24,8 @@ from typing_extensions import Self
 from flowratio._support.chunks import chunks
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import unchanged_on_failure
-from flowratio.ratios.labels import refuse_second_sample, row_weights, two_classes
-from flowratio.samples.stacking import column_names, stack
+from flowratio.ratios.labels import labels_of_rows, refuse_second_sample, row_weights, two_classes
+from flowratio.samples.stacking import column_names, has_names, stack
 from flowratio.samples.two_samples import TwoSamples, bounded, fitted_encoder, pooled_tables, standardized
 from flowratio.samples.weighting import checked_weights, log_mean_exp
 from flowratio.tables.detection import is_mixed
@@ -94,7 +94,14 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     _direction: ClassVar[str] = "p/q"
     encoder_: TableEncoder | None
 
-    def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> Self:
+    def fit(
+        self,
+        X: TableLike,
+        y: VectorLike,
+        sample_weight: VectorLike | None = None,
+        *,
+        encoder: TableEncoder | None = None,
+    ) -> Self:
         """Fit to labeled rows.
 
         Parameters
@@ -102,10 +109,12 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         X, y, sample_weight
             Rows of both samples, (n, d), labels (1 or True on rows of p, 0 or False on rows of q), (n,), and weights of
             the rows, (n,). All weights are 1 if None.
+        encoder
+            A `TableEncoder` with settings of your own, or a fitted one. None for the default settings.
         """
         refuse_second_sample(y)
         with unchanged_on_failure(self):
-            self._fit_public(self._two_samples(X, y, sample_weight))
+            self._fit_public(self._two_samples(X, y, sample_weight, encoder, has_names(X)))
         return self
 
     def fit_samples(
@@ -128,22 +137,27 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             A `TableEncoder` with settings of your own, or a fitted one. None for the default settings.
         """
         mixed = encoder is not None or is_mixed(X_p) or is_mixed(X_q)
-        X, y = pooled_tables(X_p, X_q) if mixed else stack(X_p, X_q)
+        X, y = pooled_tables(X_p, X_q, encoder=encoder) if mixed else stack(X_p, X_q)
         w = None
         if sample_weight_p is not None or sample_weight_q is not None:
             n_p = int(y.sum())
             w_p = checked_weights(sample_weight_p, n_p, "sample_weight_p")
             w = np.concatenate([w_p, checked_weights(sample_weight_q, len(y) - n_p, "sample_weight_q")])
         with unchanged_on_failure(self):
-            self._fit_public(self._two_samples(X, y, w, encoder))
+            self._fit_public(self._two_samples(X, y, w, encoder, has_names(X_p)))
         return self
 
     def _two_samples(
-        self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None, encoder: TableEncoder | None = None
+        self,
+        X: TableLike,
+        y: VectorLike,
+        sample_weight: VectorLike | None,
+        encoder: TableEncoder | None,
+        named: bool,
     ) -> TwoSamples:
-        """Check labeled rows, encode a mixed table, and remember the columns."""
+        """Check labeled rows, encode a mixed table, and remember the columns. Those of arrays have no names."""
         if encoder is not None or is_mixed(X):
-            matrix, labels = self._encoded(X, y, encoder)
+            matrix, labels = self._encoded(X, y, encoder, named)
             names = self.encoder_.names_ if self.encoder_ else None
         else:
             rows: Any = (X, y)
@@ -152,15 +166,14 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         self.classes_, w = two_classes(labels), row_weights(sample_weight, matrix)
         return TwoSamples.of(matrix, labels == self.classes_[1], w, names, self.encoder_)
 
-    def _encoded(self, X: TableLike, y: VectorLike, encoder: TableEncoder | None) -> tuple[Matrix, Vector]:
+    def _encoded(self, X: TableLike, y: VectorLike, encoder: TableEncoder | None, named: bool) -> tuple[Matrix, Vector]:
         from flowratio.tables.cells import to_frame
 
-        frame, labels = to_frame(X), np.asarray(y)
-        if labels.shape != (frame.height,):
-            raise ValueError(f"`y` has shape {labels.shape} but `X` has {frame.height} rows. Give one label a row.")
+        frame = to_frame(X)
+        labels = labels_of_rows(y, frame.height)
         self.encoder_, self.n_features_in_ = fitted_encoder(frame, labels, encoder), frame.width
         vars(self).pop("feature_names_in_", None)
-        if hasattr(X, "columns") or hasattr(X, "column_names"):
+        if named:
             self.feature_names_in_ = np.array(frame.columns, dtype=object)
         return self.encoder_.transform(frame), labels
 
@@ -175,8 +188,11 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     def fit_prepared(self, samples: TwoSamples) -> Self:
         """Fit to samples that are checked and encoded already, as a part of another estimator. It never warns."""
-        self.encoder_, self.classes_, self.n_features_in_ = None, np.array([0, 1]), samples.X.shape[1]
-        self._fit_units(samples)
+        with unchanged_on_failure(self):
+            for name in ("feature_names_in_", "effective_sample_size_", "inverse_sample_size_"):
+                vars(self).pop(name, None)
+            self.encoder_, self.classes_, self.n_features_in_ = None, np.array([0, 1]), samples.X.shape[1]
+            self._fit_units(samples)
         return self
 
     def _fit_units(self, samples: TwoSamples) -> TwoSamples:
@@ -207,10 +223,20 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         if self.encoder_ is not None:
             matrix, unseen = self.encoder_.encode(X)
+            if not len(matrix):
+                raise ValueError("`X` has 0 rows. Give at least one row.")
             columns = [column.name for column in self.encoder_.columns_]
             return Design(matrix, list(self.encoder_.names_), self.encoder_.groups_, columns, unseen)
         rows: Any = X
-        matrix = np.asarray(validate_data(self, rows, dtype=_FLOATS, reset=False))
+        try:
+            matrix = np.asarray(validate_data(self, rows, dtype=_FLOATS, reset=False))
+        except ValueError as error:
+            if not is_mixed(X):
+                raise
+            problem = (
+                "`X` has text, dates or missing values, but the ratio was fitted to numbers without missing values"
+            )
+            raise ValueError(f"{problem}. Fit it with such rows, or with `encoder=TableEncoder()`.") from error
         names = getattr(self, "feature_names_in_", None)
         columns = column_names(X, matrix.shape[1]) if names is None else [str(name) for name in names]
         return Design(matrix, columns, np.arange(len(columns)), columns, {})
@@ -314,7 +340,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         from flowratio.ratios.inverse import InverseRatio
 
         check_is_fitted(self)
-        inverse = InverseRatio(self)
+        settings: Any = clone(self)
+        inverse = InverseRatio(settings)
         inverse.estimator_ = self
         return inverse
 

@@ -37,10 +37,15 @@ class InverseRatio(RatioEstimator):
         return self.estimator_
 
     def _two_samples(
-        self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None, encoder: TableEncoder | None = None
+        self,
+        X: TableLike,
+        y: VectorLike,
+        sample_weight: VectorLike | None,
+        encoder: TableEncoder | None,
+        named: bool,
     ) -> TwoSamples:
         self.estimator_ = self._new()
-        return self.estimator_._two_samples(X, y, sample_weight, encoder)
+        return self.estimator_._two_samples(X, y, sample_weight, encoder, named)
 
     def _fit_public(self, samples: TwoSamples) -> None:
         self.estimator_._fit_public(samples)
@@ -82,6 +87,8 @@ class InverseRatio(RatioEstimator):
     def __getattr__(self, name: str) -> Any:
         """Return the fitted state that both directions share, such as `classes_` and `encoder_`."""
         if name not in _SHARED or "estimator_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if not hasattr(self.estimator_, _SHARED[name]):  # it was fitted as a part of another estimator
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.estimator_, _SHARED[name])
 

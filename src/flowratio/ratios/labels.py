@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 from flowratio._support.types import Vector, VectorLike
 from flowratio._support.wording import listed
@@ -18,6 +18,16 @@ def refuse_second_sample(y: VectorLike) -> None:
         return
     problem = f"`y` has {shape[1]} column{'s' * (shape[1] != 1)} of values, so it looks like a second sample"
     raise ValueError(f"{problem}. Use `fit_samples(X_p, X_q)` for two samples, or give one label for each row.")
+
+
+def labels_of_rows(y: VectorLike, n: int) -> Vector:
+    """Return one label for each of n rows, of shape (n,)."""
+    if y is None:
+        raise ValueError("`y` is None. Give one label for each row, or use `fit_samples(X_p, X_q)`.")
+    labels = np.asarray(column_or_1d(np.asarray(y), warn=True))
+    if len(labels) != n:
+        raise ValueError(f"`y` has {len(labels)} labels but `X` has {n} rows. Give one label for each row.")
+    return labels
 
 
 def two_classes(y: Vector) -> Vector:

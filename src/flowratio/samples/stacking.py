@@ -59,6 +59,11 @@ def check_samples(X_p: TableLike, X_q: TableLike, *, names: tuple[str, str] = ("
     return A_p, A_q
 
 
+def has_names(X: TableLike) -> bool:
+    """Return whether the columns of a table have names."""
+    return _columns(X) is not None or hasattr(X, "column_names")  # the latter in Arrow tables
+
+
 def column_names(X: TableLike, n_features: int) -> list[str]:
     """Return the names of the columns of a data frame, or x1, x2, … for other rows."""
     return [str(name) for name in _columns(X) or [f"x{j + 1}" for j in range(n_features)]]

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
-from flowratio.samples.stacking import check_samples, column_names
+from flowratio.samples.stacking import check_samples, column_names, has_names
 from flowratio.samples.weighting import checked_weights, coprime, counts, distinct_rows, repeated, weighted_moments
 from flowratio.tables.detection import is_mixed
 
@@ -177,13 +177,13 @@ def two_samples(
     None. `encoder` has settings or is fitted: with None, only mixed tables are encoded. `arguments` stand in errors.
     """
     if encoder is not None or is_mixed(X_p) or is_mixed(X_q):
-        frame, y = pooled_tables(X_p, X_q, arguments)
+        frame, y = pooled_tables(X_p, X_q, arguments, encoder)
         encoder = fitted_encoder(frame, y, encoder)
         X, names = encoder.transform(frame), encoder.names_
     else:
         A_p, A_q = check_samples(X_p, X_q, names=arguments)
         X, y = np.concatenate([A_p, A_q]), np.repeat([1, 0], [len(A_p), len(A_q)])
-        names = column_names(X_p, X.shape[1])
+        names = column_names(X_p, X.shape[1]) if has_names(X_p) else None
     name_p, name_q = (argument.replace("X", "sample_weight") for argument in arguments)
     w_p = checked_weights(sample_weight_p, int(y.sum()), name_p)
     w_q = checked_weights(sample_weight_q, len(y) - len(w_p), name_q)
@@ -191,17 +191,25 @@ def two_samples(
 
 
 def pooled_tables(
-    X_p: TableLike, X_q: TableLike, arguments: tuple[str, str] = ("X_p", "X_q")
+    X_p: TableLike,
+    X_q: TableLike,
+    arguments: tuple[str, str] = ("X_p", "X_q"),
+    encoder: TableEncoder | None = None,
 ) -> tuple[pl.DataFrame, Vector]:
-    """Return the rows of two mixed tables as one frame, and their labels. Columns are matched by name."""
+    """Return the rows of two mixed tables as one frame, and their labels. Columns are matched by name.
+
+    Both must write numbers and dates in one format, that of the `encoder` if it has one. A fitted encoder knows them.
+    """
     from flowratio.tables.cells import check_formats, pooled, to_frame
+    from flowratio.tables.recognition import GUESS
 
     P, Q = to_frame(X_p, arguments[0]), to_frame(X_q, arguments[1])
     for frame, argument in zip((P, Q), arguments, strict=True):
         if frame.height < 2 or not frame.width:
             raise ValueError(f"`{argument}` has shape {frame.shape}. A sample must have at least 2 rows and 1 column.")
     frame = pooled(P, Q, arguments)
-    check_formats(P, Q, arguments)
+    if not hasattr(encoder, "columns_"):
+        check_formats(P, Q, arguments, getattr(encoder, "text_format", None) or GUESS)
     return frame, np.repeat([1, 0], [P.height, Q.height])
 
 

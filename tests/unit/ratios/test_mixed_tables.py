@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
 
 from flowratio.diagnostics.diagnosis import diagnose
 from flowratio.ratios.classifier.classifier import ClassifierRatio
@@ -17,6 +18,7 @@ from flowratio.storage.saving import load, save
 from flowratio.tables.cells import pooled
 from flowratio.tables.columns import Column
 from flowratio.tables.encoder import TableEncoder, UnseenWarning
+from flowratio.tables.formats import TextFormat
 
 
 def logistic(random_state: int | None = None) -> ClassifierRatio:
@@ -156,7 +158,7 @@ def test_samples_in_two_formats_are_refused() -> None:
 
 def test_columns_that_differ_are_named() -> None:
     P, Q = pl.DataFrame({"a": [1, 2], "b": [1, 2]}), pl.DataFrame({"a": [1, 2], "c": [1, 2]})
-    with pytest.raises(ValueError, match=r"'b' only in `X_p`, 'c' only in `X_q`\)\. Drop or rename these columns"):
+    with pytest.raises(ValueError, match=r"'b' only in `X_p`, 'c' only in `X_q`\)\. Drop or rename them"):
         logistic().fit_samples(P, Q)
     with pytest.raises(ValueError, match=r"'b' only in `X_p`, 'c' only in `X_q`.*`exclude`"):
         logistic().fit_samples(P.with_columns(a=pl.lit("x")), Q)
@@ -169,3 +171,49 @@ def test_a_table_of_identifiers_has_no_ratio() -> None:
         pytest.raises(ValueError, match=r"Every column .*is constant or an identifier"),
     ):
         logistic().fit_samples(frame[:200], frame[200:])
+
+
+def test_arrays_have_no_names_of_columns() -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    rows[::7, 1] = np.nan
+    model = logistic().fit_samples(rows[:30], rows[30:])
+    assert model.encoder_ is not None
+    assert not hasattr(model, "feature_names_in_")
+    assert not hasattr(logistic().fit(rows, np.arange(60) % 2), "feature_names_in_")
+
+
+def test_the_format_of_an_encoder_settles_doubts() -> None:
+    P, Q = pl.DataFrame({"a": ["1.234", "2.345", "3.456"] * 9}), pl.DataFrame({"a": ["1234", "2345", "1"] * 9})
+    with pytest.raises(ValueError, match="thousands separator"):
+        logistic().fit_samples(P, Q)
+    encoder = TableEncoder(text_format=TextFormat(decimal="."))
+    assert logistic().fit_samples(P, Q, encoder=encoder).encoder_.columns_[0].kind == "number"
+
+
+def test_missing_values_after_a_fit_to_numbers_are_refused() -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    model = logistic().fit_samples(rows[:30], rows[30:])
+    with pytest.raises(ValueError, match=r"fitted to numbers without them\. Fit it with such rows"):
+        model.log_ratio([[1.0, np.nan]])
+    model = logistic().fit(rows, np.arange(60) % 2, encoder=TableEncoder())
+    with pytest.warns(UnseenWarning, match=r"'x2' \(1 row\)"):
+        assert np.isfinite(model.log_ratio([[1.0, np.nan]])).all()
+
+
+def test_labels_in_a_column_no_labels_and_no_rows() -> None:
+    P, Q = samples(1)
+    X, y = pl.concat([P, Q]), np.repeat([1, 0], [len(P), len(Q)])
+    with pytest.warns(DataConversionWarning):
+        column = logistic().fit(X, y[:, None])
+    assert np.array_equal(column.log_ratio(X), logistic().fit(X, y).log_ratio(X))
+    with pytest.raises(ValueError, match="`y` is None"):
+        logistic().fit(X, None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="has 0 rows"):
+        column.log_ratio(X.head(0))
+
+
+def test_settings_of_the_inverse_are_its_own() -> None:
+    P, Q = samples(1)
+    ratio = logistic().fit_samples(P, Q)
+    ratio.inverse().set_params(estimator__classifier="qda")
+    assert ratio.classifier == "logistic"
