@@ -234,7 +234,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             if not is_mixed(X):
                 raise
             problem = (
-                "`X` has text, dates or missing values, but the ratio was fitted to numbers without missing values"
+                "`X` has text, dates or missing values, but the ratio was fitted to numbers without them"
             )
             raise ValueError(f"{problem}. Fit it with such rows, or with `encoder=TableEncoder()`.") from error
         names = getattr(self, "feature_names_in_", None)

@@ -160,7 +160,7 @@ def test_columns_that_differ_are_named() -> None:
     P, Q = pl.DataFrame({"a": [1, 2], "b": [1, 2]}), pl.DataFrame({"a": [1, 2], "c": [1, 2]})
     with pytest.raises(ValueError, match=r"'b' only in `X_p`, 'c' only in `X_q`\)\. Drop or rename them"):
         logistic().fit_samples(P, Q)
-    with pytest.raises(ValueError, match=r"'b' only in `X_p`, 'c' only in `X_q`.*`exclude`"):
+    with pytest.raises(ValueError, match="'b' only in `X_p`, 'c' only in `X_q`"):
         logistic().fit_samples(P.with_columns(a=pl.lit("x")), Q)
 
 
