@@ -69,7 +69,7 @@ class TargetedSampler(BaseEstimator):
     Parameters
     ----------
     ratio, featurizer
-        A fitted `FeaturizedRatio` or `JointFeaturizedRatio`, or an `AutoRatio` with one of these. Or any ratio that was fitted to
+        A fitted `FeaturizedRatio`, `JointFeaturizedRatio`, or `AutoRatio` with a flow. Or any ratio that was fitted to
         `featurizer.transform(X)` (`space="z"`) or to rows of x (`space="x"`), with the fitted `FlowFeaturizer` that
         draws the candidates. With `scaling="image"` fit the ratio to `featurizer.encode(X, rng)`, with their noise.
     space

@@ -274,8 +274,9 @@ class _CrossFitted:
 def _fitting(ratio: Any, seed: int) -> Fit:
     """Return a function that fits a ratio to rows, first those of p, and labels: a preset without another scaling."""
     ratio = new_ratio(ratio, seed)  # refused before anything is fitted
-    if isinstance(ratio, ClassifierRatio) and ratio.calibration is None and ratio.classifier in list(PRESETS):
-        return partial(_fitted_preset, ratio.classifier, seed_from(ratio.random_state) % 2**32)
+    name = ratio.classifier if isinstance(ratio, ClassifierRatio) and ratio.calibration is None else None
+    if isinstance(name, str) and name in PRESETS:
+        return partial(_fitted_preset, name, seed_from(ratio.random_state) % 2**32)
 
     def fit(X: Matrix, y: Vector) -> LogRatio:
         samples = TwoSamples(X, int(y.sum()), np.ones(len(X)), _log_odds(y))
