@@ -1,4 +1,4 @@
-"""Covariate shift: fit to labelled rows of a source for use on a target, of which only x is available.
+"""Covariate shift: fit to labeled rows of a source for use on a target, of which only x is available.
 
 p is the target, the numerator of r = p/q, and q the source: a row of the source counts as r(x) rows of the target.
 """
@@ -52,7 +52,7 @@ def _method_of_estimator(name: str, doc: str) -> Any:
 
 
 class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
-    r"""Fit any estimator of scikit-learn to labelled source rows that are weighted to represent a target.
+    r"""Fit any estimator of scikit-learn to labeled source rows that are weighted to represent a target.
 
     The distribution of y given x must be the same in both. Only that of x may differ. Then the risk on the target p is
     a risk on the source q, weighted by the ratio r = p/q, p is the target:
@@ -159,7 +159,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X, y, sample_weight
-            Labelled rows of the source, of shapes (n, d) and (n,), and their weights, all 1 if None. A table may have
+            Labeled rows of the source, of shapes (n, d) and (n,), and their weights, all 1 if None. A table may have
             text, dates and missing values, if the estimator takes them.
         X_target
             Rows of the target, of shape (n_target, d), without labels: the same columns. None if the ratio is fitted.
@@ -238,7 +238,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         check_nonnegative(self.gamma, "gamma")
         ready = is_ready(self.ratio)
         if X_target is None and not ready:
-            raise ValueError("`X_target` is None. Give unlabelled rows of the target, or a fitted `ratio`.")
+            raise ValueError("`X_target` is None. Give unlabeled rows of the target, or a fitted `ratio`.")
         if ready and (X_target is not None or self.n_folds is not None):
             raise ValueError("`ratio` is fitted. Leave out `X_target` and `n_folds`, or give `clone(ratio)`.")
 
@@ -255,7 +255,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
 
     @available_if(_estimator_has("score"))
     def score(self, X: TableLike, y: Any, sample_weight: VectorLike | None = None) -> float:
-        """Return the score of the fitted estimator on labelled rows, without weights of the ratio."""
+        """Return the score of the fitted estimator on labeled rows, without weights of the ratio."""
         check_is_fitted(self)
         return self.estimator_.score(X, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
 

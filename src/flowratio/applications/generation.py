@@ -69,7 +69,7 @@ class TargetedSampler(BaseEstimator):
     Parameters
     ----------
     ratio, featurizer
-        A fitted `FeaturizedRatio` or `JointFeaturizedRatio`, which has a flow. Or any ratio that was fitted to
+        A fitted `FeaturizedRatio`, `JointFeaturizedRatio`, or `AutoRatio` with a flow. Or any ratio that was fitted to
         `featurizer.transform(X)` (`space="z"`) or to rows of x (`space="x"`), with the fitted `FlowFeaturizer` that
         draws the candidates. With `scaling="image"` fit the ratio to `featurizer.encode(X, rng)`, with their noise.
     space
@@ -187,10 +187,14 @@ class TargetedSampler(BaseEstimator):
         if featurizer is None:
             check_is_fitted(_checked_ratio(self.ratio))
             featurizer = getattr(self.ratio, "featurizer_", None)
+            if isinstance(self.ratio, RatioEstimator) and featurizer is None:
+                featurizer = self.ratio.mixture_flow()
         if isinstance(self.ratio, FlowFeaturizer) or hasattr(self.featurizer, "log_ratio"):
             raise TypeError("The arguments are in the wrong order. Use `TargetedSampler(ratio, featurizer)`.")
         if not isinstance(featurizer, FlowFeaturizer):
-            problem = f"`featurizer` is {self.featurizer!r}, and `ratio` is a {type(self.ratio).__name__} with no flow"
+            name = type(self.ratio).__name__
+            article = "an" if name[0] in "AEIO" else "a"
+            problem = f"`featurizer` is {self.featurizer!r}, and `ratio` is {article} {name} with no flow"
             raise TypeError(f"{problem}. Give a fitted `FlowFeaturizer`, or a `FeaturizedRatio` with a flow.")
         if self._is_own() and getattr(self.ratio, "alpha", None) == 1:
             problem = "`ratio` was trained with `alpha=1`, so its flow is not a density and cannot be sampled"
@@ -222,7 +226,7 @@ class TargetedSampler(BaseEstimator):
             raise ValueError(f"{problem}. Leave `featurizer` out, give a ratio fitted to z, or use `space='x'`.")
         if not self._is_own():
             _check_columns(ratio, featurizer, self.space)
-        if self.space == "x":
+        if self.space == "x" or (self._is_own() and not has_own):  # an `AutoRatio` has ratios of x too
             return lambda Z: _log_ratio(ratio, decode(Z))
         if isinstance(ratio, JointFeaturizedRatio):
             return lambda Z: evaluate(ratio.network_, Z)[:, 0]

@@ -26,6 +26,7 @@ from flowratio.applications.divergences import clipped_terms, kl_terms, variance
 from flowratio.applications.result import BoundEstimate, Conclusion, Limit, bounds_of, interval_text, is_wrong
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict
+from flowratio.ratios.registry import is_additive, new_ratio
 from flowratio.samples.folding import folds
 from flowratio.samples.stacking import to_matrix
 from flowratio.samples.two_samples import TwoSamples
@@ -33,7 +34,6 @@ from flowratio.tables.detection import is_mixed
 
 _N_DEALS = 8  # shuffled rows for each row of the sample, on which ratios are scored
 _N_NEAR = 4  # the same, where y is shuffled among rows near in z
-_BLIND = ("logistic", "lda", "additive")  # sums over columns, which the joint distribution and the product share
 _UNSEEN = 3.0  # n times the nats of a pair of columns that chance hides: a correlation of 2.4 standard errors
 _MOST_FITTED = 20_000  # shuffled rows, if n is not larger
 _MOST_DEALT = 2_000_000  # shuffled rows
@@ -136,9 +136,9 @@ def mutual_information(
 
 
 def _check_ratio(ratio: Any) -> None:
-    name = ratio if isinstance(ratio, str) else getattr(ratio, "classifier", None)
-    if isinstance(name, str) and name in _BLIND:
-        problem = f"`ratio` is {name!r}, a sum over columns, which sees no dependence between them"
+    if is_additive(new_ratio(ratio, 0)):  # the joint distribution and the product have the same columns
+        name = repr(ratio) if isinstance(ratio, str) else type(ratio).__name__
+        problem = f"`ratio` is {name}, a sum over columns, which sees no dependence between them"
         raise ArgumentError("ratio", f"{problem}. Use a ratio such as 'qda', 'quadratic', 'boosting' or 'mlp'.")
 
 

@@ -1,4 +1,4 @@
-"""Importance-weighted validation: score a model on labelled source rows as if they came from the target."""
+"""Importance-weighted validation: score a model on labeled source rows as if they came from the target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flowratio.weights import self_normalize
 
 
 class TargetScorer:
-    r"""Estimate the target score of a model from labelled source rows.
+    r"""Estimate the target score of a model from labeled source rows.
 
     It is a `scoring` of `cross_validate` and `GridSearchCV`. Each row counts by its ratio r = p/q, p is the target:
 
@@ -63,7 +63,7 @@ class TargetScorer:
         self.scorer, self.ratio = scorer, ratio
 
     def __call__(self, estimator: Any, X: TableLike, y: Any, sample_weight: VectorLike | None = None) -> float:
-        """Return the weighted score of a fitted estimator on labelled source rows."""
+        """Return the weighted score of a fitted estimator on labeled source rows."""
         counts = checked_weights(sample_weight, _num_samples(X), "sample_weight")
         w = self_normalize(log_ratio_of(self.ratio)(X), total=len(y)) * counts
         return self.scorer(estimator, X, y, sample_weight=w)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,9 +20,9 @@ from flowratio.applications.result import Result
 from flowratio.diagnostics.importance import Importance, importance
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import TestVerdict
-from flowratio.ratios.auto.auto import AutoRatio
+from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.classifier.presets import PRESETS
-from flowratio.ratios.registry import new_ratio, silent
+from flowratio.ratios.registry import fit_prepared, log_ratio_prepared, new_ratio, silent
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import weighted_moments
 
@@ -130,7 +131,7 @@ def two_sample_test(
     >>> X_p, X_q = rng.normal(size=(300, 3)), rng.normal(size=(300, 3))
     >>> X_p[:, 1] *= 1.5
     >>> print(two_sample_test(X_p, X_q, n_permutations=99, random_state=0))
-    The files differ (p = 0.01, 99 permutations). Largest changes: x2, x1, x3.
+    The samples differ (p = 0.01, 99 permutations). Largest changes: x2, x1, x3.
     """
     check_count(n_permutations, "n_permutations")
     check_choice(statistic, "statistic", ["scores", "ratio"])
@@ -272,15 +273,23 @@ class _CrossFitted:
 
 
 def _fitting(ratio: Any, seed: int) -> Fit:
-    """Return a function that fits a ratio to rows and labels: a classifier itself, where that saves the checks."""
-    ratio = AutoRatio() if ratio is None else ratio
-    new_ratio(ratio, seed)  # refused before anything is fitted
-    if not (isinstance(ratio, str) and ratio in PRESETS):
-        return lambda X, y: new_ratio(ratio, seed).fit(X, y).log_ratio
+    """Return a function that fits a ratio to rows, first those of p, and labels: a preset without another scaling."""
+    ratio = new_ratio(ratio, seed)  # refused before anything is fitted
+    name = ratio.classifier if isinstance(ratio, ClassifierRatio) and ratio.calibration is None else None
+    if isinstance(name, str) and name in PRESETS:
+        return partial(_fitted_preset, name, seed_from(ratio.random_state) % 2**32)
 
     def fit(X: Matrix, y: Vector) -> LogRatio:
-        classifier = PRESETS[ratio](X, y, seed).fit(X, y)
-        log_odds = math.log(y.sum() / (1 - y).sum())
-        return lambda X: classifier.decision_function(X) - log_odds
+        samples = TwoSamples(X, int(y.sum()), np.ones(len(X)), _log_odds(y))
+        return partial(log_ratio_prepared, fit_prepared(new_ratio(ratio, seed), samples))
 
     return fit
+
+
+def _fitted_preset(name: str, seed: int, X: Matrix, y: Vector) -> LogRatio:
+    classifier = PRESETS[name](X, y, seed).fit(X, y)
+    return lambda X: classifier.decision_function(X) - _log_odds(y)
+
+
+def _log_odds(y: Vector) -> float:
+    return math.log(y.sum() / (1 - y).sum())

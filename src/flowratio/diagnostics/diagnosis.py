@@ -26,6 +26,7 @@ from flowratio.ratios.base import Design, RatioEstimator
 from flowratio.ratios.registry import design_of, log_ratio_of
 from flowratio.samples.stacking import stack
 from flowratio.samples.weighting import checked_weights, counts, mean_and_error, repeated
+from flowratio.tables.detection import is_mixed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -146,16 +147,43 @@ def diagnose(
 
 def _design(ratio: Any, X_p: TableLike, X_q: TableLike) -> tuple[Design, int, Callable[[Matrix], Any]]:
     """Return the rows as a ratio sees them, those of p, then those of q, with n_p, and log r of such rows."""
+    samples = {"X_p": X_p, "X_q": X_q}
     if getattr(ratio, "encoder_", None) is not None:
-        P, Q = ratio.design(X_p), ratio.design(X_q)
+        P, Q = (_table_design(ratio, X, name) for name, X in samples.items())
         return P._replace(matrix=np.concatenate([P.matrix, Q.matrix])), len(P.matrix), ratio.log_ratio_prepared
-    X, y = stack(X_p, X_q)
+    mixed = [name for name, X in samples.items() if is_mixed(X)]
+    if mixed and hasattr(ratio, "steps"):
+        return _last_design(ratio, X_p, X_q)
+    try:
+        X, y = stack(X_p, X_q)
+    except ValueError as error:
+        if not mixed:
+            raise
+        problem = f"`{mixed[0]}` has text, dates or missing values, which `ratio` was not fitted to"
+        raise ValueError(f"{problem}. Drop or fill these values, or fit the ratio to such a table.") from error
     design = design_of(ratio, X)
     design = design._replace(matrix=np.asarray(design.matrix, np.float64))
     if isinstance(ratio, RatioEstimator):
         return design, int(y.sum()), ratio.log_ratio_prepared
     log_ratio = log_ratio_of(ratio)  # of another library: it gets rows in the form of the input
     return design, int(y.sum()), lambda A: log_ratio(_in_form_of(X, A))
+
+
+def _table_design(ratio: Any, X: TableLike, name: str) -> Design:
+    design = ratio.design(X)
+    if (n := len(design.matrix)) < 2:
+        raise ValueError(f"`{name}` has {n} row{'s' * (n != 1)}. A sample must have at least 2 rows.")
+    return design
+
+
+def _last_design(pipeline: Any, X_p: TableLike, X_q: TableLike) -> tuple[Design, int, Callable[[Matrix], Any]]:
+    """Return the same for the last step of a pipeline, on rows that the other steps transform."""
+    first = pipeline[:-1]
+    design, n_p, log_ratio = _design(pipeline[-1], first.transform(X_p), first.transform(X_q))
+    if all(hasattr(step, "get_feature_names_out") for step in first):
+        names = [str(name) for name in first.get_feature_names_out()]
+        design = design._replace(names=names, columns=names)
+    return design, n_p, log_ratio
 
 
 def _diagnosis(

@@ -335,6 +335,10 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         """Return the flow of the mixture of both samples, if the ratio has one. It maps rows of the design matrix."""
         return None
 
+    def is_additive(self) -> bool:
+        """Return whether log r is a sum over columns, so that it cannot see dependence. It needs no fit."""
+        return False
+
     def inverse(self) -> InverseRatio | RatioEstimator:
         """Return 1/r = q/p without another fit. It shares the fitted state with this ratio."""
         from flowratio.ratios.inverse import InverseRatio

@@ -10,9 +10,11 @@ from typing_extensions import Self
 
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio.ratios.base import Design, RatioEstimator
+from flowratio.ratios.registry import is_additive
 from flowratio.samples.two_samples import TwoSamples
 
 if TYPE_CHECKING:
+    from flowratio.latent.featurizer import FlowFeaturizer
     from flowratio.tables.encoder import TableEncoder
 
 
@@ -66,6 +68,12 @@ class InverseRatio(RatioEstimator):
         return -self.estimator_.log_ratio_prepared(X)
 
     _log_ratio = log_ratio_prepared
+
+    def is_additive(self) -> bool:
+        return is_additive(self.estimator)
+
+    def mixture_flow(self) -> FlowFeaturizer | None:
+        return self.estimator_.mixture_flow()
 
     def design(self, X: TableLike) -> Design:
         check_is_fitted(self)

@@ -111,6 +111,12 @@ def new_ratio(ratio: Any, seed: int, verbose: bool = False, argument: str = "rat
     return seeded_like(clone(ratio, safe=False), seed, verbose)
 
 
+def is_additive(ratio: Any) -> bool:
+    """Return whether log r of a ratio, or of its name, is a sum over columns. That of another library is not."""
+    ratio = named_ratio(ratio) if isinstance(ratio, str) else ratio
+    return isinstance(ratio, RatioEstimator) and ratio.is_additive()
+
+
 def seeded_like(estimator: Any, seed: int, verbose: bool) -> Any:
     """Give an estimator the seed and the progress bar of the one that contains it, where it has none of its own."""
     settings = estimator.get_params(deep=False) if hasattr(estimator, "get_params") else {}
@@ -171,6 +177,8 @@ def is_ready(ratio: Any) -> bool:
     """Return whether a ratio, or a pipeline that ends with one, is fitted. An object without `fit` is ready."""
     if not _has_log_ratio(ratio):
         return False
+    if hasattr(ratio, "fit") and not hasattr(ratio, "__sklearn_tags__"):  # it does not follow scikit-learn
+        return any(name.endswith("_") for name in vars(ratio))
     try:
         check_is_fitted(ratio)
     except NotFittedError:

@@ -43,11 +43,11 @@ class TwoSamples:
     ) -> TwoSamples:
         """Put the rows of p first, by the mask `is_p` (n,), and leave out rows of weight zero."""
         rows = [np.flatnonzero(of & (w > 0)) for of in (is_p, ~is_p)]
-        for label, positions in zip(("1 (p)", "0 (q)"), rows, strict=True):
+        for name, positions in zip("pq", rows, strict=True):
             n = len(positions)
             if n == 0 or (n == 1 and w[positions].sum() < 2):  # a row of weight 2 counts as two rows
-                problem = f"The class {label} of `y` has {n} row{'s' * (n != 1)} of positive weight."
-                raise ValueError(f"{problem} Each sample must have at least 2 rows. Give more rows of this class.")
+                problem = f"The sample {name} has {n} row{'s' * (n != 1)} of positive weight"
+                raise ValueError(f"{problem}. Each sample must have at least 2 rows.")
         n_p = len(rows[0])
         if not ((w > 0).all() and is_p[:n_p].all()):
             order = np.concatenate(rows)

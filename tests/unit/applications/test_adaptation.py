@@ -523,6 +523,21 @@ def test_a_fitted_pipeline_and_anything_with_log_ratios_are_ratios() -> None:
     assert 0 < TargetScorer("accuracy", ratio)(model, table, y) <= 1
 
 
+def test_a_plain_class_is_fitted_once_it_has_a_name_with_an_underscore() -> None:
+    class Plain:
+        def fit(self, X: Any, y: Any) -> Plain:
+            self.ratio_ = ClassifierRatio("logistic").fit(X, y)
+            return self
+
+        def log_ratio(self, X: Any) -> np.ndarray:
+            return self.ratio_.log_ratio(X)
+
+    X, y, X_target = draw()
+    model = cloned(ImportanceWeighted(LogisticRegression(), Plain())).fit(X, y, X_target=X_target)
+    fitted = ImportanceWeighted(LogisticRegression(), model.ratio_).fit(X, y)
+    np.testing.assert_allclose(fitted.sample_weight_, model.sample_weight_, rtol=1e-12)
+
+
 def test_a_pipeline_inside_with_routing() -> None:
     X, y, X_target = draw()
     with config_context(enable_metadata_routing=True):

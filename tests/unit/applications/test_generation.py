@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 from flowratio.applications.generation import DepletedWarning, TargetedSample, TargetedSampler, _resampled
 from flowratio.flows import Flow
 from flowratio.latent.featurizer import FlowFeaturizer
+from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
 from flowratio.ratios.featurized.joint import JointFeaturizedRatio
@@ -378,8 +379,9 @@ class TestBadInput:
     def test_what_has_no_flow(self) -> None:
         X_p, X_q = two_samples()
         no_flow = FeaturizedRatio("logistic", featurizer=Gaussianizer()).fit_samples(X_p, X_q)
-        for ratio in (no_flow, no_flow.ratio_):
-            with pytest.raises(TypeError, match="Give a fitted `FlowFeaturizer`"):
+        auto = AutoRatio(["logistic"], random_state=0).fit_samples(X_p, X_q)
+        for ratio, name in ((no_flow, "a FeaturizedRatio"), (no_flow.ratio_, "a Cl"), (auto, "an AutoRatio")):
+            with pytest.raises(TypeError, match=f"`ratio` is {name}.* with no flow. Give a fitted `FlowFeaturizer`"):
                 TargetedSampler(ratio).sample(5)
         swapped: Any = no_flow
         with pytest.raises(TypeError, match=r"wrong order\. Use `TargetedSampler\(ratio, featurizer\)`"):
@@ -390,6 +392,16 @@ class TestBadInput:
         with pytest.raises(ValueError, match="Leave `featurizer` out"):
             TargetedSampler(ratio, known_flow()).sample(5)
         assert TargetedSampler(ratio, known_flow(), space="x").sample(5).shape == (5, 2)
+
+    def test_flow_of_an_auto_ratio(self) -> None:
+        X_p, X_q = two_samples()
+        candidate = FeaturizedRatio("logistic", featurizer=quick_flow(), random_state=0)
+        ratio = AutoRatio({"in z": candidate}, combine="best", random_state=0).fit_samples(X_p, X_q)
+        flow = ratio.mixture_flow()
+        assert flow is not None
+        assert ratio.inverse().mixture_flow() is flow
+        X = TargetedSampler(ratio, random_state=0).sample(50)
+        np.testing.assert_array_equal(X, TargetedSampler(ratio, flow, space="x", random_state=0).sample(50))
 
     def test_inverse_ratio(self) -> None:
         ratio = FeaturizedRatio("logistic", featurizer=quick_flow(), random_state=0).fit_samples(*two_samples())

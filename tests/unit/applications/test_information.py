@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
-from flowratio import AutoRatio, ClassifierRatio
+from flowratio import AutoRatio, ClassifierRatio, ConvexRatio, FeaturizedRatio, InverseRatio
+from flowratio._support.errors import ArgumentError
 from flowratio.applications.information import _by_row, _deal, _distance, _nearest_deals, mutual_information
+from flowratio.scaling import Gaussianizer, ScalerChain, Standardizer, Whitener
 
 
 def gaussian(n: int, d: int, rho: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -69,10 +72,32 @@ def test_intervals_cover_and_standard_errors_are_those_of_the_estimate() -> None
         assert np.std([found.raw for found in made]) < 3 * told if rho else told < made[0].resolution / 2
 
 
-@pytest.mark.parametrize("ratio", ["logistic", "lda", "additive", ClassifierRatio("logistic")])
-def test_ratios_that_see_no_information_are_refused(ratio: object) -> None:
-    with pytest.raises(ValueError, match=r"sees no dependence between them\. Use a ratio such as"):
+@pytest.mark.parametrize(
+    ("ratio", "name"),
+    [
+        ("logistic", "'logistic'"),
+        ("lda", "'lda'"),
+        ("additive", "'additive'"),
+        ("additive of normal columns", "'additive of normal columns'"),
+        (ClassifierRatio("logistic"), "ClassifierRatio"),
+        (InverseRatio(ClassifierRatio("lda")), "InverseRatio"),
+        (ConvexRatio(["lda", ClassifierRatio("additive")]), "ConvexRatio"),
+        (AutoRatio(["lda", "logistic"]), "AutoRatio"),
+        (FeaturizedRatio("lda", featurizer=ScalerChain([Gaussianizer(), Standardizer()])), "FeaturizedRatio"),
+    ],
+)
+def test_ratios_that_see_no_information_are_refused(ratio: Any, name: str) -> None:
+    words = f"`ratio` is {name}, a sum over columns, which sees no dependence between them. Use a ratio such as"
+    with pytest.raises(ArgumentError, match=words) as error:
         mutual_information(*gaussian(100, 1, 0.95, 0), ratio=ratio)
+    assert error.value.arguments == ("ratio",)
+
+
+def test_ratios_that_see_dependence() -> None:
+    whitened = FeaturizedRatio("lda", featurizer=ScalerChain([Standardizer(), Whitener()]))
+    convex = ConvexRatio(["lda", "qda"])
+    for ratio in (ClassifierRatio("qda"), whitened, FeaturizedRatio("lda"), convex, InverseRatio(convex), AutoRatio()):
+        assert not ratio.is_additive()
 
 
 def test_the_ratio_may_be_chosen() -> None:

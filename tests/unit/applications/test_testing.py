@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from scipy.stats import kstest, norm, rankdata
 
-from flowratio import ClassifierRatio, RatioEstimator
+from flowratio import ULSIF, ClassifierRatio, RatioEstimator
 from flowratio.applications.testing import _Scores, two_sample_test
+from flowratio.ratios.registry import named_ratio
 
 
 @pytest.mark.parametrize("ratio", [None, "logistic"])
@@ -42,6 +43,27 @@ def test_a_shift_is_noticed_and_named(ratio: str | RatioEstimator | None) -> Non
     assert found.drivers.names[0] == "shifted"
     assert found.drivers.share[0] > 0.8
     assert "shifted" in str(found)
+
+
+@pytest.mark.parametrize("name", ["logistic", "lda", "boosting", "ulsif"])
+def test_a_name_and_its_object_give_the_same_test(name: str) -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.normal(0.3, 1, (60, 2)), rng.normal(size=(80, 2))
+    by_name, by_object = (
+        two_sample_test(X_p, X_q, ratio, n_permutations=5, random_state=0) for ratio in (name, named_ratio(name))
+    )
+    assert by_name.value == by_object.value
+    np.testing.assert_array_equal(by_name.null, by_object.null)
+    np.testing.assert_array_equal(by_name.drivers.effect, by_object.drivers.effect)
+
+
+def test_rows_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(ULSIF, "fit", refuse)
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    assert two_sample_test(X, X, ULSIF(), n_permutations=2, random_state=0).p_value > 0.05
 
 
 @pytest.mark.parametrize("change", ["mean", "variance", "tails", "two modes", "correlation"])
@@ -183,6 +205,8 @@ def test_bad_input() -> None:
         two_sample_test(X, X[:3])
     with pytest.raises(ValueError, match="`ratio` is 'qdaa'"):
         two_sample_test(X, X, "qdaa")
+    with pytest.raises(ValueError, match="`classifier` is 'qdaa'"):
+        two_sample_test(X, X, ClassifierRatio("qdaa"))
     with pytest.raises(ValueError, match="40 missing or infinite values"):
         two_sample_test(np.full((20, 2), np.inf), X)
 

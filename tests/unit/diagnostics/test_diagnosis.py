@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from flowratio.diagnostics.diagnosis import Diagnosis, diagnose
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.samples.stacking import stack
+from flowratio.tables.encoder import TableEncoder
 
 SHIFT = math.sqrt(2)  # KL 1
 
@@ -287,6 +288,40 @@ def test_pipeline_that_ends_with_a_ratio() -> None:
     X, y = stack(*draw(300, 0))
     pipeline = make_pipeline(StandardScaler(), ClassifierRatio("logistic")).fit(X, y)
     assert diagnose(pipeline, *draw(300, 1), random_state=0).score > 0.1
+
+
+def test_pipeline_that_encodes_a_table() -> None:
+    (P, p_out), (Q, q_out) = ([_table(shift, seed) for seed in (0, 1)] for shift in (1.0, 0.0))
+    y = np.repeat([1, 0], [len(P), len(Q)])
+    pipeline = make_pipeline(TableEncoder(), ClassifierRatio("lda")).fit(pl.concat([P, Q]), y)
+    diagnosis = diagnose(pipeline, p_out, q_out, random_state=0)
+    assert diagnosis.score > 0.05
+    assert diagnosis.importance.names[0] == "age"
+    np.testing.assert_allclose(diagnosis.log_p, pipeline.score_samples(p_out))
+
+
+def _table(shift: float, seed: int) -> pl.DataFrame:
+    rng = np.random.default_rng([seed, int(shift)])
+    return pl.DataFrame({"age": rng.normal(shift, 1, 200), "job": rng.choice(["baker", "clerk", "judge"], 200)})
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_a_table_with_too_few_rows_is_refused(n: int) -> None:
+    P, Q = _table(1.0, 0), _table(0.0, 0)
+    ratio = ClassifierRatio("lda").fit_samples(P, Q)
+    with pytest.raises(ValueError, match=f"`X_p` has {n} rows?. A sample must have at least 2 rows"):
+        diagnose(ratio, P[:n], Q)
+    with pytest.raises(ValueError, match=f"`X_q` has {n} rows?. A sample must have at least 2 rows"):
+        diagnose(ratio, P, Q[:n])
+
+
+@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, pl.DataFrame])
+def test_missing_values_for_a_ratio_of_numbers_are_refused(form: Callable[[Any], Any]) -> None:
+    X_p, X_q = draw(300, 0)
+    ratio = ClassifierRatio("lda").fit_samples(X_p, X_q)
+    X_q[3, 1] = np.nan
+    with pytest.raises(ValueError, match="`X_q` has text, dates or missing values, which `ratio` was not fitted to"):
+        diagnose(ratio, form(X_p), form(X_q))
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1e-4, 1e150])

@@ -22,7 +22,7 @@ from flowratio.ratios.auto.race import Race
 from flowratio.ratios.auto.results import AutoResults, Candidate, Status
 from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.featurized.featurized import FeaturizedRatio, check_featurizer, is_fitted
-from flowratio.ratios.registry import RATIOS, fit_prepared, log_ratio_prepared, named_ratio, silent
+from flowratio.ratios.registry import RATIOS, fit_prepared, is_additive, log_ratio_prepared, named_ratio, silent
 from flowratio.samples.folding import random_ranks
 from flowratio.samples.two_samples import TwoSamples
 
@@ -157,6 +157,9 @@ class AutoRatio(RatioEstimator):
         ratios = {"logistic": "logistic", **self._candidates()}  # the baseline may not be a candidate
         members = [ratios[name] for name in self.names_]
         return ConvexRatio(members, self.shares_.tolist(), random_state=self.random_state)
+
+    def is_additive(self) -> bool:
+        return all(map(is_additive, self._candidates().values()))
 
     def mixture_flow(self) -> FlowFeaturizer | None:
         """Return the flow of the candidate with the largest share that has one."""

@@ -10,7 +10,7 @@ import numpy as np
 from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, is_number, seed_from
 from flowratio.ratios.base import RatioEstimator, Requires
-from flowratio.ratios.registry import fit_prepared, log_ratio_prepared, new_ratio
+from flowratio.ratios.registry import fit_prepared, is_additive, log_ratio_prepared, new_ratio
 from flowratio.samples.two_samples import TwoSamples
 
 
@@ -56,6 +56,9 @@ class ConvexRatio(RatioEstimator):
         for share, ratio in zip(self._shares(), self.ratios_, strict=True):
             log_r += share * log_ratio_prepared(ratio, X)
         return log_r
+
+    def is_additive(self) -> bool:
+        return all(map(is_additive, self.ratios))
 
     def _shares(self) -> list[float]:
         if isinstance(self.ratios, str) or not isinstance(self.ratios, Sequence):

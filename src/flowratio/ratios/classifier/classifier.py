@@ -101,6 +101,9 @@ class ClassifierRatio(RatioEstimator):
         log_r = self.readout_(self.classifier_, X)
         return log_r if self.calibrator_ is None else self.calibrator_(log_r)
 
+    def is_additive(self) -> bool:
+        return isinstance(self.classifier, str) and self.classifier in ("logistic", "lda", "additive")
+
     def _folds(self, samples: TwoSamples, rng: np.random.Generator) -> Vector:
         """Return the fold of each row, (n,), with equal shares of each sample in all folds."""
         n_folds = min(self.n_folds, samples.n_least)

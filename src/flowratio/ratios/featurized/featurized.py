@@ -18,10 +18,10 @@ from flowratio._support.validation import RandomState, check_choice, seed_from
 from flowratio.flows.base import like
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator, Requires
-from flowratio.ratios.registry import fit_prepared, log_ratio_prepared, new_ratio, seeded_like
+from flowratio.ratios.registry import fit_prepared, is_additive, log_ratio_prepared, new_ratio, seeded_like
 from flowratio.samples.rows import ArrayRows, WeightedRows
 from flowratio.samples.two_samples import TwoSamples
-from flowratio.scaling.base import Scaler
+from flowratio.scaling import Dequantizer, Gaussianizer, Logit, Scaler, ScalerChain, Standardizer
 
 MIXTURES = ("pooled", "balanced")
 _MAX_VERSIONS, _MAX_NOISY_ROWS = 5, 50_000  # noisy versions of each row, and rows in all versions
@@ -105,6 +105,9 @@ class FeaturizedRatio(RatioEstimator):
         """Return the flow, if the map is one."""
         return self.featurizer_ if isinstance(self.featurizer_, FlowFeaturizer) else None
 
+    def is_additive(self) -> bool:
+        return _is_columnwise(self.featurizer) and is_additive(self.estimator)
+
     def _new_estimator(self) -> tuple[Any, int]:
         """Check the settings before a flow is trained, and return the unfitted ratio of z and the seed."""
         check_choice(self.mixture, "mixture", MIXTURES)
@@ -159,6 +162,13 @@ def is_fitted(featurizer: Any) -> bool:
     except (NotFittedError, TypeError):
         return False
     return True
+
+
+def _is_columnwise(featurizer: Any) -> bool:
+    """Return whether a map works column by column, unlike a flow and a `Whitener`."""
+    if isinstance(featurizer, ScalerChain):
+        return all(map(_is_columnwise, featurizer.steps))
+    return isinstance(featurizer, Standardizer | Gaussianizer | Dequantizer | Logit)
 
 
 def _check_type(featurizer: Any) -> Any:
