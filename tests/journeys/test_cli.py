@@ -267,8 +267,8 @@ def write_bad_files(folder: Path) -> None:
         (["fit", "p.csv", "q.csv"], ["--out"]),
         (["fit", "p.csv", "q.csv", "-o", "m", "--columns", "agee"], ["`--columns`", "'age'"]),
         (["fit", "other.csv", "p.csv", "-o", "m"], ["'years' only in", "`--exclude`"]),
-        (["fit", "p.csv", "endless.csv", "-o", "m"], ["infinite", "with `--exclude`"]),
-        (["fit", "p.csv", "german.csv", "-o", "m"], ["'joined'", "`p.csv`", "31.01.2024", "with `--exclude`"]),
+        (["fit", "p.csv", "endless.csv", "-o", "m"], ["infinite", "`--exclude`"]),
+        (["fit", "p.csv", "german.csv", "-o", "m"], ["'joined'", "`p.csv`", "31.01.2024", "`--exclude`"]),
         (["test", "p.csv", "german.csv"], ["'joined'", "`german.csv`", "2024-01-31"]),
         (["divergence", "german.csv", "p.csv", "--method", "lda"], ["'joined'", "`german.csv`", "2024-01-31"]),
         (["test", "p.csv", "q.csv", "--method", "logistik"], ["'logistic'"]),
@@ -277,7 +277,7 @@ def write_bad_files(folder: Path) -> None:
         (["mi", "-", "-"], ["standard input"]),
         (["mi", "p.csv", "fixed.csv", "--method", "qda"], ["`fixed.csv` has 9 rows", "`p.csv` has 50"]),
         (["mi", "p.csv", "q.csv", "--method", "lda"], ["`--method` is 'lda'", "'qda'"]),
-        (["mi", "endless.csv", "q.csv", "--method", "qda"], ["infinite", "with `--exclude`"]),
+        (["mi", "endless.csv", "q.csv", "--method", "qda"], ["infinite", "`--exclude`"]),
         (["score", "folder", "q.csv"], ["folder has no file model.json", "not a model"]),
         (["score", "none", "q.csv", "--temper", "-1"], ["--temper -1", "0 or more"]),
         (["score", "none", "q.csv", "--cap", "0"], ["--cap 0", "above 0"]),
@@ -341,7 +341,7 @@ def test_what_a_command_says_names_no_setting_of_python(model: Path, files: Path
     given.with_columns(hours=pl.lit("inf")).write_csv(tmp_path / "endless.csv")
     for words, found in (
         (["score", model, tmp_path / "weighted.csv"], "with `--scores-only`"),
-        (["score", model, tmp_path / "endless.csv"], "with `flowratio fit --exclude`"),
+        (["score", model, tmp_path / "endless.csv"], "`flowratio fit --exclude`"),
         (["report", model, "--p", tmp_path / "fewer.csv", "--q", files / "q.csv"], "fewer.csv has no column 'age'"),
     ):
         code, _, err = run(*words, "-o", tmp_path / ("x.html" if words[0] == "report" else "x.csv"))

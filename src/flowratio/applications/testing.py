@@ -131,7 +131,7 @@ def two_sample_test(
     >>> X_p, X_q = rng.normal(size=(300, 3)), rng.normal(size=(300, 3))
     >>> X_p[:, 1] *= 1.5
     >>> print(two_sample_test(X_p, X_q, n_permutations=99, random_state=0))
-    The samples differ (p = 0.01, 99 permutations). Largest changes: x2, x1, x3.
+    The files differ (p = 0.01, 99 permutations). Largest changes: x2, x1, x3.
     """
     check_count(n_permutations, "n_permutations")
     check_choice(statistic, "statistic", ["scores", "ratio"])

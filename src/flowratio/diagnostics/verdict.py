@@ -39,7 +39,7 @@ class Verdict(_Words):
 class TestVerdict(_Words):
     """What a two-sample test concludes, at the level 0.05."""
 
-    DIFFER = "the samples differ"
+    DIFFER = "the files differ"
     NO_DIFFERENCE = "no difference found"
 
 

@@ -233,9 +233,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         except ValueError as error:
             if not is_mixed(X):
                 raise
-            problem = (
-                "`X` has text, dates or missing values, but the ratio was fitted to numbers without them"
-            )
+            problem = "`X` has text, dates or missing values, but the ratio was fitted to numbers without them"
             raise ValueError(f"{problem}. Fit it with such rows, or with `encoder=TableEncoder()`.") from error
         names = getattr(self, "feature_names_in_", None)
         columns = column_names(X, matrix.shape[1]) if names is None else [str(name) for name in names]
