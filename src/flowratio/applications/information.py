@@ -137,8 +137,8 @@ def mutual_information(
 
 def _check_ratio(ratio: Any) -> None:
     if is_additive(new_ratio(ratio, 0)):  # the joint distribution and the product have the same columns
-        name = repr(ratio) if isinstance(ratio, str) else type(ratio).__name__
-        problem = f"`ratio` is {name}, a sum over columns, which sees no dependence between them"
+        name = ratio if isinstance(ratio, str) else getattr(ratio, "classifier", type(ratio).__name__)
+        problem = f"`ratio` is {name!r}, a sum over columns, which sees no dependence between them"
         raise ArgumentError("ratio", f"{problem}. Use a ratio such as 'qda', 'quadratic', 'boosting' or 'mlp'.")
 
 

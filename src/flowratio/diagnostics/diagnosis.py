@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import log_expit
+from sklearn.utils.validation import check_is_fitted
 
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_count, seed_from
@@ -23,7 +24,7 @@ from flowratio.diagnostics.scored_sample import ScoredSample, Separation, separa
 from flowratio.diagnostics.summary import summary_of
 from flowratio.diagnostics.verdict import Verdict, log_factor_of, verdict_of
 from flowratio.ratios.base import Design, RatioEstimator
-from flowratio.ratios.registry import design_of, log_ratio_of
+from flowratio.ratios.registry import design_of, is_ready, log_ratio_of
 from flowratio.samples.stacking import stack
 from flowratio.samples.weighting import checked_weights, counts, mean_and_error, repeated
 from flowratio.tables.detection import is_mixed
@@ -130,6 +131,8 @@ def diagnose(
     """
     check_count(n_repeats, "n_repeats")
     log_ratio_of(ratio)  # refuse what is not a ratio
+    if not is_ready(ratio):
+        check_is_fitted(ratio)
     seed = seed_from(random_state)
     design, n_p, log_ratio = _design(ratio, X_p, X_q)
     A = design.matrix

@@ -154,6 +154,7 @@ def _check_rows(A: Matrix, name: str, columns: Sequence[object]) -> None:
     finite = np.isfinite(A)
     if not finite.all():
         i, j = divmod(int(np.argmin(finite)), A.shape[1])
-        values = f"{A.size - np.count_nonzero(finite)} missing or infinite values"
-        place = f"row {i} (counted from 0), column {columns[j]!r}"
-        raise ValueError(f"`{name}` has {values}, the first in {place}. Drop or fill these rows. {_MIXED_TABLES}.")
+        has_missing = bool(np.isnan(A).any())
+        values = f"{A.size - np.count_nonzero(finite)} {'missing or ' * has_missing}infinite values"
+        place, advice = f"row {i} (counted from 0), column {columns[j]!r}", f" {_MIXED_TABLES}." * has_missing
+        raise ValueError(f"`{name}` has {values}, the first in {place}. Drop or fill these rows.{advice}")

@@ -371,3 +371,8 @@ def test_wrong_rows_and_weights_are_refused() -> None:
         ValueError, match=r"for 20 rows, with 20 NaN and 0 infinite values\. .* finite number for each row"
     ):
         diagnose(Known(lambda X: np.full(len(X), np.nan)), X_p, X_q)
+
+
+def test_an_unfitted_ratio_is_refused_for_tables_too() -> None:
+    with pytest.raises(NotFittedError):
+        diagnose(ClassifierRatio("logistic"), pl.DataFrame({"a": ["x", "y"]}), pl.DataFrame({"a": ["x", "z"]}))
