@@ -137,8 +137,9 @@ def mutual_information(
 
 def _check_ratio(ratio: Any) -> None:
     if is_additive(new_ratio(ratio, 0)):  # the joint distribution and the product have the same columns
-        name = ratio if isinstance(ratio, str) else getattr(ratio, "classifier", type(ratio).__name__)
-        problem = f"`ratio` is {name!r}, a sum over columns, which sees no dependence between them"
+        preset = getattr(ratio, "classifier", ratio)
+        name = repr(preset) if isinstance(preset, str) else type(ratio).__name__
+        problem = f"`ratio` is {name}, a sum over columns, which sees no dependence between them"
         raise ArgumentError("ratio", f"{problem}. Use a ratio such as 'qda', 'quadratic', 'boosting' or 'mlp'.")
 
 

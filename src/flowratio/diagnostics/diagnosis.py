@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import log_expit
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_count, seed_from
@@ -173,10 +173,9 @@ def _design(ratio: Any, X_p: TableLike, X_q: TableLike) -> tuple[Design, int, Ca
 
 
 def _table_design(ratio: Any, X: TableLike, name: str) -> Design:
-    design = ratio.design(X)
-    if (n := len(design.matrix)) < 2:
+    if (n := _num_samples(X)) < 2:
         raise ValueError(f"`{name}` has {n} row{'s' * (n != 1)}. A sample must have at least 2 rows.")
-    return design
+    return ratio.design(X)
 
 
 def _last_design(pipeline: Any, X_p: TableLike, X_q: TableLike) -> tuple[Design, int, Callable[[Matrix], Any]]:

@@ -79,7 +79,7 @@ def test_intervals_cover_and_standard_errors_are_those_of_the_estimate() -> None
         ("lda", "'lda'"),
         ("additive", "'additive'"),
         ("additive of normal columns", "'additive of normal columns'"),
-        (ClassifierRatio("logistic"), "ClassifierRatio"),
+        (ClassifierRatio("logistic"), "'logistic'"),
         (InverseRatio(ClassifierRatio("lda")), "InverseRatio"),
         (ConvexRatio(["lda", ClassifierRatio("additive")]), "ConvexRatio"),
         (AutoRatio(["lda", "logistic"]), "AutoRatio"),
