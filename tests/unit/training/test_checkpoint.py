@@ -179,7 +179,7 @@ class TestCheckpoint:
         else:
             path.write_bytes({"cut": whole[:-100], "empty": b"", "text": b"not a checkpoint at all"}[damage])
         before = path.read_bytes()
-        with pytest.raises(ValueError, match=r"checkpoint\.entry\.safetensors is damaged .* Delete it to compute it again"):
+        with pytest.raises(ValueError, match=r"checkpoint\.entry\.safetensors is damaged .* Delete it to compute it"):
             Job().run(tmp_path)
         assert path.read_bytes() == before
 
