@@ -360,7 +360,7 @@ def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, F
     figures = {"": _draw_shares(settings, outcomes)}
     for task in TASKS:
         for perc in settings.percs:
-            path = keep / folder_of({"task": task, "perc": perc, "seed": 0}) / f"{IMAGES}.safetensors"
+            path = keep / folder_of({"task": task, "perc": perc, "seed": 0}) / f"{IMAGES}.entry.safetensors"
             if path.is_file():
                 arrays = read_arrays(path)
                 pages = {METHODS[name]: arrays[name] for name in METHODS}

@@ -298,7 +298,7 @@ def above(words: str, outcomes: list[Outcome], better: str, worse: str) -> Claim
 def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
     """Return the accuracies, and a sheet of real and generated drawings if these are on disk."""
     figures = {"": _draw_accuracies(settings, outcomes)}
-    path = keep / f"seed-{outcomes[0].task['seed']}" / f"{GENERATED}.safetensors"
+    path = keep / f"seed-{outcomes[0].task['seed']}" / f"{GENERATED}.entry.safetensors"
     if path.exists() and settings.classes >= 10:
         figures["drawings"] = _draw_sheets(settings, path)
     return figures

@@ -16,8 +16,7 @@ from safetensors.numpy import load_file
 
 from flowratio import Journal
 
-_ENDINGS = (".json", ".safetensors")  # of the entries of a journal
-_MANIFEST = "journal"  # is no entry
+_ENDINGS = (".entry.json", ".entry.safetensors")  # of the entries of a journal
 
 
 @contextmanager
@@ -64,13 +63,13 @@ class Workspace:
             What its entries depend on. A journal of another task is refused.
         """
         with Journal(self.folder / name, about) as journal:
-            entries = [path.stem for path in _entries(self.folder / name)]
+            entries = [path.name.rpartition(".entry.")[0] for path in _entries(self.folder / name)]
             self.earlier_seconds += sum(journal.read(entry).seconds for entry in entries)
             yield journal
 
 
 def _entries(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.suffix in _ENDINGS and path.stem != _MANIFEST]
+    return [path for path in folder.iterdir() if path.name.endswith(_ENDINGS)]
 
 
 def count_stages(folder: Path) -> int:

@@ -48,7 +48,7 @@ def start(folder: Path | None, result: Path) -> subprocess.Popen[bytes]:
 
 def n_steps_kept(folder: Path) -> int:
     """Number of steps in the checkpoint: it is whole at any time, or not there yet."""
-    path = folder / "checkpoint.safetensors"
+    path = folder / "checkpoint.entry.safetensors"
     if not path.exists():
         return 0
     with safe_open(path, framework="numpy") as file:

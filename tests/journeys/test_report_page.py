@@ -66,16 +66,16 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 @pytest.fixture
 def browser(chromium: Chrome, page: Page) -> Chrome:
-    """Open the page anew, as wide as a laptop, in light colours."""
+    """Open the page anew, as wide as a laptop, in light colors."""
     look(chromium, 1280, "light")
     chromium.get(page.path.as_uri())
     return chromium
 
 
-def look(driver: Chrome, width: int, colours: str = "light", media: str = "screen") -> None:
+def look(driver: Chrome, width: int, colors: str = "light", media: str = "screen") -> None:
     size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    features = [{"name": "prefers-color-scheme", "value": colours}]
+    features = [{"name": "prefers-color-scheme", "value": colors}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
 
 
@@ -170,19 +170,19 @@ def test_sliders_change_draws_and_balance(browser: Chrome, page: Page) -> None:
     curve = "return document.querySelector('#chart-weights .ink-line').getAttribute('d')"
     before, lorenz = run(browser, dots), run(browser, curve)
 
-    slide(browser, "flatten", 50)
-    assert text(browser, "flatten-said") == "γ = 0.50"
+    slide(browser, "temper", 50)
+    assert text(browser, "temper-said") == "γ = 0.50"
     assert text(browser, "code") == "w = np.exp(temper(log_r, 0.5))"
     assert text(browser, "now-ess") == count(effective_sample_size(temper(log_q, 0.5)))
     assert (run(browser, dots) != before, run(browser, curve) != lorenz) == (True, True)
 
-    slide(browser, "flatten", 100)  # all weights alike: as before weighting
+    slide(browser, "temper", 100)  # all weights alike: as before weighting
     assert text(browser, "now-ess") == count(len(log_q))
     # the page has rows of four digits, and the text three
     assert float(text(browser, "now-worst")) == pytest.approx(np.abs(balance["before"]).max(), rel=0.01)
     assert float(text(browser, "now-mean")) == pytest.approx(np.abs(balance["before"]).mean(), rel=0.01)
 
-    slide(browser, "flatten", 0)
+    slide(browser, "temper", 0)
     slide(browser, "cap", 60)
     limit = float(text(browser, "code").removeprefix("w = np.exp(cap(log_r, ").removesuffix("))"))
     assert text(browser, "cap-said") == f"cap {sig(limit)} × mean"
@@ -199,9 +199,9 @@ def test_slider_has_keys_and_words(browser: Chrome) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
-    slider = browser.find_element(By.ID, "flatten")
+    slider = browser.find_element(By.ID, "temper")
     slider.send_keys(Keys.ARROW_RIGHT * 10)
-    assert slider.get_attribute("aria-valuetext") == text(browser, "flatten-said") == "γ = 0.90"
+    assert slider.get_attribute("aria-valuetext") == text(browser, "temper-said") == "γ = 0.90"
 
 
 def test_dark_and_light(browser: Chrome) -> None:
@@ -261,7 +261,7 @@ def test_words_and_tables_without_a_script(browser: Chrome) -> None:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     for words in ("scripts are off here", "What to do", "Effective sample size", "Candidates", "How it was made"):
         assert words in seen
-    for words in ("Flatten\n", "Back to as fitted"):
+    for words in ("Temper\n", "Back to as fitted"):
         assert words not in seen
 
 

@@ -191,7 +191,7 @@ def test_sheets_are_drawn_where_they_are_kept(tmp_path: Path) -> None:
     outcomes = _outcome(settings, _paper)
     assert list(draw(settings, outcomes, tmp_path)) == [""]
     images = np.zeros((100, 784), np.uint8)
-    path = tmp_path / f"{DIGITS}-0.25-0" / "images.safetensors"
+    path = tmp_path / f"{DIGITS}-0.25-0" / "images.entry.safetensors"
     path.parent.mkdir()
     save_file(dict.fromkeys(METHODS, images), path)
     figures = draw(settings, outcomes, tmp_path)
@@ -203,5 +203,5 @@ def test_sheets_are_drawn_where_they_are_kept(tmp_path: Path) -> None:
         "regular sampling",
     ]
     path.write_bytes(b"PK")
-    with pytest.raises(ValueError, match=r"images.safetensors is damaged .*\. Delete it to compute it again"):
+    with pytest.raises(ValueError, match=r"images.entry.safetensors is damaged .*\. Delete it to compute it again"):
         draw(settings, outcomes, tmp_path)

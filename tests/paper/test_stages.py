@@ -43,7 +43,7 @@ def test_stages_of_another_task_are_refused(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("name", ["loss.json", "rows.safetensors"])
+@pytest.mark.parametrize("name", ["loss.entry.json", "rows.entry.safetensors"])
 def test_a_damaged_file_is_named(name: str, tmp_path: Path) -> None:
     def both() -> None:
         with Workspace(tmp_path).journal("seed-0", {}) as journal:
@@ -96,12 +96,12 @@ def test_without_its_description_a_run_does_not_resume(tmp_path: Path) -> None:
 
 
 def test_arrays_of_a_damaged_file_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "seed-0" / "rows.safetensors"
+    path = tmp_path / "seed-0" / "rows.entry.safetensors"
     with Workspace(tmp_path).journal("seed-0", {}) as journal:
         journal.arrays("rows", lambda: {"a": np.arange(90)})
     assert np.array_equal(read_arrays(path)["a"], np.arange(90))
     path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(ValueError, match=r"rows.safetensors is damaged .*\. Delete it to compute it again"):
+    with pytest.raises(ValueError, match=r"rows.entry.safetensors is damaged .*\. Delete it to compute it again"):
         read_arrays(path)
 
 
@@ -109,9 +109,9 @@ def test_stages_of_long_tasks_are_counted(tmp_path: Path) -> None:
     assert count_stages(tmp_path / "nothing") == 0
     names = (
         "seed-0/journal.json",
-        "seed-0/flow/state.json",
-        "seed-0/rows.safetensors",
-        "seed-1/ratio-x.json",
+        "seed-0/flow/state.entry.json",
+        "seed-0/rows.entry.safetensors",
+        "seed-1/ratio-x.entry.json",
         "a.json",
     )
     for name in names:

@@ -23,9 +23,9 @@ from flowratio._support.atomic import replacing
 from flowratio._support.types import PathLike
 
 Value = TypeVar("Value")
-_MANIFEST, _LOCK, _FORMAT = "journal.json", "lock", "flowratio journal"
-_OWN = re.compile(r"\.[0-9a-f]{8}\..*|.+\.(json|safetensors|f64|jsonl)")  # entries, and what a kill left of them
-_TEMPORARY = re.compile(r"\.[0-9a-f]{8}\.[0-9a-f]{8}\..*")
+_MANIFEST, _LOCK, _FORMAT = "journal.json", "journal.lock", "flowratio journal"
+_TEMPORARY = r"(\.[0-9a-f]{8}\.[0-9a-f]{8}\.)"  # begins the name of what a kill left
+_OWN = re.compile(_TEMPORARY + r"?(journal\.json|.+\.entry\.(json|safetensors)|.+\.batches\.(jsonl|f64))")
 _N_ATTEMPTS = 5  # to lock a folder that other runs remove
 _WAIT = 0.1  # seconds to wait for the lock of a run that ends at this moment
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
@@ -43,8 +43,9 @@ class Entry:
 class Journal(AbstractContextManager["Journal"]):
     """A folder in which a run records its progress, so that it resumes after a kill.
 
-    `journal.json` describes the run. Each entry is a file that is replaced as a whole, or a list of batches with
-    checksums. A journal is locked until `close`: a second run that opens it is refused.
+    `journal.json` describes the run. Each entry is a file that is replaced as a whole, such as `mean.entry.json`, or a
+    list of batches with checksums. Other files in the folder stay. A journal is locked until `close`: a second run that
+    opens it is refused.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ class Journal(AbstractContextManager["Journal"]):
         self._lock = _locked(self.folder, self.folder if label is None else label)
         try:
             for path in self.folder.iterdir():
-                if _TEMPORARY.fullmatch(path.name):
+                if _is_own(path) and re.match(_TEMPORARY, path.name):
                     path.unlink(missing_ok=True)
             self._begin(restart)
         except BaseException:
@@ -134,25 +135,25 @@ class Journal(AbstractContextManager["Journal"]):
 
     def has(self, name: str) -> bool:
         """Return whether there is an entry of this name."""
-        return any(self._path(name, ending).exists() for ending in ("json", "safetensors"))
+        return any(self._path(name, ending).exists() for ending in ("entry.json", "entry.safetensors"))
 
     def write(self, name: str, value: Any, arrays: dict[str, np.ndarray] | None = None, seconds: float = 0.0) -> None:
         """Write or replace an entry: a value alone as JSON, with arrays as safetensors."""
         if arrays is None:
-            with replacing(self._path(name, "json")) as temporary:
+            with replacing(self._path(name, "entry.json")) as temporary:
                 temporary.write_text(json.dumps({"seconds": round(seconds, 3), "value": value}))
             return
         metadata = {"seconds": f"{seconds:.3f}", "value": json.dumps(value)}
         arrays = {key: np.asarray(array, order="C") for key, array in arrays.items()}
-        with replacing(self._path(name, "safetensors")) as temporary:
+        with replacing(self._path(name, "entry.safetensors")) as temporary:
             save_file(arrays, temporary, metadata)
 
     def read(self, name: str) -> Entry:
         """Return an entry that is there."""
-        path = self._path(name, "safetensors")
+        path = self._path(name, "entry.safetensors")
         try:
             if not path.exists():
-                path = self._path(name, "json")
+                path = self._path(name, "entry.json")
                 document = json.loads(path.read_bytes())
                 return Entry(document["value"], {}, float(document["seconds"]))
             with safe_open(path, framework="np") as file:
@@ -164,14 +165,14 @@ class Journal(AbstractContextManager["Journal"]):
 
     def batches(self, name: str) -> Batches:
         """Return the list of batches of this name, without what a kill left incomplete."""
-        return Batches(self._path(name, "f64"), self._path(name, "jsonl"))
+        return Batches(self._path(name, "batches.f64"), self._path(name, "batches.jsonl"))
 
     def clear(self) -> None:
         """Remove the manifest and all entries, also those of journals in subfolders. Other files stay."""
-        for path in [self.folder / _MANIFEST, *self.folder.iterdir()]:
+        for path in sorted(self.folder.iterdir(), key=lambda path: path.name != _MANIFEST):  # the manifest first
             if _is_own(path):
                 path.unlink(missing_ok=True)
-            elif (path / _MANIFEST).exists():
+            elif (path / _MANIFEST).is_file() and _FORMAT.encode() in (path / _MANIFEST).read_bytes():
                 with Journal(path, {}, restart=True) as journal:
                     journal.clear()
 

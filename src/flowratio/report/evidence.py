@@ -28,7 +28,7 @@ from flowratio.tables.encoder import TableEncoder
 from flowratio.weights import largest_k_hat
 
 FILE = "evidence.json"
-_FORMAT, _VERSION = "flowratio evidence", 1
+_FORMAT, _VERSION = "flowratio evidence", 2
 _LOG_RATIOS = 5_000  # log-ratios of each sample
 _ROWS, _COLUMNS = 1_000, 30  # rows of each sample with their encoded columns
 _BINS = 24
@@ -109,8 +109,9 @@ def read_evidence(folder: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise ValueError(f"{path} is JSON, but not evidence of flowratio. {remedy}")
     edition = document.get("version")
-    if isinstance(edition, int) and edition > _VERSION:
-        raise ValueError(f"{path} has format version {edition}. This flowratio reads up to {_VERSION}. Upgrade it.")
+    if isinstance(edition, int) and edition != _VERSION:
+        advice = "Upgrade flowratio." if edition > _VERSION else "Fit the model again."
+        raise ValueError(f"{path} has format version {edition}. This flowratio reads version {_VERSION}. {advice}")
     if document.pop("sha256", None) != _digest(document):
         raise ValueError(f"{path} was changed after it was written: its digest does not match. {remedy}")
     return document

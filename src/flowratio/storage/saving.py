@@ -35,7 +35,7 @@ from flowratio.storage.serialization import Classes, Node, Reader, Writer, damag
 from flowratio.storage.sklearn_models import LEARNERS
 from flowratio.tables.columns import Column
 
-_VERSION = 1
+_VERSION = 2
 _MODEL_FILE = "model.json"
 _HEAD = b'{\n "format": "flowratio",'  # how every `model.json` of ours begins
 _TENSOR_FILE = re.compile(r"tensors-[0-9a-f]{16}\.safetensors")
@@ -153,9 +153,10 @@ def _read_document(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != "flowratio":
         raise ValueError(f"{path} is JSON, but not a model of flowratio. Check the path.")
     version, written = document.get("version"), document.get("flowratio")
-    if isinstance(version, int) and version > _VERSION:
-        rule = f"flowratio {flowratio.__version__} reads versions up to {_VERSION}. Upgrade flowratio."
-        raise ValueError(f"{path} has format version {version} of flowratio {written}. {rule}")
+    if isinstance(version, int) and version != _VERSION:
+        advice = "Upgrade flowratio." if version > _VERSION else "Fit and save the model again."
+        problem = f"{path} was written by flowratio {written} in format version {version}."
+        raise ValueError(f"{problem} This flowratio reads version {_VERSION}. {advice}")
     match document:
         case {"tensors": {"file": str(), "sha256": str()} as tensors, "model": dict(node)}:
             with suppress(ValueError):  # NaN, which Python reads and JSON does not have

@@ -29,7 +29,7 @@ def to_frame(X: TableLike, name: str = "X") -> pl.DataFrame:
     """Return a table as a frame of polars. The columns of a matrix are x1, x2, … `name` stands in errors."""
     table: Any = X
     if isinstance(table, pl.DataFrame):
-        return table
+        return table.with_columns(_as_text(one.to_list(), one.name) for one in table if one.dtype == pl.Object)
     pandas, pyarrow = sys.modules.get("pandas"), sys.modules.get("pyarrow")
     if pandas is not None and isinstance(table, pandas.DataFrame):
         check_distinct([str(column) for column in table.columns], f"`{name}`")
@@ -53,6 +53,11 @@ def to_frame(X: TableLike, name: str = "X") -> pl.DataFrame:
 
 def _from_pandas(column: Any, name: str) -> pl.Series:
     try:
+        match type(column.dtype).__name__:
+            case "PeriodDtype":
+                column = column.dt.to_timestamp()
+            case "SparseDtype":
+                column = column.sparse.to_dense()
         return pl.from_pandas(column).alias(name)
     except (ValueError, TypeError, NotImplementedError):  # a mixture of types, or one that pyarrow does not have
         return _as_text(column.astype(object).tolist(), name)

@@ -117,6 +117,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _frame(self, X: TableLike) -> pl.DataFrame:
         check_is_fitted(self)
         frame = to_frame(X)
+        has_names = hasattr(X, "columns") or hasattr(X, "schema")  # of polars and pandas, and of pyarrow
+        if not has_names and frame.width != self.n_features_in_:
+            rule = f"but the table that was fitted has {self.n_features_in_}"
+            raise ValueError(f"`X` has {frame.width} columns, {rule}.")
         absent = [column.name for column in self.columns_ if column.name not in frame.columns]
         if absent:
             rule = f"All {len(self.columns_)} columns of the fitted table are needed."

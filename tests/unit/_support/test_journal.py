@@ -43,7 +43,7 @@ class TestEntries:
             entry = journal.read("state")
         assert entry.value == {"step": 2}
         assert entry.arrays["w"].tolist() == [1.0, 1.0, 1.0]
-        assert names(tmp_path) == ["journal.json", "state.safetensors"]
+        assert names(tmp_path) == ["journal.json", "state.entry.safetensors"]
 
     def test_the_time_of_an_earlier_process_is_recorded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = iter([10.0, 12.5])
@@ -62,15 +62,16 @@ class TestEntries:
     @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"other"])
     def test_a_damaged_one_is_refused(self, tmp_path: Path, ending: str, content: bytes) -> None:
         with Journal(tmp_path, ABOUT) as journal:
-            (tmp_path / f"mean.{ending}").write_bytes(content)
-            with pytest.raises(ValueError, match=rf"mean\.{ending} is damaged .*Delete it to compute it again"):
+            (tmp_path / f"mean.entry.{ending}").write_bytes(content)
+            with pytest.raises(ValueError, match=rf"mean\.entry\.{ending} is damaged .*Delete it to compute it again"):
                 journal.read("mean")
 
     def test_what_a_kill_left_is_removed(self, tmp_path: Path) -> None:
         Journal(tmp_path, ABOUT).close()
-        (tmp_path / ".0123abcd.0123abcd.mean.json").write_text("half")
+        for name in ("mean.entry.json", "journal.json", "model.json"):  # the last one is of another writer
+            (tmp_path / f".0123abcd.0123abcd.{name}").write_text("half")
         with Journal(tmp_path, ABOUT):
-            assert names(tmp_path) == ["journal.json", "lock"]
+            assert names(tmp_path) == [".0123abcd.0123abcd.model.json", "journal.json", "journal.lock"]
 
 
 class TestRuns:
@@ -102,13 +103,20 @@ class TestRuns:
             assert not journal.has("mean")
 
     def test_clear_leaves_other_files_and_enters_subfolders(self, tmp_path: Path) -> None:
-        (tmp_path / "notes.txt").write_text("mine")
+        files = {"a.jsonl", "b.f64", "c.safetensors", "config.json", "lock", "mine/journal.json"}
+        (tmp_path / "mine").mkdir()
+        for name in files:
+            (tmp_path / name).write_text("mine")
         with Journal(tmp_path, ABOUT) as journal, Journal(tmp_path / "flow", ABOUT) as below:
             journal.entry("mean", lambda: 1.0)
             below.entry("mean", lambda: 1.0)
             below.close()
+            journal.batches("log_ratio").append(np.ones(2))
+            journal.restart()
+            assert names(tmp_path) == sorted({*files, "mine", "journal.json", "journal.lock"} - {"mine/journal.json"})
             journal.clear()
-        assert names(tmp_path) == ["notes.txt"]
+        Journal(tmp_path, {"seed": 1}, restart=True).close()
+        assert all((tmp_path / name).read_text() == "mine" for name in files)
 
 
 class TestLock:
@@ -168,7 +176,7 @@ class TestBatches:
     def test_what_is_incomplete_is_cut_off(self, tmp_path: Path, damage: str, n_values: int) -> None:
         with Journal(tmp_path, ABOUT) as journal:
             self.filled(journal)
-        lines, values = tmp_path / "log_ratio.jsonl", tmp_path / "log_ratio.f64"
+        lines, values = tmp_path / "log_ratio.batches.jsonl", tmp_path / "log_ratio.batches.f64"
         if damage == "half a line":
             lines.write_bytes(lines.read_bytes()[:-5])
         elif damage == "half a batch":
@@ -190,7 +198,7 @@ class TestBatches:
         with Journal(tmp_path, ABOUT) as journal:
             self.filled(journal)
             batches = journal.batches("log_ratio")
-            with open(tmp_path / "log_ratio.f64", "ab") as file:
+            with open(tmp_path / "log_ratio.batches.f64", "ab") as file:
                 file.write(bytes(16))
             with pytest.raises(ValueError, match=r"has 14 values, but this run wrote 12\. Another run wrote there"):
                 batches.check()

@@ -282,8 +282,9 @@ def test_column_that_is_all_gaps_in_one_sample(
         ("[" * 100_000, ["cut short or not JSON"]),
         ("\udcff", ["cut short or not JSON"]),
         ("[1, 2]", ["not evidence of flowratio"]),
-        ('{"format": "flowratio evidence", "version": 2}', ["format version 2", "up to 1", "Upgrade"]),
-        ('{"format": "flowratio evidence", "version": 1}', ["was changed after it was written"]),
+        ('{"format": "flowratio evidence", "version": 3}', ["format version 3", "version 2. Upgrade flowratio."]),
+        ('{"format": "flowratio evidence", "version": 1}', ["format version 1", "version 2. Fit the model again."]),
+        ('{"format": "flowratio evidence", "version": 2}', ["was changed after it was written"]),
     ],
 )
 def test_file_that_cannot_be_read(content: str | None, words: list[str], tmp_path: Path) -> None:

@@ -599,9 +599,13 @@ def test_tensor_file_that_is_none_but_has_the_right_digest(saved: Path) -> None:
         load(saved)
 
 
-def test_newer_version(saved: Path) -> None:
-    forge(saved, lambda document: document.update(version=2, flowratio="9.0"))
-    with pytest.raises(ValueError, match=r"format version 2 of flowratio 9\.0.*Upgrade flowratio"):
+@pytest.mark.parametrize(("version", "remedy"), [(1, "Fit and save the model again"), (3, "Upgrade flowratio")])
+def test_other_version(version: int, remedy: str, saved: Path) -> None:
+    forge(saved, lambda document: document.update(version=version, flowratio="9.0"))
+    with open(saved / "model.json", "a") as file:  # the digest of another version is not checked
+        file.write("\n")
+    rule = r"This flowratio reads version 2\."
+    with pytest.raises(ValueError, match=rf"by flowratio 9\.0 in format version {version}\. {rule} {remedy}\.$"):
         load(saved)
 
 
@@ -706,7 +710,7 @@ def test_forged_file_without_a_model(node: Any, saved: Path) -> None:
 
 def test_depth_that_the_parser_takes(saved: Path) -> None:
     head = (
-        '{"format": "flowratio", "version": 1, "flowratio": "1", "tensors": {"file": "", "sha256": ""}, "model": {"a":'
+        '{"format": "flowratio", "version": 2, "flowratio": "1", "tensors": {"file": "", "sha256": ""}, "model": {"a":'
     )
     (saved / "model.json").write_text(f"{head} {'[' * 900}{']' * 900}}}}}")
     with pytest.raises(ValueError, match=r"is nested too deeply|was changed"):

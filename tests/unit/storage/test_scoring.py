@@ -271,7 +271,7 @@ class TestResuming:
         score_file(Linear(), source, tmp_path / "whole.parquet", batch_rows=10)
         with pytest.raises(RuntimeError):
             score_file(Linear(n_batches=5), source, out, batch_rows=10, workers=1)
-        lines, values = scratch / "log_ratio.jsonl", scratch / "log_ratio.f64"
+        lines, values = scratch / "log_ratio.batches.jsonl", scratch / "log_ratio.batches.f64"
         if damage == "half a line":
             lines.write_bytes(lines.read_bytes()[:-5])
         elif damage == "half a batch":
@@ -344,7 +344,7 @@ class TestTwoRuns:
         out = tmp_path / "out.parquet"
 
         def other() -> None:
-            with open(scratch_of(out) / "log_ratio.f64", "ab") as values:
+            with open(scratch_of(out) / "log_ratio.batches.f64", "ab") as values:
                 values.write(bytes(80))
 
         with pytest.raises(ValueError, match=r"has 113 values, but this run wrote 103\. Another run wrote there"):
@@ -361,7 +361,7 @@ class TestTwoRuns:
 
         def flock(handle: int, operation: int) -> None:
             if not ended:  # between the opening of its lock and this
-                (scratch_of(out) / "lock").unlink()
+                (scratch_of(out) / "journal.lock").unlink()
                 scratch_of(out).rmdir()
                 ended.append(handle)
             own_flock(handle, operation)
@@ -393,7 +393,7 @@ score_file(Slow(), sys.argv[2], sys.argv[3], batch_rows=2)
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_run_that_is_killed_goes_on(rows: pl.DataFrame, source: Path, tmp_path: Path) -> None:
-    out, lines = tmp_path / "out.parquet", scratch_of(tmp_path / "out.parquet") / "log_ratio.jsonl"
+    out, lines = tmp_path / "out.parquet", scratch_of(tmp_path / "out.parquet") / "log_ratio.batches.jsonl"
     command = [sys.executable, "-c", CHILD, str(Path(__file__).parent), str(source), str(out)]
     process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
     while process.poll() is None and not (lines.exists() and lines.read_bytes().count(b"\n") >= 5):

@@ -27,6 +27,21 @@ def test_objects_of_pandas_are_text() -> None:
     assert to_frame(frame).rows() == [("1",), ("x",), (None,), ("2.5",)]
 
 
+@pytest.mark.parametrize("values", [["x", None, 2.5], [None, "x", 2.5]])
+def test_objects_of_polars_are_text(values: list[Any]) -> None:
+    frame = pl.DataFrame({"a": pl.Series(values, dtype=pl.Object), "b": [1, 2, 3]})
+    words = [None if value is None else str(value) for value in values]
+    assert to_frame(frame).rows() == [*zip(words, [1, 2, 3], strict=True)]
+
+
+def test_periods_and_sparse_columns_of_pandas() -> None:
+    months, numbers = pd.PeriodIndex(["2024-02", None], freq="M"), pd.arrays.SparseArray([0.0, 1.5])
+    frame = to_frame(pd.DataFrame({"month": months, "number": numbers, "word": pd.arrays.SparseArray(["x", "y"])}))
+    assert frame.rows() == [(dt.datetime(2024, 2, 1), 0.0, "x"), (None, 1.5, "y")]
+    far = pd.DataFrame({"year": pd.PeriodIndex(["9999"], freq="Y")})
+    assert str(to_frame(far)["year"][0]).startswith("9999")
+
+
 def test_what_is_no_table_is_refused() -> None:
     with pytest.raises(TypeError, match="sparse"):
         to_frame(csr_matrix(np.eye(2)))

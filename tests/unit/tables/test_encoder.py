@@ -160,6 +160,16 @@ def test_order_of_columns_and_extra_ones_do_not_matter() -> None:
         encoder.transform(frame.drop("job", "age"))
 
 
+@pytest.mark.parametrize("n", [2, 4])
+def test_arrays_have_the_columns_at_fit(n: int) -> None:
+    encoder = TableEncoder().fit([[1.5, 2.0, 3.0], [2.5, 3.0, 5.0]])
+    with pytest.raises(ValueError, match=rf"^`X` has {n} columns, but the table that was fitted has 3\.$"):
+        encoder.encode(np.ones((5, n)))
+    wider = to_frame(np.ones((5, 4)))
+    for table in (wider, wider.to_pandas(), wider.to_arrow(), wider.to_arrow().to_batches()[0]):
+        assert encoder.transform(table).shape == (5, 3)
+
+
 def test_decoding_takes_the_nearest() -> None:
     encoder = TableEncoder().fit(pl.DataFrame({"k": [1, 2, None], "w": ["a", "b", "c"], "s": ["f", "m", "f"]}))
     X = [[1.6, 0.4, 0.9, 0.6, 0.51], [-7.4, 0.6, 0.6, 0.7, 0.49], [1.0, 0.0, -0.3, 0.4, 0.0]]

@@ -128,12 +128,17 @@ class TestCheckpoint:
         again = Job()
         assert again.run(tmp_path) == whole
         assert again.n_calls == 0
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.safetensors", "journal.json"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.entry.safetensors", "journal.json"]
+
+    def test_other_files_in_the_folder_stay(self, whole: tuple[Any, ...], tmp_path: Path) -> None:
+        (tmp_path / "config.json").write_text("mine")
+        assert Job().run(tmp_path) == whole
+        assert (tmp_path / "config.json").read_text() == "mine"
 
     def test_folder_is_made(self, tmp_path: Path) -> None:
         with pytest.raises(Killed):
             Job().run(tmp_path / "a" / "b", kill_at=1)
-        assert (tmp_path / "a" / "b" / "checkpoint.safetensors").is_file()
+        assert (tmp_path / "a" / "b" / "checkpoint.entry.safetensors").is_file()
 
     @pytest.mark.parametrize(
         ("other", "named"),
@@ -152,10 +157,10 @@ class TestCheckpoint:
     ) -> None:
         with pytest.raises(Killed):
             Job().run(tmp_path, kill_at=15)
-        before = (tmp_path / "checkpoint.safetensors").read_bytes()
+        before = (tmp_path / "checkpoint.entry.safetensors").read_bytes()
         with pytest.raises(ValueError, match=rf"belongs to another run\. It differs in {named}\. Use another folder"):
             other().run(tmp_path)
-        assert (tmp_path / "checkpoint.safetensors").read_bytes() == before
+        assert (tmp_path / "checkpoint.entry.safetensors").read_bytes() == before
 
     def test_another_model_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(Killed):
@@ -167,14 +172,14 @@ class TestCheckpoint:
     def test_a_damaged_or_foreign_file_is_refused(self, tmp_path: Path, damage: str) -> None:
         with pytest.raises(Killed):
             Job().run(tmp_path, kill_at=15)
-        path = tmp_path / "checkpoint.safetensors"
+        path = tmp_path / "checkpoint.entry.safetensors"
         whole = path.read_bytes()
         if damage == "foreign":
             save_file({"weights": torch.zeros(3)}, path)
         else:
             path.write_bytes({"cut": whole[:-100], "empty": b"", "text": b"not a checkpoint at all"}[damage])
         before = path.read_bytes()
-        with pytest.raises(ValueError, match=r"checkpoint\.safetensors is damaged .* Delete it to compute it again"):
+        with pytest.raises(ValueError, match=r"checkpoint\.entry\.safetensors is damaged .* Delete it to compute it"):
             Job().run(tmp_path)
         assert path.read_bytes() == before
 
@@ -220,7 +225,7 @@ class TestCheckpoint:
     ) -> None:
         with pytest.raises(Killed):
             Job().run(tmp_path, kill_at=15)
-        before = (tmp_path / "checkpoint.safetensors").read_bytes()
+        before = (tmp_path / "checkpoint.entry.safetensors").read_bytes()
         with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             patch.setattr(journal, "save_file", full_disk)
@@ -228,8 +233,8 @@ class TestCheckpoint:
         assert {w.category for w in caught} == {RuntimeWarning}
         assert "The checkpoint was not written" in str(caught[0].message)
         assert "No space left" in str(caught[0].message)
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.safetensors", "journal.json"]
-        assert (tmp_path / "checkpoint.safetensors").read_bytes() == before
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.entry.safetensors", "journal.json"]
+        assert (tmp_path / "checkpoint.entry.safetensors").read_bytes() == before
         again = Job()
         assert again.run(tmp_path) == whole
         assert again.n_calls > 20

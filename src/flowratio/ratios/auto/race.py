@@ -6,6 +6,7 @@ import math
 import time
 from typing import Any
 
+import joblib
 import numpy as np
 
 from flowratio._support.types import Vector
@@ -167,4 +168,15 @@ def _latent_space_key(ratio: Any) -> str | None:
         return None
     if not isinstance(getattr(ratio.featurizer, "flow", ""), str):
         return None
-    return f"{ratio.featurizer!r} {ratio.mixture} {ratio.random_state}"
+    featurizer: Any = ratio.featurizer
+    settings = featurizer.get_params() if hasattr(featurizer, "get_params") else {"": featurizer}
+    values = {name: _digest(value) for name, value in settings.items()}
+    return f"{type(featurizer)} {values} {ratio.mixture} {ratio.random_state}"
+
+
+def _digest(value: Any) -> str:
+    """Return a text that is the same for equal values, in full, which a repr is not."""
+    try:
+        return str(joblib.hash(value))
+    except Exception:  # a value of a user that cannot be pickled may fail in any way
+        return str(id(value))

@@ -101,7 +101,7 @@
         item.append(icon, entry[entry.length - 1]);
         list.append(item);
       }
-      if (list.dataset.key === "latent") list.append(colourKey());
+      if (list.dataset.key === "latent") list.append(colorKey());
     }
   };
 
@@ -192,9 +192,9 @@
 
   const say = () => {
     const w = weigh(E.rows.log_q, now);
-    byId("flatten-said").textContent = `γ = ${sig(now.gamma, 2)}`;
+    byId("temper-said").textContent = `γ = ${sig(now.gamma, 2)}`;
     byId("cap-said").textContent = now.cap === Infinity ? "no cap" : `cap ${sig(now.cap)} × mean`;
-    byId("flatten").setAttribute("aria-valuetext", byId("flatten-said").textContent);
+    byId("temper").setAttribute("aria-valuetext", byId("temper-said").textContent);
     byId("cap").setAttribute("aria-valuetext", byId("cap-said").textContent);
     const options = [now.gamma === 1 ? "" : ` --temper ${Number(now.gamma.toFixed(2))}`, now.cap === Infinity ? "" : ` --cap ${Number(now.cap.toPrecision(3))}`];
     byId("score-line").textContent = `flowratio score MODEL DATA -o OUT${options.join("")}`;
@@ -213,7 +213,7 @@
   };
   const largest = () => Math.max(1.001, weigh(E.rows.log_q, { gamma: now.gamma, cap: Infinity }).reduce((a, b) => Math.max(a, b), 0));
   const turn = () => {
-    now.gamma = 1 - byId("flatten").value / 100;
+    now.gamma = 1 - byId("temper").value / 100;
     const cut = byId("cap").value / 100;
     now.cap = cut === 0 ? Infinity : Math.exp(Math.log(largest()) * (1 - cut));
     say();
@@ -341,7 +341,7 @@
     const sizes = [...E.rows.log_p, ...E.rows.log_q].map(Math.abs).sort((a, b) => a - b);
     return Math.max(quantile(sizes, 0.95), 1e-9);
   };
-  const colourKey = () => {
+  const colorKey = () => {
     const item = document.createElement("li");
     const icon = make("svg", { viewBox: "0 0 90 14", "aria-hidden": "true" });
     icon.style.width = "90px";
@@ -428,7 +428,7 @@
     const dark = () => (document.documentElement.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
     const say = () => {
       button.textContent = dark() ? "Light" : "Dark";
-      button.setAttribute("aria-label", dark() ? "Change to light colours" : "Change to dark colours");
+      button.setAttribute("aria-label", dark() ? "Change to light colors" : "Change to dark colors");
       button.setAttribute("aria-pressed", String(dark()));
     };
     button.addEventListener("click", () => {
@@ -446,9 +446,9 @@
   drawColumns();
   sortable(byId("drivers"));
   draw();
-  for (const id of ["flatten", "cap"]) byId(id).addEventListener("input", turn);
+  for (const id of ["temper", "cap"]) byId(id).addEventListener("input", turn);
   byId("reset").addEventListener("click", () => {
-    byId("flatten").value = byId("cap").value = 0;
+    byId("temper").value = byId("cap").value = 0;
     turn();
   });
   let width = window.innerWidth;

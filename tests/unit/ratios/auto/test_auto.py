@@ -23,6 +23,8 @@ from flowratio import (
     FlowFeaturizer,
     JointFeaturizedRatio,
     RatioEstimator,
+    Standardizer,
+    Whitener,
     load,
     save,
 )
@@ -286,6 +288,20 @@ def test_candidates_of_one_latent_space_train_one_flow_a_fold(monkeypatch: pytes
     assert len(featurizers) == 3
     AutoRatio({**in_z, "another flow": other}, n_folds=3, random_state=0).fit(*draw())
     assert 3 + 4 <= len(featurizers) <= 3 + 6  # the other one may be stopped early
+
+
+def test_latent_spaces_are_compared_by_value() -> None:
+    def key(**settings: Any) -> str | None:
+        return race._latent_space_key(FeaturizedRatio("lda", featurizer=small_flow().set_params(**settings)))
+
+    def follow(_: Any) -> None: ...
+
+    assert key(callback=follow) == key(callback=follow) != key(callback=lambda _: None)
+    assert key(hidden=(8,) * 40) == key(hidden=(8,) * 40) != key(hidden=(8,) * 39 + (9,))  # the repr has 30 of them
+    assert key() != key(scaling=Standardizer()) != key(scaling=Whitener())
+    ratios = [FeaturizedRatio("lda", featurizer=featurizer) for featurizer in (None, Standardizer(), Whitener())]
+    ratios += [FeaturizedRatio("lda", mixture="balanced"), FeaturizedRatio("lda", random_state=1)]
+    assert len({*map(race._latent_space_key, ratios)}) == 5
 
 
 def test_a_shared_flow_changes_nothing() -> None:
