@@ -187,7 +187,9 @@ def test_the_format_of_an_encoder_settles_doubts() -> None:
     with pytest.raises(ValueError, match="thousands separator"):
         logistic().fit_samples(P, Q)
     encoder = TableEncoder(text_format=TextFormat(decimal="."))
-    assert logistic().fit_samples(P, Q, encoder=encoder).encoder_.columns_[0].kind == "number"
+    fitted = logistic().fit_samples(P, Q, encoder=encoder).encoder_
+    assert fitted is not None
+    assert fitted.columns_[0].kind == "number"
 
 
 def test_missing_values_after_a_fit_to_numbers_are_refused() -> None:
