@@ -674,7 +674,7 @@ def changed(array: np.ndarray, where: Any, value: float) -> np.ndarray:
 one = np.ones(len(X))
 BAD: dict[str, tuple[Any, Any, Any, str]] = {
     "one class": (X[Y == 1], Y[Y == 1], None, r"`y` has one class only, .*1.*. A ratio needs rows of p \(1\) and of q"),
-    "one row": (X, np.arange(len(X)) == 3, None, "The sample p has 1 row of positive weight"),
+    "one row": (X, np.arange(len(X)) == 3, None, "The sample p .* has 1 row of positive weight"),
     "three labels": (X, np.arange(len(X)) % 3, None, "multiclass: `y` has 3 labels"),
     "numbers": (X, X[:, 0], None, "Unknown label type: continuous"),
     "text labels": (X, np.array(["q", "p"])[Y], None, "`y` has the labels 'p', 'q'. Use 1 or True on rows of p"),
@@ -682,8 +682,8 @@ BAD: dict[str, tuple[Any, Any, Any, str]] = {
     "inf": (changed(X, (3, 1), np.inf), Y, None, "contains infinity"),
     "negative weight": (X, Y, changed(one, 3, -2), "`sample_weight` is negative on 1 rows, -2 at the least"),
     "nan weight": (X, Y, changed(one, 3, np.nan), "contains NaN"),
-    "no weight": (X, Y, 0 * one, "at least one non-zero number|The sample p has 0 rows of positive weight"),
-    "no weight of q": (X, Y, changed(one, Y == 0, 0), "The sample q has 0 rows of positive weight"),
+    "no weight": (X, Y, 0 * one, "at least one non-zero number|The sample p .* has 0 rows of positive weight"),
+    "no weight of q": (X, Y, changed(one, Y == 0, 0), "The sample q .* has 0 rows of positive weight"),
     "few weights": (X, Y, one[1:], r"sample_weight.shape == \(349,\)"),
     "constant": (0 * X + 3, Y, None, "Every column of `X` is constant"),
 }

@@ -43,7 +43,7 @@ class TwoSamples:
     ) -> TwoSamples:
         """Put the rows of p first, by the mask `is_p` (n,), and leave out rows of weight zero."""
         rows = [np.flatnonzero(of & (w > 0)) for of in (is_p, ~is_p)]
-        for name, positions in zip("pq", rows, strict=True):
+        for name, positions in zip(("p (class 1)", "q (class 0)"), rows, strict=True):
             n = len(positions)
             if n == 0 or (n == 1 and w[positions].sum() < 2):  # a row of weight 2 counts as two rows
                 problem = f"The sample {name} has {n} row{'s' * (n != 1)} of positive weight"

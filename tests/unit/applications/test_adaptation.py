@@ -304,8 +304,8 @@ def test_bad_input_is_refused() -> None:
     for match, arguments in (
         ("`X_target` is None", (X, y)),
         ("`X_target` has 1 columns but `X` has 2", (X, y, X_target[:, :1])),
-        ("`X_target` has 1 missing or infinite", (X, y, np.where(X_target == X_target[3, 1], np.inf, X_target))),
-        ("`X` has 2 missing or infinite", (np.where(np.arange(N)[:, None] == 3, np.inf, X), y, X_target)),
+        ("`X_target` has 1 infinite", (X, y, np.where(X_target == X_target[3, 1], np.inf, X_target))),
+        ("`X` has 2 infinite", (np.where(np.arange(N)[:, None] == 3, np.inf, X), y, X_target)),
         ("inconsistent numbers of samples", (X, y[:-1], X_target)),
         ("`sample_weight` has shape", (X, y, X_target, np.ones(N - 1))),
         ("`sample_weight` is not an array of numbers", (X, y, X_target, ["a"] * N)),

@@ -215,7 +215,7 @@ class TestBadInput:
     def test_infinite_values(self) -> None:
         X = X_REAL.copy()
         X[3, 1] = np.inf
-        with pytest.raises(ValueError, match="`X_real` has 1 missing or infinite values"):
+        with pytest.raises(ValueError, match="`X_real` has 1 infinite values"):
             augmentation_weights(X, X_SYNTHETIC, "logistic")
 
     def test_ratio(self) -> None:

@@ -137,7 +137,7 @@ def test_class_of_one_row_that_counts_twice() -> None:
     y = np.arange(60) == 7
     model = Tilt().fit(X, y, np.where(y, 2.0, 1.0))
     assert model.log_odds_ == pytest.approx(math.log(2 / 59))
-    with pytest.raises(ValueError, match=r"The sample p has 1 row of positive weight"):
+    with pytest.raises(ValueError, match=r"The sample p .* has 1 row of positive weight"):
         Tilt().fit(X, y, np.where(y, 1.9, 1.0))
 
 

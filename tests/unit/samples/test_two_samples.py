@@ -27,7 +27,7 @@ def test_rows_of_p_come_first_and_rows_of_weight_zero_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("w", "words"), [([1, 1, 1, 0, 0], "The sample q has 0 rows"), ([1, 0, 0, 1, 1], "has 1 row ")]
+    ("w", "words"), [([1, 1, 1, 0, 0], "The sample q .* has 0 rows"), ([1, 0, 0, 1, 1], "has 1 row ")]
 )
 def test_a_sample_needs_two_rows(w: list[float], words: str) -> None:
     with pytest.raises(ValueError, match=words):
