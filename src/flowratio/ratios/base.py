@@ -114,7 +114,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         """
         refuse_second_sample(y)
         with unchanged_on_failure(self):
-            self._fit_public(self._two_samples(X, y, sample_weight, encoder, has_names(X)))
+            mixed = encoder is not None or is_mixed(X)
+            self._fit_public(self._two_samples(X, y, sample_weight, encoder, mixed, has_names(X)))
         return self
 
     def fit_samples(
@@ -144,7 +145,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             w_p = checked_weights(sample_weight_p, n_p, "sample_weight_p")
             w = np.concatenate([w_p, checked_weights(sample_weight_q, len(y) - n_p, "sample_weight_q")])
         with unchanged_on_failure(self):
-            self._fit_public(self._two_samples(X, y, w, encoder, has_names(X_p)))
+            self._fit_public(self._two_samples(X, y, w, encoder, mixed, has_names(X_p)))
         return self
 
     def _two_samples(
@@ -153,10 +154,11 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         y: VectorLike,
         sample_weight: VectorLike | None,
         encoder: TableEncoder | None,
+        mixed: bool,
         named: bool,
     ) -> TwoSamples:
         """Check labeled rows, encode a mixed table, and remember the columns. Those of arrays have no names."""
-        if encoder is not None or is_mixed(X):
+        if mixed:
             matrix, labels = self._encoded(X, y, encoder, named)
             names = self.encoder_.names_ if self.encoder_ else None
         else:

@@ -44,10 +44,11 @@ class InverseRatio(RatioEstimator):
         y: VectorLike,
         sample_weight: VectorLike | None,
         encoder: TableEncoder | None,
+        mixed: bool,
         named: bool,
     ) -> TwoSamples:
         self.estimator_ = self._new()
-        return self.estimator_._two_samples(X, y, sample_weight, encoder, named)
+        return self.estimator_._two_samples(X, y, sample_weight, encoder, mixed, named)
 
     def _fit_public(self, samples: TwoSamples) -> None:
         self.estimator_._fit_public(samples)

@@ -39,6 +39,9 @@ def _is_mixed_array(X: TableLike) -> bool:
     if kind in "Mm" or (kind in "OUS" and any(isinstance(value, str | bytes) for value in A.flat)):
         return True
     try:
-        return bool(np.isnan(A if kind == "f" else A.astype(np.float64)).any())
+        values = A if kind == "f" else A.astype(np.float64)
     except (TypeError, ValueError):
         return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum()  # most arrays have a finite sum, which takes less time than a look at each value
+    return bool(np.isnan(total) and np.isnan(values).any())
