@@ -71,8 +71,8 @@ class TwoSampleTest(Result):
         axes.legend(frameon=False, fontsize="small")
 
     def __str__(self) -> str:
-        columns = ", ".join(self.drivers.names[:5])
-        return f"{str(self.verdict).capitalize()} ({self.reason}). Largest changes: {columns}."
+        changes = f" Largest changes: {', '.join(self.drivers.names[:5])}."
+        return f"{str(self.verdict).capitalize()} ({self.reason}).{changes * (self.verdict is TestVerdict.DIFFER)}"
 
 
 def two_sample_test(
