@@ -13,13 +13,13 @@ MARK = re.compile(r"^<!-- names of: (.*) -->$", re.MULTILINE)
 
 def expanded(markdown: str) -> str:
     """Replace `<!-- names of: stages -->` by an entry for each public name of these stages."""
-    return MARK.sub(lambda mark: "\n\n".join(f"::: flowratio.{name}" for name in names_of(mark[1].split())), markdown)
+    return MARK.sub(lambda mark: "\n\n".join(f"::: {path}" for path in paths_of(mark[1].split())), markdown)
 
 
-def names_of(stages: list[str]) -> list[str]:
-    """Return the public names of some stages, in the order of the path."""
+def paths_of(stages: list[str]) -> list[str]:
+    """Return the public names of some stages, each with its module, in the order of the path."""
     modules = public_names(Path(flowratio.__file__))
-    return [name for name, module in modules.items() if module.split(".")[1] in stages]
+    return [f"{module}.{name}" for name, module in modules.items() if module.split(".")[1] in stages]
 
 
 def on_page_markdown(markdown: str, **more: object) -> str:

@@ -86,6 +86,8 @@ def test_a_new_ratio_is_three_files(tmp_path: Path) -> None:
     assert "1 passed" in run(folder, "-m", "pytest", "-q", "-k", "throwaway", contract)
     assert "1 passed" in run(folder, "-m", "pytest", "-q", "tests/unit/ratios/kernel/test_throwaway.py")
     page = "import reference as r; print(r.expanded(open('docs/api/ratios.md').read()))"
-    assert "::: flowratio.ThrowawayRatio" in run(folder, "-c", f"import sys; sys.path.append('docs/hooks'); {page}")
+    assert "::: flowratio.ratios.kernel.throwaway.ThrowawayRatio" in run(
+        folder, "-c", f"import sys; sys.path.append('docs/hooks'); {page}"
+    )
     linter = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))"
     assert "0 broken" in run(folder, "-c", linter)

@@ -148,7 +148,7 @@ def test_reference_has_every_public_name_in_the_order_of_the_path() -> None:
     reference = loaded(DOCS / "hooks" / "reference.py")
     texts = [reference.expanded((DOCS / page).read_text(encoding="utf-8")) for page in pages]
     names = [name for text in texts for name in re.findall(r"^::: (.*)$", text, re.MULTILINE)]
-    assert names == [f"flowratio.{name}" for name in flowratio.__all__]
+    assert names == [f"{getattr(flowratio, name).__module__}.{name}" for name in flowratio.__all__]
 
 
 def loaded(script: Path) -> ModuleType:
