@@ -321,7 +321,7 @@ def _relative(log_w: Vector) -> Vector:
 
 
 def _below_largest(log_w: Vector) -> Vector:
-    """Return log-weights of which the largest is 0, of shape (n,)."""
+    """Return log-weights, of shape (n,), shifted so that the largest is 0."""
     with np.errstate(over="ignore"):  # 1e308 and -1e308 differ by more than a float holds
         return log_w - log_w.max()
 

@@ -90,7 +90,7 @@ def log_ratio(rows: np.ndarray, rho: float) -> np.ndarray:
 
 
 class Data:
-    """Rows of a seed: those to fit, some of which the library holds out, and test rows for the estimate."""
+    """Rows of a seed: those to fit (the library holds out some of them), and test rows for the estimate."""
 
     def __init__(self, settings: Settings, seed: int) -> None:
         rng = np.random.default_rng([seed, 4])

@@ -66,7 +66,7 @@ EXACT, BY_CLASS = "exact ratio", "exact weights of the classes"
 
 
 def draw_rows(share: float, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows (n, 2) of the mixture and their component y (n,): 1 for N(0, I), of which there are `share` n."""
+    """Return rows (n, 2) of the mixture and their component y (n,): 1 for N(0, I), on `share` n rows."""
     y = (np.arange(n) < round(share * n)).astype(int)
     return rng.normal(size=(n, 2)) + SHIFT * (1 - y[:, None]), y
 

@@ -5,9 +5,9 @@ network trained together (joint) are next, best with the smallest weight of the 
 trained by the loss of the classifier alone (discriminative), are worst. Cost: about 11 minutes on two cores. Command:
 `flowratio reproduce toy --preset laptop`.
 
-p = N([0, 0], I), q = N([3, 3], I), so that :math:`\log r = 9 - 3 (x_1 + x_2)`: it is linear in x. 45,000 rows of each,
-of which a ninth decides when to stop. Errors are those on 5000 + 5000 test rows, all of them and those with
-:math:`|\log r| < 5`.
+p = N([0, 0], I), q = N([3, 3], I), so that :math:`\log r = 9 - 3 (x_1 + x_2)`: it is linear in x. Each sample has
+45,000 rows, and a ninth of them decides when to stop. Errors are those on 5000 + 5000 test rows, all of them and those
+with :math:`|\log r| < 5`.
 
 *What decides.* Five rows of six have :math:`|\log r| > 5`, where the loss of a classifier is below .007 and its
 gradient is almost zero: there the error is one of extrapolation. With a penalty λ/2 |w|² the network bends: it is

@@ -66,7 +66,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 @pytest.fixture
 def browser(chromium: Chrome, page: Page) -> Chrome:
-    """Open the page anew, as wide as a laptop, in light colors."""
+    """Open the page again, as wide as a laptop, in light colors."""
     look(chromium, 1280, "light")
     chromium.get(page.path.as_uri())
     return chromium

@@ -27,7 +27,7 @@ def replacing(path: PathLike) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise OSError(errno.EINVAL, f"Cannot write {path}, because it is a folder or a device. Use the path of a file.")
-    temporary = target.with_name(f".{secrets.token_hex(4)}.{beside(target)}")
+    temporary = target.with_name(f".{secrets.token_hex(4)}.{short_name(target)}")
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except OSError as error:
@@ -48,7 +48,7 @@ def replacing(path: PathLike) -> Iterator[Path]:
         raise
 
 
-def beside(target: Path) -> str:
+def short_name(target: Path) -> str:
     """Return a part for the names of files that belong to a file: a hash of its name, and the end of it."""
     return f"{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}.{target.name[-_N_CHARACTERS:]}"
 
@@ -56,7 +56,7 @@ def beside(target: Path) -> str:
 def remove_temporaries(path: PathLike) -> None:
     """Remove temporary files of killed writers of a file. Nobody else may be writing it."""
     target = Path(os.path.realpath(path))
-    name = re.compile(r"\.[0-9a-f]{8}\." + re.escape(beside(target)))
+    name = re.compile(r"\.[0-9a-f]{8}\." + re.escape(short_name(target)))
     for temporary in target.parent.iterdir():
         if name.fullmatch(temporary.name):
             temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Covariate shift: fit to labeled rows of a source for use on a target, of which only x is available.
+"""Covariate shift: fit to labeled rows of a source for use on a target without labels.
 
 p is the target, the numerator of r = p/q, and q the source: a row of the source counts as r(x) rows of the target.
 """

@@ -140,7 +140,7 @@ class Conclusion(NamedTuple):
 def bounds_of(
     held_out: float, in_sample: float, confirmed: float, error: float, conclusion: Conclusion, largest: float = math.inf
 ) -> dict[str, Any]:
-    """Return the fields of a `BoundEstimate`, of which `largest` is the largest possible value."""
+    """Return the fields of a `BoundEstimate`. `largest` is the largest possible value."""
     raw = held_out if conclusion.verdict is Verdict.DO_NOT_USE else held_out + (in_sample - held_out) / 2
     estimates = {"value": min(max(raw, 0.0), largest), "standard_error": error, "raw": raw}
     return {**estimates, "held_out": held_out, "in_sample": in_sample, "confirmed": confirmed, **conclusion._asdict()}

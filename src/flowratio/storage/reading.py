@@ -15,7 +15,6 @@ import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +29,7 @@ from polars.exceptions import PanicException
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import PathLike
 from flowratio._support.validation import check_count
-from flowratio._support.wording import check_distinct, listed
+from flowratio._support.wording import check_distinct, listed, nearest
 from flowratio.samples.files import NpyFile, ParquetFile, check_matrix, named_errors, unreadable
 from flowratio.storage.csv_layout import csv_layout, line_of, no_rows, not_utf8
 
@@ -68,10 +67,9 @@ class TableFile(ABC):
         """Return names of columns, each once. Refuse a name that is not a column, and suggest similar ones."""
         for name in names:
             if name not in self.columns:
-                similar = get_close_matches(str(name), self.columns, n=3)
-                advice = f"Did you mean {listed(similar)}?" if similar else f"Its columns are {listed(self.columns)}."
+                advice = nearest(name, self.columns) or f" Its columns are {listed(self.columns)}."
                 problem = f"`{argument}` has {name!r}, which is not a column of {self.name}."
-                raise ArgumentError(argument, f"{problem} {advice}")
+                raise ArgumentError(argument, f"{problem}{advice}")
         return list(dict.fromkeys(names))
 
     def frames(self, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS, skip: int = 0) -> Frames:

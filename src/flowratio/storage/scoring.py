@@ -28,13 +28,14 @@ import numpy as np
 import polars as pl
 
 import flowratio
-from flowratio._support.atomic import beside, remove_temporaries
+from flowratio._support.atomic import remove_temporaries, short_name
 from flowratio._support.errors import ArgumentError
 from flowratio._support.journal import Batches, Journal
 from flowratio._support.progress import progress
 from flowratio._support.types import PathLike, Vector
 from flowratio._support.validation import check_count
 from flowratio._support.wording import listed
+from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.storage.csv_layout import safe_separator
 from flowratio.storage.reading import BATCH_ROWS, Frames, TableFile, is_stream, open_table
 from flowratio.storage.writing import TABLE_ENDINGS, check_output, check_types, with_numbers, write_table
@@ -48,7 +49,6 @@ _NEW_COLUMNS = ("log_ratio", "weight")
 _ENTRY = "log_ratio"
 _LOW_ESS = "a few rows have nearly all of the weight: check those with the largest `log_ratio`, and temper or cap them"
 _NOT_RESUMED = "note: an earlier run to this output had another model, source or setting, and was not resumed"
-_MIN_ESS, _MIN_SHARE = 2.0, 0.01  # effective sample size, and its share, below which a few rows have all the weight
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class ScoringSummary:
 
     def __str__(self) -> str:
         ess = self.effective_sample_size
-        is_low = self.rows > 1 and ess < max(_MIN_ESS, _MIN_SHARE * self.rows)
+        is_low = self.rows > 1 and ess < max(THRESHOLDS.fewest_in_file, THRESHOLDS.fewest_share_in_file * self.rows)
         lines = [
             f"rows: {self.rows:,} in {self.seconds:.1f} s",
             f"effective sample size of the weights: {ess:,.0f} ({ess / self.rows:.1%} of the rows)",
@@ -164,7 +164,9 @@ def _journal(out: PathLike, about: dict[str, Any]) -> Iterator[Journal]:
     with TemporaryDirectory(prefix="flowratio-") as temporary:
         target = Path(os.path.realpath(out))
         is_stdout = os.fspath(out) == "-"
-        folder = Path(temporary) / "journal" if is_stdout else target.with_name(f".{beside(target)}.flowratio-partial")
+        folder = (
+            Path(temporary) / "journal" if is_stdout else target.with_name(f".{short_name(target)}.flowratio-partial")
+        )
         with Journal(folder, about, restart=True, label=out) as journal:
             if not is_stdout:
                 remove_temporaries(out)  # of a run that was killed while it wrote the output

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from flowratio._support.errors import ArgumentWarning
 from flowratio._support.types import Matrix, Vector
 from flowratio.tables.cells import cells_of, parsed, read
 from flowratio.tables.formats import MICROSECONDS_PER_DAY, CellFormat, Kind, TextFormat
@@ -157,9 +158,10 @@ def learn_column(
         doubt = doubt_about_numbers(cells.filter(is_there), text_format)
     if form.kind is Kind.INTEGER and not has_missing and not series.dtype.is_float() and _counts_rows(x):
         advice = "If it is an identifier, drop it with `exclude`."
-        doubt = f"Column {series.name!r} has a different value in every row, like a row counter. {advice}"
+        text = f"Column {series.name!r} has a different value in every row, like a row counter. {advice}"
+        doubt = ArgumentWarning("exclude", text)
     if doubt is not None:
-        warnings.warn(doubt, UserWarning, stacklevel=4)
+        warnings.warn(doubt, stacklevel=4)
     if x.min() == x.max():
         return replace(column, kind=Kind.CONSTANT)
     fill = values.quantile(0.5, "lower")  # a value of the column
@@ -180,9 +182,10 @@ def _learn_category(
     if doubt is None and not is_identifier and len(categories) > max(max_categories, len(words) / 2):
         problem = f"has {len(categories)} categories in {len(words)} rows, like free text"
         advice = "Drop it with `exclude`, or turn it into a few categories."
-        doubt = f"Column {column.name!r} {problem}. Only {max_categories} get their own indicator. {advice}"
+        text = f"Column {column.name!r} {problem}. Only {max_categories} get their own indicator. {advice}"
+        doubt = ArgumentWarning("exclude", text)
     if doubt is not None:
-        warnings.warn(doubt, UserWarning, stacklevel=5)
+        warnings.warn(doubt, stacklevel=5)
     if is_identifier:
         return replace(column, kind=Kind.IDENTIFIER, fill=_OTHER, n_categories=len(categories))
     frequent, n = tuple(categories[:max_categories]), len(categories)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from flowratio._support.errors import ArgumentError
+from flowratio._support.errors import ArgumentError, ArgumentWarning
 from flowratio.tables.formats import DAY_FIRST, CellFormat, Kind, TextFormat, numbers
 
 GUESS = TextFormat()
@@ -114,36 +114,39 @@ def has_long_integers(cells: pl.Series) -> bool:
     return bool(cells.str.contains(f"^{_AROUND}[0-9]+$").all() and cells.str.contains("[0-9]{4}").any())
 
 
-def doubt_about_numbers(cells: pl.Series, text_format: TextFormat) -> str | None:
+def doubt_about_numbers(cells: pl.Series, text_format: TextFormat) -> Warning | None:
     """Return a warning if dots that are read as decimal points can be thousands separators."""
     n_dots = int(cells.str.contains(".", literal=True).sum())
     if text_format.decimal or not _MIN_DOTS <= n_dots < len(cells) or mark_before_three(cells) != ".":
         return None
     example = cells.filter(cells.str.contains(".", literal=True))[0]
     advice = "The dot is read as a decimal point. If it is a thousands separator, set `decimal` to ','."
-    return f"Column {cells.name!r} has {example!r} and integers without a dot. {advice}"
+    text = f"Column {cells.name!r} has {example!r} and integers without a dot. {advice}"
+    return ArgumentWarning("decimal", text)
 
 
-def doubt_about_categories(cells: pl.Series, text_format: TextFormat) -> str | None:
+def doubt_about_categories(cells: pl.Series, text_format: TextFormat) -> Warning | None:
     """Return a warning if categories look like numbers or dates with mistakes. Refuse those that need a setting."""
     prefix = f"Column {cells.name!r} is encoded as categories, because"
     form = _nearest(cells, text_format)
     if form is None:
         if cells.str.contains(_NUMBER_WITH_SIGN).all() and cells.str.contains(_SIGN).any():
             example = cells.filter(cells.str.contains(_SIGN))[0]
-            return f"{prefix} its values have signs, such as {example!r}. If these are numbers, remove the signs."
+            text = f"{prefix} its values have signs, such as {example!r}. If these are numbers, remove the signs."
+            return UserWarning(text)
         return None
     is_odd = form.read(cells).is_null()
     if 0 < is_odd.sum() <= _FEW * len(cells):
         noun = "dates" if form.kind is Kind.DATE else "numbers"
         problem = f"{is_odd.sum()} of its {len(cells)} values are not {noun}, such as {cells.filter(is_odd)[0]!r}"
-        return f"{prefix} {problem}. If the column has {noun}, fix these values or leave them empty."
+        return UserWarning(f"{prefix} {problem}. If the column has {noun}, fix these values or leave them empty.")
     if is_odd.any():
         return None
     pair = equal_numbers(cells) if form.kind is Kind.NUMBER and text_format.decimal is None else None
     if pair is not None:
         problem = f"{pair[0]!r} and {pair[1]!r} would be the same number"
-        return f"{prefix} {problem}. If the comma is a decimal mark, set `decimal` to ','."
+        text = f"{prefix} {problem}. If the comma is a decimal mark, set `decimal` to ','."
+        return ArgumentWarning("decimal", text)
     raise _needs_setting(cells, form, text_format)
 
 

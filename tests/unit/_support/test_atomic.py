@@ -13,11 +13,11 @@ import pytest
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from flowratio._support.atomic import beside, remove_temporaries, replacing
+from flowratio._support.atomic import remove_temporaries, replacing, short_name
 
 
 def test_name_of_files_that_belong_to_a_file():
-    assert beside(Path("rows.csv")) == "4680db90.rows.csv"
+    assert short_name(Path("rows.csv")) == "4680db90.rows.csv"
 
 
 class TestReplacing:

@@ -25,7 +25,6 @@ from flowratio.ratios.inverse import InverseRatio
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.samples.weighting import weighted_moments
 from flowratio.scaling import base as scaler_base
-from flowratio.weights import effective_sample_size_of_ratio
 
 
 class Tilt(RatioEstimator):
@@ -345,21 +344,6 @@ def test_values_whose_squares_overflow() -> None:
 
 
 # Overlap
-
-
-def test_effective_draws_by_both_samples() -> None:
-    rng = np.random.default_rng(0)
-    log_p, log_q, w_p, w_q = rng.normal(size=7), rng.normal(size=9), rng.random(7), rng.random(9)
-    r_p, r_q = np.exp(log_p), np.exp(log_q)
-    by_q = (w_q @ r_q) ** 2 / (w_q @ r_q**2 * w_q.sum())
-    by_p = w_p.sum() / (w_p @ r_p)
-    assert effective_sample_size_of_ratio(log_p, w_p, log_q, w_q, 9.0) == pytest.approx(
-        9 * min(1, by_q, by_p), rel=1e-12
-    )
-    assert effective_sample_size_of_ratio(log_p - 50, w_p, log_q, w_q, 9.0) == pytest.approx(
-        9 * min(1, by_q), rel=1e-12
-    )
-    assert effective_sample_size_of_ratio(log_p + 900, w_p, log_q, w_q, 9.0) == 1  # no weights leave less than one row
 
 
 def test_effective_draws_of_two_normals() -> None:

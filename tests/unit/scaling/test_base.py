@@ -20,7 +20,7 @@ from flowratio.scaling.standardizer import Standardizer
 SCALERS = [Standardizer(), Gaussianizer(), Dequantizer(levels=2), Logit(), ScalerChain([Logit(), Gaussianizer()])]
 
 
-def anew(scaler: Scaler) -> Any:
+def fresh(scaler: Scaler) -> Any:
     return clone(scaler)
 
 
@@ -28,7 +28,7 @@ def anew(scaler: Scaler) -> Any:
 class TestEveryScaler:
     def test_one_column(self, scaler):
         X = np.tile([[0.0], [1.0]], (10, 1))
-        fitted = anew(scaler).fit(X)
+        fitted = fresh(scaler).fit(X)
         Z, log_det = fitted.forward(X)
         assert Z.shape == (20, 1)
         assert log_det.shape == (20,)
@@ -41,7 +41,7 @@ class TestEveryScaler:
                 call(np.zeros((2, 2)))
 
     def test_wrong_number_of_columns(self, scaler):
-        fitted = anew(scaler).fit(np.tile([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]], (5, 1)))
+        fitted = fresh(scaler).fit(np.tile([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]], (5, 1)))
         for call in (fitted.forward, fitted.inverse):
             with pytest.raises(ValueError, match=r"`[XZ]` has shape \(4, 3\).*2 columns"):
                 call(np.zeros((4, 3)))
@@ -52,7 +52,7 @@ class TestEveryScaler:
     def test_number_types(self, scaler, dtype):
         X = np.tile([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]], (5, 1))
         np.testing.assert_allclose(
-            anew(scaler).fit_transform(X.astype(dtype)), anew(scaler).fit_transform(X), atol=1e-12
+            fresh(scaler).fit_transform(X.astype(dtype)), fresh(scaler).fit_transform(X), atol=1e-12
         )
 
     @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ class TestEveryScaler:
     )
     def test_bad_rows(self, scaler, X):
         with pytest.raises(ValueError, match=r"sample|NaN|infinity|convert"):
-            anew(scaler).fit(X)
+            fresh(scaler).fit(X)
 
     def test_fitted_state_is_plain(self, scaler):
-        fitted = anew(scaler).fit(np.tile([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]], (5, 1)))
+        fitted = fresh(scaler).fit(np.tile([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]], (5, 1)))
         todo = [fitted]
         while todo:
             for value in vars(todo.pop()).values():
@@ -77,7 +77,7 @@ class TestEveryScaler:
     def test_input_stays_as_it_is(self, scaler):
         X = np.tile([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]], (5, 1))
         kept = X.copy()
-        fitted = anew(scaler).fit(X)
+        fitted = fresh(scaler).fit(X)
         Z = fitted.transform(X)
         Z_kept = Z.copy()
         fitted.inverse(Z)

@@ -52,7 +52,7 @@ class Race:
         return self.budget - (time.perf_counter() - self.start)
 
     def expected_left(self, n: int) -> float:
-        """Return the expected seconds for the last n candidates, of which the first is at work, from the slowest."""
+        """Return the expected seconds for the current candidate and the n - 1 after it, from the slowest so far."""
         if len(self.durations) < n:
             return max(0.0, self.seconds_left())
         slowest = max(self.durations, default=0.0)

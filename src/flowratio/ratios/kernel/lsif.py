@@ -244,7 +244,7 @@ class ULSIF(_LeastSquaresRatio):
         σ in standard deviations (`scale_`) and λ, without a unit. None selects σ from 1/8 to 4 times the median
         distance of rows, and λ from 10⁻⁵ to 10.
     n_centers, random_state
-        Largest number of kernels, of which 100 are enough, and seed of their centers: an integer, a NumPy generator, or
+        Largest number of kernels (100 are enough), and seed of their centers: an integer, a NumPy generator, or
         None for a new seed each time.
 
     Attributes

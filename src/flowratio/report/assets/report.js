@@ -376,9 +376,9 @@
   const drawTraining = (host) => {
     const t = E.training;
     if (!t) return;
-    const told = [...t.train_loss, ...t.held_out_loss].filter((v) => v !== null).sort((a, b) => a - b);
-    if (!told.length) return;
-    let [low, high] = [told[0], quantile(told, 0.97)];
+    const losses = [...t.train_loss, ...t.held_out_loss].filter((v) => v !== null).sort((a, b) => a - b);
+    if (!losses.length) return;
+    let [low, high] = [losses[0], quantile(losses, 0.97)];
     if (!(high > low)) [low, high] = [low - 0.5, low + 0.5];
     const pad = 0.06 * (high - low);
     const x = extent(t.epoch);
