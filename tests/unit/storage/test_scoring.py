@@ -19,7 +19,7 @@ import pytest
 from filelock import FileLock
 from polars.testing import assert_frame_equal
 
-from flowratio._support.atomic import beside, replacing
+from flowratio._support.atomic import replacing, short_name
 from flowratio._support.journal import Journal
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.storage.reading import read_table
@@ -63,7 +63,7 @@ def names(folder: Path) -> list[str]:
 
 
 def scratch_of(out: Path) -> Path:
-    return out.with_name(f".{beside(out)}.flowratio-partial")
+    return out.with_name(f".{short_name(out)}.flowratio-partial")
 
 
 class TestScores:
