@@ -11,6 +11,7 @@ Weights are passed as logs. This module is the only one that exponentiates them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -129,10 +130,13 @@ def check_proportion(proportion: Any) -> None:
 def cap(log_w: VectorLike, largest: float | None = None) -> Vector:
     r"""Lower weights that are above a cap to the cap: log-weights (n,) to log-weights (n,).
 
-    `largest` is c, the cap in units of the mean weight, above 0. None for the root of n. With None the bias vanishes as
-    n grows, and the variance is finite for every r.
+    `largest` is c, the largest weight after capping in units of the mean weight after capping. It is 1 or more. 1 makes
+    all weights equal. The cap τ is the solution of
 
-    .. math:: w_i' = \min(w_i,\ c\, \bar w), \qquad c = \sqrt n \text{ by default}
+    .. math:: w_i' = \min(w_i,\ \tau), \qquad \tau = \frac{c}{n} \sum_j \min(w_j,\ \tau)
+
+    With None, the cap is that of Ionides [1]_, :math:`\tau = \sqrt n` times the mean weight before capping. Then the
+    bias vanishes as n grows, and the variance is finite for every r.
 
     References
     ----------
@@ -140,14 +144,63 @@ def cap(log_w: VectorLike, largest: float | None = None) -> Vector:
 
     Examples
     --------
-    >>> np.exp(cap(np.log([1.0, 1.0, 1.0, 97.0]), largest=2)).round(12).tolist()
-    [1.0, 1.0, 1.0, 50.0]
+    >>> np.exp(cap(np.log([1.0, 1.0, 1.0, 97.0]), largest=2)).round(12).tolist()  # their mean is 1.5
+    [1.0, 1.0, 1.0, 3.0]
     """
-    check_positive(largest, "largest", optional=True)
     log_w = _checked(log_w)
+    if largest is not None:
+        return np.minimum(log_w, log_cap(lambda: [log_w], largest))
     with np.errstate(over="ignore"):  # 1e308 and -1e308 differ by more than a float holds
-        log_mean = log_mean_exp(log_w)
-    return np.minimum(log_w, log_mean + math.log(math.sqrt(len(log_w)) if largest is None else largest))
+        return np.minimum(log_w, log_mean_exp(log_w) + math.log(len(log_w)) / 2)
+
+
+def log_cap(blocks: Callable[[], Iterable[Vector]], largest: float) -> float:
+    r"""Return the log of the cap τ that makes the largest weight `largest` times the mean: the τ of `cap`.
+
+    Each call of `blocks` yields all log-weights again, in blocks. The solution is exact after a few calls:
+    :math:`\tau - (c/n) \sum_j \min(w_j, \tau)` is convex and piecewise linear, so that Newton's method ends. Bisection
+    makes it short where weights differ by hundreds of nats.
+    """
+    check_cap(largest)
+    low, high, n_calls = -math.inf, math.inf, 0
+    while True:
+        is_newton = n_calls < 4 or n_calls % 2 == 0  # and else bisection
+        at = high if is_newton else low / 2 + high / 2
+        n, n_positive, n_above, lowest, log_sum = _sums_below(blocks(), at)
+        if largest * n_positive < n:
+            zeros = f"{n - n_positive} of {n} weights are zero, so that no cap brings it below {n / n_positive:.4g}"
+            raise ArgumentError("largest", f"`largest` is {largest}, but {zeros}. Use a larger maximum.")
+        # a tangent of a convex function lies below it, so that its root is not below the solution
+        root = math.log(largest) + log_sum - math.log(n - largest * n_above) if n > largest * n_above else math.inf
+        if is_newton and root >= high:
+            return high
+        low, high, n_calls = max(low, lowest, at if root > at else low), min(high, root), n_calls + 1
+
+
+def check_cap(largest: Any) -> None:
+    """Refuse a value that is not a largest weight in units of the mean weight."""
+    if not (is_number(largest) and 1 <= largest < math.inf):
+        rule = "The largest weight is never below the mean weight. Use a finite number of 1 or more"
+        raise ArgumentError("largest", f"`largest` is {largest!r}. {rule}.")
+
+
+def _sums_below(blocks: Iterable[Vector], log_limit: float) -> tuple[int, int, int, float, float]:
+    """Count the weights, those above zero and those above a limit.
+
+    Return also the smallest log-weight above -inf, and the log of the sum of the weights up to the limit.
+    """
+    n = n_positive = n_above = 0
+    lowest, log_sum = math.inf, -math.inf
+    for log_w in blocks:
+        positive = log_w[log_w > -np.inf]
+        below = positive[positive <= log_limit]
+        n, n_positive, n_above = n + len(log_w), n_positive + len(positive), n_above + len(positive) - len(below)
+        if len(positive):
+            lowest = min(lowest, float(positive.min()))
+        if len(below):
+            with np.errstate(over="ignore"):
+                log_sum = float(np.logaddexp(log_sum, log_mean_exp(below) + math.log(len(below))))
+    return n, n_positive, n_above, lowest, log_sum
 
 
 def pareto_smooth(log_w: VectorLike) -> Smoothed:

@@ -17,6 +17,7 @@ from flowratio.weights import (
     effective_sample_size_of_ratio,
     is_small,
     largest_k_hat,
+    log_cap,
     pareto_smooth,
     ratios_from_logs,
     rebalance,
@@ -197,14 +198,57 @@ class TestCap:
         assert (w > 20 * w.mean()).any()
         np.testing.assert_allclose(np.exp(cap(3 * LOG_W)), np.minimum(w, 20 * w.mean()), rtol=1e-13)
 
-    def test_cap_is_in_units_of_the_mean(self) -> None:
-        w = np.exp(LOG_W)
-        np.testing.assert_allclose(np.exp(cap(LOG_W, 0.5)), np.minimum(w, 0.5 * w.mean()), rtol=1e-13)
-        np.testing.assert_array_equal(cap(LOG_W, 1e6), LOG_W)
+    @pytest.mark.parametrize("largest", [1, 1.0001, 1.5, 3, 50, 399])
+    @pytest.mark.parametrize("spread", [0.0, 1.0, 3.0, 300.0, 1e7])
+    def test_no_weight_is_above_a_multiple_of_the_mean(self, largest: float, spread: float) -> None:
+        log_w = spread * LOG_W + 700
+        capped = cap(log_w, largest)
+        relative = self_normalize(capped, total=len(log_w))
+        rounding = 1e-12 + 4 * np.finfo(float).eps * abs(log_w).max()  # of log-weights, which is relative in weights
+        assert relative.max() <= largest * (1 + rounding)
+        if (capped < log_w).any():  # not lower than it must be
+            assert relative.max() == pytest.approx(largest, rel=rounding)
 
-    @pytest.mark.parametrize("largest", [0, -1, math.inf, math.nan, "2", True])
+    @pytest.mark.parametrize("largest", [1, 1.5, 3, 50])
+    def test_cap_agrees_with_brute_force(self, largest: float) -> None:
+        # with k weights at the cap, the cap is c times the sum of the others over n - c k
+        w = np.sort(np.exp(2 * LOG_W))[::-1]
+        limits = [largest * math.fsum(w[k:]) / (len(w) - largest * k) for k in range(len(w)) if largest * k < len(w)]
+        exact = min(limits, key=lambda limit: abs(limit / (largest * np.minimum(w, limit).mean()) - 1))
+        np.testing.assert_allclose(np.exp(cap(np.log(w), largest)), np.minimum(w, exact), rtol=1e-11)
+
+    def test_weights_below_the_cap_do_not_change(self) -> None:
+        np.testing.assert_array_equal(cap(LOG_W, 399), LOG_W)
+        np.testing.assert_array_equal(cap([3.0, 3.0], 1), [3.0, 3.0])
+        assert cap([5.0], 1.0).tolist() == [5.0]
+
+    def test_equal_weights_are_the_smallest_cap(self) -> None:
+        np.testing.assert_allclose(cap(LOG_W, 1), LOG_W.min(), rtol=0, atol=1e-12)
+
+    def test_blocks_give_the_same_cap_in_few_passes(self) -> None:
+        log_w, n_passes = 200 * LOG_W, 0
+
+        def blocks() -> list[np.ndarray]:
+            nonlocal n_passes
+            n_passes += 1
+            return np.array_split(log_w, 7)
+
+        limit = log_cap(blocks, 2.0)
+        assert np.minimum(log_w, limit) == pytest.approx(cap(log_w, 2.0), rel=1e-13)
+        # without bisection it takes a pass for every six nats, and half of the range of 1200 nats lies above the cap
+        assert n_passes < 30
+
+    def test_weights_of_zero(self) -> None:
+        log_w = np.array([0.0, 2.0, -math.inf, -math.inf])
+        np.testing.assert_allclose(np.exp(cap(log_w, 2)), [1, 1, 0, 0], rtol=1e-12)
+        with pytest.raises(
+            ValueError, match=r"2 of 4 weights are zero, so that no cap brings it below 2\. Use a larger"
+        ):
+            cap(log_w, 1.9)
+
+    @pytest.mark.parametrize("largest", [0, 0.99, -1, math.inf, math.nan, "2", True])
     def test_other_caps_are_refused(self, largest: Any) -> None:
-        with pytest.raises(ValueError, match=r"`largest` is .*\. Use a finite number above 0"):
+        with pytest.raises(ValueError, match=r"`largest` is .*\. Use a finite number of 1 or more"):
             cap(LOG_W, largest)
 
 

@@ -93,7 +93,7 @@ _check_seed = rule(lambda seed: 0 <= seed < 2**63, "Use an integer from 0 to 2**
 _check_budget = rule(lambda seconds: 0 < seconds < float("inf"), "Use seconds above 0, such as 60.")
 _check_held_out = rule(lambda share: 0 < share < 1, "Use a share between 0 and 1, such as 0.2.")
 _check_power = rule(lambda power: 0 <= power < float("inf"), "Use a power of 0 or more, such as 0.5.")
-_check_cap = rule(lambda cap: cap > 0, "Use a maximum above 0, in units of the mean weight, such as 20.")
+_check_cap = rule(lambda cap: 1 <= cap < float("inf"), "Use 1 or more, in units of the mean weight, such as 20.")
 
 Seed = Annotated[int, Option(callback=_check_seed, help="Integer. The same seed gives the same result.")]
 Quiet = Annotated[bool, Option("--quiet", help="Show no progress bars.")]

@@ -135,6 +135,10 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def no_rows(name: str) -> ValueError:
+class NoRowsError(ValueError):
+    """A table without rows."""
+
+
+def no_rows(name: str) -> NoRowsError:
     """Return the error of a table without rows."""
-    return ValueError(f"{name} has a header but no rows. A table must have at least one row.")
+    return NoRowsError(f"{name} has a header but no rows. A table must have at least one row.")

@@ -37,11 +37,13 @@ from flowratio._support.validation import check_count
 from flowratio._support.wording import listed
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.storage.csv_layout import safe_separator
-from flowratio.storage.reading import BATCH_ROWS, Frames, TableFile, is_stream, open_table
+from flowratio.storage.reading import open_table
+from flowratio.storage.sources import check_apart, is_stream, source_state
+from flowratio.storage.table_file import BATCH_ROWS, Frames, TableFile
 from flowratio.storage.writing import TABLE_ENDINGS, check_output, check_types, with_numbers, write_table
 from flowratio.tables.cells import CellError, cells_of
 from flowratio.tables.formats import numbers
-from flowratio.weights import cap, temper
+from flowratio.weights import check_cap, log_cap, temper
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -104,7 +106,8 @@ def score_file(
     ratio
         A fitted ratio, or another object with `log_ratio(frame)`, finite.
     source
-        CSV, Parquet, NPY, NPZ, or "-" for standard input, as in `read_table`.
+        A file, a folder of parts, a pattern such as "part-*.parquet", or "-" for standard input: CSV, Parquet, Feather,
+        JSON lines, Excel, NPY or NPZ. Parts are read in sorted order.
     out
         A file that ends with .csv or .parquet, or "-" for CSV on standard output. CSV has the separator of a CSV
         source. Durations of Parquet become seconds in CSV.
@@ -112,7 +115,7 @@ def score_file(
         The folder from which the ratio was loaded. A run resumes only if the folder still has the same model. Without
         it, the log r of the first batch must agree.
     gamma, largest
-        The weight uses r^γ, as in `temper`, and its cap is `largest` times the mean, as in `cap`. None for no cap.
+        The weight uses r^γ, as in `temper`. No weight is above `largest` times the mean, as in `cap`. None for no cap.
     scores_only, verbose
         Whether to leave out the columns of the source, and to show a progress bar on standard error.
     batch_rows, workers
@@ -136,11 +139,14 @@ def score_file(
     check_output(out, TABLE_ENDINGS, standard_output=True)
     check_count(batch_rows, "batch_rows")
     check_count(workers, "workers")
-    cap(temper([0.0], gamma), largest)  # refused before any row is read
+    temper([0.0], gamma)  # refused before any row is read
+    if largest is not None:
+        check_cap(largest)
+    check_apart(out, source)
     with open_table(source, encoding) as table:
         columns = _columns_of(ratio, table, scores_only)
         if not scores_only:
-            check_types(next(table.frames(rows=1)).schema, out)
+            check_types(table.schema(), out)
         settings = {"columns": columns, "batch_rows": batch_rows, "encoding": encoding}
         about = _about(model_folder, source, settings)
         n_batches = math.ceil(table.n_rows / batch_rows) * (1 if scores_only else 2)
@@ -180,10 +186,8 @@ def _journal(out: PathLike, about: dict[str, Any]) -> Iterator[Journal]:
 def _about(model_folder: PathLike | None, source: PathLike, settings: dict[str, Any]) -> dict[str, Any]:
     model = None if model_folder is None else (Path(model_folder) / "model.json").read_bytes()
     digest = None if model is None else hashlib.sha256(model).hexdigest()
-    identity: Any = secrets.token_hex(8)  # of a stream, which cannot be read again, so that it never resumes
-    if not is_stream(source):
-        state = os.stat(source)
-        identity = [os.path.realpath(source), state.st_size, state.st_mtime_ns]
+    # a stream cannot be read again, so that it never resumes
+    identity = secrets.token_hex(8) if is_stream(source) else source_state(source)
     return {"flowratio": flowratio.__version__, "model": digest, "source": identity, **settings}
 
 
@@ -313,15 +317,12 @@ def _log_mean_and_ess(blocks: Iterable[Vector]) -> tuple[float, float]:
 def _score_frames(blocks: Callable[[], Iterable[Vector]], gamma: float, largest: float | None) -> tuple[Frames, float]:
     """Return log r and weights, a frame for each block, and the effective sample size of the weights."""
 
-    def log_w(log_r: Vector) -> Vector:
-        return np.minimum(gamma * log_r, cap)
+    def tempered() -> Iterator[Vector]:
+        return (gamma * log_r for log_r in blocks())
 
-    cap = math.inf
-    log_mean, ess = _log_mean_and_ess(map(log_w, blocks()))
-    if largest is not None:
-        cap = log_mean + math.log(largest)
-        log_mean, ess = _log_mean_and_ess(map(log_w, blocks()))
-    columns = ((log_r, np.exp(log_w(log_r) - log_mean)) for log_r in blocks())
+    limit = math.inf if largest is None else log_cap(tempered, largest)
+    log_mean, ess = _log_mean_and_ess(np.minimum(log_w, limit) for log_w in tempered())
+    columns = ((log_r, np.exp(np.minimum(gamma * log_r, limit) - log_mean)) for log_r in blocks())
     return (pl.DataFrame(dict(zip(_NEW_COLUMNS, pair, strict=True))) for pair in columns), ess
 
 

@@ -202,7 +202,7 @@ class TestCsv:
     def test_a_file_of_many_blocks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         frame = pl.DataFrame({"n": range(2000), "text": ["é\n,"] * 2000})
         path = written(tmp_path / "rows.csv", frame)
-        monkeypatch.setattr("flowratio.storage.reading._BLOCK_BYTES", 100)
+        monkeypatch.setattr("flowratio.storage.csv_table._BLOCK_BYTES", 100)
         assert_frame_equal(pl.concat(batches(path, rows=77)), as_text(frame))
 
 
@@ -348,7 +348,7 @@ class TestBadFiles:
     def test_a_row_that_is_too_long_is_told_by_its_line(
         self, csv_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("flowratio.storage.reading._BLOCK_BYTES", 1000)
+        monkeypatch.setattr("flowratio.storage.csv_table._BLOCK_BYTES", 1000)
         path = csv_of("a,b\n" + '1,2\n\n1,"x\ny"\n' * 500 + "1,2,3\n" + "1,2\n" * 500)
         with pytest.raises(ValueError, match="has 3 values in line 2002, but its header has 2 names"):
             read_table(path)
@@ -356,7 +356,7 @@ class TestBadFiles:
     def test_a_quote_that_is_not_closed_in_a_long_file(
         self, csv_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("flowratio.storage.reading._BLOCK_BYTES", 1000)
+        monkeypatch.setattr("flowratio.storage.csv_table._BLOCK_BYTES", 1000)
         path = csv_of("a,b\n" + "1,2\n" * 500 + '1,"2\n' + "x,y\n" * 5000)
         with pytest.raises(ValueError, match="has a quote that is not closed"):
             read_table(path)
@@ -419,7 +419,7 @@ class TestBadFiles:
     def test_no_file(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match=r"^There is no file .*none.csv\. Check the path"):
             read_table(tmp_path / "none.csv")
-        with pytest.raises(IsADirectoryError, match=r"is a folder"):
+        with pytest.raises(FileNotFoundError, match=r"is a folder without files"):
             read_table(tmp_path)
 
 

@@ -139,12 +139,23 @@
 
   const asFitted = { gamma: 1, cap: Infinity };
   const now = { ...asFitted };
-  /* Weights of a mean of 1 from log-ratios, raised to a power and then cut at a cap. */
+  /* The limit at which no weight is above a multiple of the mean of the limited weights, as `cap` in Python. */
+  const limit = (w, multiple) => {
+    const sorted = [...w].sort((a, b) => b - a);
+    let rest = sorted.reduce((a, b) => a + b, 0);
+    for (let k = 0; k < sorted.length; k++) {
+      const level = (multiple * rest) / (sorted.length - multiple * k);
+      if (level >= sorted[k] * (1 - 1e-12)) return level;
+      rest -= sorted[k];
+    }
+    return sorted[sorted.length - 1];
+  };
+  /* Weights of a mean of 1 from log-ratios, raised to a power and then cut at a multiple of the mean. */
   const weigh = (log_r, { gamma, cap }) => {
     const top = gamma * log_r.reduce((a, b) => Math.max(a, b), -Infinity);
     let w = log_r.map((v) => Math.exp(gamma * v - top));
-    const mean = w.reduce((a, b) => a + b, 0) / w.length;
-    w = w.map((v) => Math.min(v / mean, cap));
+    const most = cap === Infinity ? Infinity : limit(w, cap);
+    w = w.map((v) => Math.min(v, most));
     const left = w.reduce((a, b) => a + b, 0) / w.length;
     return w.map((v) => v / left);
   };

@@ -1,0 +1,201 @@
+"""The kind of a file, by its ending and its first bytes. A file of another program is refused by its name.
+
+Only the standard library is imported, so that the command line can check its files at once.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+_HEAD_BYTES = 512
+_LINE_BYTES = 1 << 20  # of the first line of JSON lines
+
+
+class FileKind(Enum):
+    """A kind of file that can be read. The value is what errors call it."""
+
+    CSV = "CSV"
+    PARQUET = "Parquet"
+    ARROW = "Arrow (Feather)"
+    JSON_LINES = "JSON lines"
+    EXCEL = "Excel"
+    NPY = "NPY"
+    NPZ = "NPZ"
+    GZIP = "gzip"
+
+
+class _Foreign(NamedTuple):
+    """A kind of file that cannot be read."""
+
+    name: str
+    advice: str
+
+
+_RULE = "A table must be CSV, Parquet, Feather, JSON lines, Excel (.xlsx), NPY or NPZ"
+_ENDINGS = {
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), FileKind.CSV),
+    **dict.fromkeys((".parquet", ".pq"), FileKind.PARQUET),
+    **dict.fromkeys((".feather", ".arrow", ".arrows", ".ipc"), FileKind.ARROW),
+    **dict.fromkeys((".jsonl", ".ndjson"), FileKind.JSON_LINES),
+    **dict.fromkeys((".xlsx", ".xlsm"), FileKind.EXCEL),
+    ".npy": FileKind.NPY,
+    ".npz": FileKind.NPZ,
+    ".gz": FileKind.GZIP,
+}
+_FIRST_BYTES = {
+    b"ARROW1\0\0": FileKind.ARROW,
+    b"\xff\xff\xff\xff": FileKind.ARROW,  # a stream of Arrow
+    b"\x93NUMPY": FileKind.NPY,
+    b"\x1f\x8b": FileKind.GZIP,
+}
+_AS_CSV = "Save it as CSV"
+_UNPACK = "Unpack it, and use the file in it"
+_EXCEL_97 = _Foreign("an old Excel workbook (.xls)", "Save it as .xlsx or as CSV")
+_EXCEL_BINARY = _Foreign("a binary Excel workbook (.xlsb)", "Save it as .xlsx or as CSV")
+_OPEN_DOCUMENT = _Foreign("an OpenDocument file", "Save the sheet as .xlsx or as CSV")
+_WORD = _Foreign("a Word document", "Save its table as CSV")
+_SPSS = _Foreign("an SPSS file", "Save it as CSV in SPSS, or use pandas.read_spss(path).to_parquet(...)")
+_STATA = _Foreign("a Stata file", "Use pandas.read_stata(path).to_parquet(...)")
+_SAS = _Foreign("a SAS file", "Use pandas.read_sas(path).to_parquet(...)")
+_PICKLE = _Foreign("a pickle, which is never loaded because it can run code", "Write the table with to_parquet")
+_R_DATA = _Foreign("an R data file", "Write the table in R with write.csv(table, path, row.names = FALSE)")
+_HDF5 = _Foreign("an HDF5 file", "Use pandas.read_hdf(path).to_parquet(...)")
+_MATLAB = _Foreign("a MATLAB file", "Write the table in MATLAB with writetable, or the matrix with np.save")
+_SQLITE = _Foreign("an SQLite database", "Export one table as CSV")
+_DUCKDB = _Foreign("a DuckDB database", "Export one table with COPY table TO 'table.parquet'")
+_ORC = _Foreign("an ORC file", "Use pandas.read_orc(path).to_parquet(...)")
+_AVRO = _Foreign("an Avro file", "Use polars.read_avro(path).write_parquet(...)")
+_FEATHER_1 = _Foreign("a Feather file of version 1", "Write it again as version 2, or as Parquet")
+_HTML = _Foreign("a web page (HTML)", "Download the file itself, or save the table as CSV")
+_XML = _Foreign("an XML file", _AS_CSV)
+_PDF = _Foreign("a PDF document", "Save its table as CSV")
+_IMAGE = _Foreign("an image", "Write the pixels as a matrix with np.save")
+_YAML = _Foreign("a YAML file", _AS_CSV)
+_JSON = _Foreign(
+    "one JSON document", "Write one JSON object per line, such as df.to_json(path, orient='records', lines=True)"
+)
+_TAR = _Foreign("a tar archive", _UNPACK)
+_COMPRESSED = _Foreign("compressed", "Unpack it, or compress it with gzip (.gz)")
+_FOREIGN_ENDINGS = {
+    **{".xls": _EXCEL_97, ".xlsb": _EXCEL_BINARY, ".ods": _OPEN_DOCUMENT, ".doc": _WORD, ".docx": _WORD},
+    **{".sav": _SPSS, ".zsav": _SPSS, ".por": _SPSS, ".dta": _STATA, ".sas7bdat": _SAS, ".xpt": _SAS},
+    **dict.fromkeys((".pkl", ".pickle", ".joblib"), _PICKLE),
+    **dict.fromkeys((".rds", ".rda", ".rdata"), _R_DATA),
+    **dict.fromkeys((".h5", ".hdf5", ".hdf"), _HDF5),
+    **dict.fromkeys((".db", ".sqlite", ".sqlite3"), _SQLITE),
+    **{".mat": _MATLAB, ".duckdb": _DUCKDB, ".orc": _ORC, ".avro": _AVRO, ".pdf": _PDF, ".tar": _TAR, ".tgz": _TAR},
+    **{".html": _HTML, ".htm": _HTML, ".xml": _XML, ".json": _JSON, ".yaml": _YAML, ".yml": _YAML},
+    **dict.fromkeys((".bz2", ".xz", ".zst", ".7z", ".rar", ".lz4"), _COMPRESSED),
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff"), _IMAGE),
+}
+_FOREIGN_BYTES = {
+    **{b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": _EXCEL_97, b"$FL2@(#)": _SPSS, b"$FL3@(#)": _SPSS, b"<stata_dta>": _STATA},
+    **{bytes([n, order, 1]): _STATA for n in (113, 114, 115) for order in (1, 2)},
+    **{b"\0" * 12 + b"\xc2\xea\x81\x60": _SAS, b"HEADER RECORD*******": _SAS, b"MATLAB 5.0 MAT-file": _MATLAB},
+    **{bytes([0x80, version]): _PICKLE for version in (2, 3, 4, 5)},
+    **{b"X\n\0\0\0": _R_DATA, b"RDX2\n": _R_DATA, b"RDX3\n": _R_DATA, b"\x89HDF\r\n\x1a\n": _HDF5},
+    **{b"SQLite format 3\0": _SQLITE, b"Obj\x01": _AVRO, b"%PDF-": _PDF},
+    **{b"\x89PNG\r\n": _IMAGE, b"\xff\xd8\xff": _IMAGE, b"GIF89a": _IMAGE},
+    **dict.fromkeys((b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf", b"Rar!\x1a"), _COMPRESSED),
+}
+_MARKS = {8: (b"DUCK", _DUCKDB), 257: (b"ustar", _TAR), 4: (b"1AY&SY", _COMPRESSED)}  # by their place, in binary files
+_AT_BOTH_ENDS = {b"PAR1": FileKind.PARQUET, b"FEA1": _FEATHER_1}  # text may begin with one: a column PAR1
+
+
+def file_kind(path: Path, name: str, ending: str | None = None) -> FileKind:
+    """Return the kind of a file, by its ending or else by its first bytes. Errors call the file `name`.
+
+    `ending` is that of the path if None. A file that cannot be read raises an error that names what it is.
+    """
+    head = _beginning(path, name)
+    ending = path.suffix.lower() if ending is None else ending.lower()
+    content = _kind_of_content(path, head)
+    if isinstance(content, _Foreign):
+        raise _refusal(name, content)
+    if ending in _ENDINGS:
+        kind = _ENDINGS[ending]
+        if content not in (None, kind) and content is not FileKind.JSON_LINES:
+            problem = f"{name} has the ending {ending}, but its content is {content.value}"
+            raise ValueError(f"{problem}. The ending must fit the content. Rename the file.")
+        return kind
+    if content is None and ending in _FOREIGN_ENDINGS:
+        raise _refusal(name, _FOREIGN_ENDINGS[ending])
+    return content or FileKind.CSV
+
+
+def _refusal(name: str, foreign: _Foreign) -> ValueError:
+    return ValueError(f"{name} is {foreign.name}. {_RULE}. {foreign.advice}.")
+
+
+def _beginning(path: Path, name: str) -> bytes:
+    """Return the first bytes of a file that exists and is not empty."""
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {name}. Check the path.")
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise type(error)(f"Cannot read {name} ({error.strerror}). Check its permissions.") from error
+    if not head:
+        raise ValueError(f"{name} is empty (0 bytes). A table must have at least one row. Write the file again.")
+    return head
+
+
+def _kind_of_content(path: Path, head: bytes) -> FileKind | _Foreign | None:
+    """Return the kind of which the first bytes are typical. None for text and for all that is not known."""
+    if head.startswith(b"PK\x03\x04"):
+        return _kind_of_archive(path)
+    for first, kind in (_FIRST_BYTES | _FOREIGN_BYTES).items():
+        if head.startswith(first):
+            return kind
+    for mark, kind in _AT_BOTH_ENDS.items():
+        if head.startswith(mark) and _ends_with(path, mark):
+            return kind
+    for place, (mark, kind) in _MARKS.items():
+        if head[place : place + len(mark)] == mark and b"\0" in head:
+            return kind
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    if text.startswith((b"<!doctype html", b"<html")):
+        return _HTML
+    if text.startswith(b"<?xml"):
+        return _XML
+    return FileKind.JSON_LINES if text.startswith(b"{") and _has_json_line(path) else None
+
+
+def _kind_of_archive(path: Path) -> FileKind | _Foreign | None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return None  # damaged: the reader of the ending describes it
+    if "xl/workbook.xml" in names:
+        return FileKind.EXCEL
+    if "xl/workbook.bin" in names:
+        return _EXCEL_BINARY
+    if "word/document.xml" in names:
+        return _WORD
+    if "mimetype" in names:
+        return _OPEN_DOCUMENT
+    if not names or any(name.endswith(".npy") for name in names):
+        return FileKind.NPZ
+    return _Foreign(f"a zip archive of {', '.join(map(repr, names[:3]))}{', …' * (len(names) > 3)}", _UNPACK)
+
+
+def _ends_with(path: Path, mark: bytes) -> bool:
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - len(mark)))
+        return file.read() == mark
+
+
+def _has_json_line(path: Path) -> bool:
+    """Return whether the first line that is not blank is one JSON object."""
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
+        line = next((line for line in iter(lambda: file.readline(_LINE_BYTES), "") if line.strip()), "")
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return len(line) >= _LINE_BYTES
