@@ -241,9 +241,7 @@ class TestCap:
     def test_weights_of_zero(self) -> None:
         log_w = np.array([0.0, 2.0, -math.inf, -math.inf])
         np.testing.assert_allclose(np.exp(cap(log_w, 2)), [1, 1, 0, 0], rtol=1e-12)
-        with pytest.raises(
-            ValueError, match=r"2 of 4 weights are zero, so that no cap brings it below 2\. Use a larger"
-        ):
+        with pytest.raises(ValueError, match=r"2 of 4 weights are zero, so that no cap brings it below 2\. Use"):
             cap(log_w, 1.9)
 
     @pytest.mark.parametrize("largest", [0, 0.99, -1, math.inf, math.nan, "2", True])

@@ -18,10 +18,12 @@ from typer import Argument, BadParameter, Option
 from flowratio import __version__
 from flowratio.cli import options as opt
 from flowratio.cli.console import command_line, leave, messages, print_result
+from flowratio.cli.paths import check_paths
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 _SHARE_OF_CHOICE = 0.7  # of the budget of `fit`: the flow and the checks come after the automatic choice
+_PAGES = (".html", ".htm")
 _EXPERIMENTS = f"One of {', '.join(import_module('flowratio_paper').NAMES)}, or all."  # by name: nothing depends on it
 _QUICK = "quick is a small problem that shows that everything runs. Do not compare its numbers with the paper."
 
@@ -110,10 +112,10 @@ def fit(
     """
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("fit", {"X_p": p, "X_q": q})):
+        check_paths(tables=[p, q], new_model=out)
         from flowratio.cli.inputs import column_kinds, named_method, read_tables
-        from flowratio.report.model import check_model_folder, fit_tables
+        from flowratio.report.model import fit_tables
 
-        check_model_folder(out)
         ratio = named_method(method, budget if no_flow else _SHARE_OF_CHOICE * budget)
         P, Q = read_tables([p, q], columns, exclude, text)
         model = fit_tables(
@@ -147,7 +149,7 @@ def fit(
 @app.command()
 def score(
     model: opt.ModelFolder,
-    data: Annotated[str, Argument(metavar="DATA", help="Rows: CSV, Parquet, NPY, NPZ, or - for CSV.")],
+    data: Annotated[str, Argument(metavar="DATA", help=f"Rows: {opt.KINDS}.")],
     out: opt.RowsOut = "-",
     gamma: opt.Power = 1.0,
     largest: opt.Cap = None,
@@ -164,6 +166,7 @@ def score(
     Example: flowratio score model old.parquet -o weights.parquet
     """
     with messages(opt.argument_names("score", {})):
+        check_paths(tables=[data], model=model, out=out)
         from flowratio.report.model import load_ratio
         from flowratio.storage.scoring import score_file
 
@@ -199,13 +202,12 @@ def report(
     if (p is None) != (q is None):
         raise BadParameter("Give rows of both samples, or of none.", param_hint="--p, --q")
     with messages(opt.argument_names("report", {"X_p": p, "X_q": q})):
+        check_paths(tables=[path for path in (p, q) if path is not None], model=model, out=str(out), endings=_PAGES)
         from flowratio.cli.inputs import parsed, read_tables
         from flowratio.report.evidence import gather, read_evidence
         from flowratio.report.model import Model
         from flowratio.report.page import write_report
-        from flowratio.storage.writing import check_output
 
-        check_output(out, (".html", ".htm"))
         if p is None or q is None:
             evidence = read_evidence(model)
         else:
@@ -240,6 +242,7 @@ def compare(
         raise BadParameter("auto would choose again for each permutation. Name one ratio.", param_hint="--method")
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("test", {"X_p": p, "X_q": q})):
+        check_paths(tables=[p, q])
         from flowratio.applications.testing import two_sample_test
         from flowratio.cli.inputs import comparable, named_method, read_tables
 
@@ -271,6 +274,7 @@ def divergence(
     """
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("divergence", {"X_p": p, "X_q": q})):
+        check_paths(tables=[p, q])
         from flowratio.applications import divergences
         from flowratio.cli.inputs import comparable, named_method, read_tables
 
@@ -284,7 +288,7 @@ def divergence(
 
 @app.command()
 def mi(
-    x: Annotated[str, Argument(metavar="X", help="Rows of X: CSV, Parquet, NPY, NPZ, or -.")],
+    x: Annotated[str, Argument(metavar="X", help=f"Rows of X: {opt.KINDS}.")],
     y: Annotated[str, Argument(metavar="Y", help="Rows of Y, in the same order.")],
     given: Annotated[str | None, Option(metavar="Z", help="Rows of Z, for I(X; Y | Z).")] = None,
     method: opt.Method = "auto",
@@ -302,12 +306,13 @@ def mi(
     Example: flowratio mi pixels.npy labels.csv --method boosting
     """
     text = opt.TextOptions(decimal, date_format, encoding)
+    paths = [path for path in (x, y, given) if path is not None]
     with messages(opt.argument_names("mi", {"X": x, "Y": y, "Z": given})):
+        check_paths(tables=paths)
         from flowratio.applications.information import mutual_information
         from flowratio.cli.inputs import comparable, named_method, read_tables
 
         ratio = named_method(method, budget)
-        paths = [path for path in (x, y, given) if path is not None]
         tables = read_tables(paths, None, exclude, text)
         tables = [comparable([path], [table], text)[0] for path, table in zip(paths, tables, strict=True)]
         result = mutual_information(*tables, ratio=ratio, random_state=seed, verbose=not quiet)
@@ -328,10 +333,10 @@ def sample(
     Example: flowratio sample model -n 500 --toward p -o new-rows.csv
     """
     with messages(opt.argument_names("sample", {})):
+        check_paths(model=model, out=out)
         from flowratio.report.model import Model
-        from flowratio.storage.writing import TABLE_ENDINGS, check_output, for_pandas, write_table
+        from flowratio.storage.writing import for_pandas, write_table
 
-        check_output(out, TABLE_ENDINGS, standard_output=True)
         table, draws = Model.load(model).sample(n, toward, seed=seed, verbose=not quiet)
         write_table(iter([table]), out, for_pandas(table))
     if out != "-":

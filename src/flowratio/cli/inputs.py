@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
-import typer
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.wording import listed, nearest
@@ -28,8 +27,6 @@ def read_tables(
     paths: Sequence[str], columns: Sequence[str] | None, exclude: Sequence[str] | None, text: TextOptions
 ) -> list[pl.DataFrame]:
     """Read columns of the files (None for all), without those to exclude, which must be in at least one file."""
-    if list(paths).count("-") > 1:
-        raise typer.BadParameter("Only one of the files can be standard input (-).")
     tables = [read_table(path, columns, encoding=text.encoding) for path in paths]
     names = {name for path, table in zip(paths, tables, strict=True) for name in _all_columns(path, table, text)}
     for name in exclude or ():

@@ -102,9 +102,12 @@ Columns = Annotated[list[str] | None, Option(callback=_names, metavar="A,B", hel
 Exclude = Annotated[list[str] | None, Option(callback=_names, metavar="A,B", help="Leave out these columns.")]
 Decimal = Annotated[str | None, Option(metavar="MARK", help="Decimal mark of numbers in text: . or ,")]
 DateFormat = Annotated[str | None, Option(metavar="FORMAT", help="Date format of text, such as %m/%d/%Y or %d-%b-%y.")]
-Encoding = Annotated[str | None, Option(metavar="NAME", help="Encoding of CSV files, such as latin-1.")]
-_KINDS = "CSV, Parquet, NPY, NPZ, or - for CSV from standard input"
-TableP = Annotated[str, Argument(metavar="P", help=f"Rows of p, the numerator: {_KINDS}.")]
+Encoding = Annotated[str | None, Option(metavar="NAME", help="Encoding of CSV and JSON files, such as latin-1.")]
+KINDS = (
+    "CSV, Parquet, Feather, JSON lines, Excel, NPY or NPZ. A file, a folder of parts, "
+    "a pattern in quotes, or - for standard input"
+)
+TableP = Annotated[str, Argument(metavar="P", help=f"Rows of p, the numerator: {KINDS}.")]
 TableQ = Annotated[str, Argument(metavar="Q", help="Rows of q, the denominator.")]
 ModelFolder = Annotated[Path, Argument(metavar="MODEL", help="Folder that `flowratio fit` wrote.")]
 RowsOut = Annotated[str, Option("--out", "-o", help="CSV or Parquet file, or - for CSV to standard output.")]

@@ -22,12 +22,12 @@ from flowratio._support.types import Matrix, Vector
 from flowratio.diagnostics.diagnosis import Diagnosis, diagnose
 from flowratio.diagnostics.summary import k_hat_text
 from flowratio.ratios.base import Design, RatioEstimator
+from flowratio.report.folder import FILE
 from flowratio.tables.cells import cells_of, pooled
 from flowratio.tables.columns import Column
 from flowratio.tables.encoder import TableEncoder
 from flowratio.weights import largest_k_hat
 
-FILE = "evidence.json"
 _FORMAT, _VERSION = "flowratio evidence", 2
 _LOG_RATIOS = 5_000  # log-ratios of each sample
 _ROWS, _COLUMNS = 1_000, 30  # rows of each sample with their encoded columns

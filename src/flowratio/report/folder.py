@@ -1,4 +1,7 @@
-"""Replace a model folder as a whole: a killed save leaves the old model or the new one."""
+"""Replace a model folder as a whole: a killed save leaves the old model or the new one.
+
+Only the standard library is imported, so that the command line can check its folders at once.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ import secrets
 import shutil
 from pathlib import Path
 
-from flowratio.report.evidence import FILE
-from flowratio.storage.saving import is_model
+from flowratio.storage.model_files import is_model, model_file
 
+FILE = "evidence.json"
 FLOW = "flow"
 _KILLED = r"\.[0-9a-f]{8}\."  # prefix of files and folders of writers that were killed
 _OWN = re.compile(rf"({_KILLED})?(model\.json|{re.escape(FILE)}|tensors-[0-9a-f]{{16}}\.safetensors)")
@@ -37,6 +40,12 @@ def check_model_folder(folder: Path) -> None:
         probe.rmdir()
     except OSError as error:
         raise OSError(error.errno, f"Cannot write {folder} ({error.strerror}). Choose another path.") from error
+
+
+def check_model(folder: Path) -> None:
+    """Refuse a folder that is not a model. Complete what a killed save left there."""
+    restore_folder(Path(os.path.realpath(folder)))
+    model_file(folder)
 
 
 def _others(folder: Path) -> list[str]:

@@ -29,10 +29,12 @@ class FileKind(Enum):
 
 
 class _Foreign(NamedTuple):
-    """A kind of file that cannot be read."""
+    """A kind of file that cannot be read: what it is, what to do, its endings, and how such files begin."""
 
     name: str
     advice: str
+    endings: tuple[str, ...] = ()
+    beginnings: tuple[bytes, ...] = ()
 
 
 _RULE = "A table must be CSV, Parquet, Feather, JSON lines, Excel (.xlsx), NPY or NPZ"
@@ -52,56 +54,64 @@ _FIRST_BYTES = {
     b"\x93NUMPY": FileKind.NPY,
     b"\x1f\x8b": FileKind.GZIP,
 }
-_AS_CSV = "Save it as CSV"
-_UNPACK = "Unpack it, and use the file in it"
-_EXCEL_97 = _Foreign("an old Excel workbook (.xls)", "Save it as .xlsx or as CSV")
-_EXCEL_BINARY = _Foreign("a binary Excel workbook (.xlsb)", "Save it as .xlsx or as CSV")
-_OPEN_DOCUMENT = _Foreign("an OpenDocument file", "Save the sheet as .xlsx or as CSV")
-_WORD = _Foreign("a Word document", "Save its table as CSV")
-_SPSS = _Foreign("an SPSS file", "Save it as CSV in SPSS, or use pandas.read_spss(path).to_parquet(...)")
-_STATA = _Foreign("a Stata file", "Use pandas.read_stata(path).to_parquet(...)")
-_SAS = _Foreign("a SAS file", "Use pandas.read_sas(path).to_parquet(...)")
-_PICKLE = _Foreign("a pickle, which is never loaded because it can run code", "Write the table with to_parquet")
-_R_DATA = _Foreign("an R data file", "Write the table in R with write.csv(table, path, row.names = FALSE)")
-_HDF5 = _Foreign("an HDF5 file", "Use pandas.read_hdf(path).to_parquet(...)")
-_MATLAB = _Foreign("a MATLAB file", "Write the table in MATLAB with writetable, or the matrix with np.save")
-_SQLITE = _Foreign("an SQLite database", "Export one table as CSV")
-_DUCKDB = _Foreign("a DuckDB database", "Export one table with COPY table TO 'table.parquet'")
-_ORC = _Foreign("an ORC file", "Use pandas.read_orc(path).to_parquet(...)")
-_AVRO = _Foreign("an Avro file", "Use polars.read_avro(path).write_parquet(...)")
+_AS_CSV, _UNPACK = "Save the table as CSV", "Unpack it, and use the file in it"
+_AS_EXCEL = "Save it as .xlsx or as CSV"
+_AS_LINES = "Write one JSON object per line, such as df.to_json(path, orient='records', lines=True)"
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # of Office documents before 2007
+_STATA_10 = tuple(bytes([version, order, 1]) for version in (113, 114, 115) for order in (1, 2))
+_PICKLED = tuple(bytes([0x80, protocol]) for protocol in (2, 3, 4, 5))
+_EXCEL_BINARY = _Foreign("a binary Excel workbook", _AS_EXCEL, (".xlsb",))
+_OPEN_DOCUMENT = _Foreign("an OpenDocument file", _AS_EXCEL, (".ods", ".odt"))
+_WORD = _Foreign("a Word document", _AS_CSV, (".doc", ".docx", ".rtf"))
 _FEATHER_1 = _Foreign("a Feather file of version 1", "Write it again as version 2, or as Parquet")
-_HTML = _Foreign("a web page (HTML)", "Download the file itself, or save the table as CSV")
-_XML = _Foreign("an XML file", _AS_CSV)
-_PDF = _Foreign("a PDF document", "Save its table as CSV")
-_IMAGE = _Foreign("an image", "Write the pixels as a matrix with np.save")
-_YAML = _Foreign("a YAML file", _AS_CSV)
-_JSON = _Foreign(
-    "one JSON document", "Write one JSON object per line, such as df.to_json(path, orient='records', lines=True)"
+_DUCKDB = _Foreign("a DuckDB database", "Export one table with COPY table TO 'table.parquet'", (".duckdb",))
+_TAR = _Foreign("a tar archive", _UNPACK, (".tar", ".tgz"))
+_HTML = _Foreign("a web page (HTML)", "Download the file itself, or save its table as CSV", (".html", ".htm"))
+_XML = _Foreign("an XML file", _AS_CSV, (".xml",))
+_COMPRESSED = _Foreign(
+    "compressed in a way that is not gzip",
+    _UNPACK,
+    (".bz2", ".xz", ".zst", ".7z", ".rar", ".lz4"),
+    (b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf", b"Rar!\x1a"),
 )
-_TAR = _Foreign("a tar archive", _UNPACK)
-_COMPRESSED = _Foreign("compressed", "Unpack it, or compress it with gzip (.gz)")
-_FOREIGN_ENDINGS = {
-    **{".xls": _EXCEL_97, ".xlsb": _EXCEL_BINARY, ".ods": _OPEN_DOCUMENT, ".doc": _WORD, ".docx": _WORD},
-    **{".sav": _SPSS, ".zsav": _SPSS, ".por": _SPSS, ".dta": _STATA, ".sas7bdat": _SAS, ".xpt": _SAS},
-    **dict.fromkeys((".pkl", ".pickle", ".joblib"), _PICKLE),
-    **dict.fromkeys((".rds", ".rda", ".rdata"), _R_DATA),
-    **dict.fromkeys((".h5", ".hdf5", ".hdf"), _HDF5),
-    **dict.fromkeys((".db", ".sqlite", ".sqlite3"), _SQLITE),
-    **{".mat": _MATLAB, ".duckdb": _DUCKDB, ".orc": _ORC, ".avro": _AVRO, ".pdf": _PDF, ".tar": _TAR, ".tgz": _TAR},
-    **{".html": _HTML, ".htm": _HTML, ".xml": _XML, ".json": _JSON, ".yaml": _YAML, ".yml": _YAML},
-    **dict.fromkeys((".bz2", ".xz", ".zst", ".7z", ".rar", ".lz4"), _COMPRESSED),
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff"), _IMAGE),
-}
-_FOREIGN_BYTES = {
-    **{b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": _EXCEL_97, b"$FL2@(#)": _SPSS, b"$FL3@(#)": _SPSS, b"<stata_dta>": _STATA},
-    **{bytes([n, order, 1]): _STATA for n in (113, 114, 115) for order in (1, 2)},
-    **{b"\0" * 12 + b"\xc2\xea\x81\x60": _SAS, b"HEADER RECORD*******": _SAS, b"MATLAB 5.0 MAT-file": _MATLAB},
-    **{bytes([0x80, version]): _PICKLE for version in (2, 3, 4, 5)},
-    **{b"X\n\0\0\0": _R_DATA, b"RDX2\n": _R_DATA, b"RDX3\n": _R_DATA, b"\x89HDF\r\n\x1a\n": _HDF5},
-    **{b"SQLite format 3\0": _SQLITE, b"Obj\x01": _AVRO, b"%PDF-": _PDF},
-    **{b"\x89PNG\r\n": _IMAGE, b"\xff\xd8\xff": _IMAGE, b"GIF89a": _IMAGE},
-    **dict.fromkeys((b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf", b"Rar!\x1a"), _COMPRESSED),
-}
+_FOREIGN = (
+    *(_EXCEL_BINARY, _OPEN_DOCUMENT, _WORD, _FEATHER_1, _DUCKDB, _TAR, _HTML, _XML, _COMPRESSED),
+    _Foreign("an old Excel workbook (.xls)", _AS_EXCEL, (".xls",), (_OLE,)),
+    _Foreign("an SPSS file", "Save it as CSV in SPSS", (".sav", ".zsav", ".por"), (b"$FL2@(#)", b"$FL3@(#)")),
+    _Foreign("a Stata file", "Use pandas.read_stata and to_parquet", (".dta",), (b"<stata_dta>", *_STATA_10)),
+    _Foreign(
+        "a SAS file",
+        "Use pandas.read_sas and to_parquet",
+        (".sas7bdat", ".xpt"),
+        (b"\0" * 12 + b"\xc2\xea\x81\x60", b"HEADER RECORD*******"),
+    ),
+    _Foreign(
+        "a pickle, which is never loaded because it can run code",
+        "Write the table with to_parquet",
+        (".pkl", ".pickle", ".joblib"),
+        _PICKLED,
+    ),
+    _Foreign(
+        "an R data file",
+        "Write the table in R with write.csv(table, path, row.names = FALSE)",
+        (".rds", ".rda", ".rdata"),
+        (b"X\n\0\0\0", b"RDX2\n", b"RDX3\n"),
+    ),
+    _Foreign("an HDF5 file", "Use pandas.read_hdf and to_parquet", (".h5", ".hdf5", ".hdf"), (b"\x89HDF\r\n\x1a\n",)),
+    _Foreign("a MATLAB file", "Use writetable in MATLAB", (".mat",), (b"MATLAB 5.0 MAT-file",)),
+    _Foreign("an SQLite database", "Export one table as CSV", (".db", ".sqlite", ".sqlite3"), (b"SQLite format 3\0",)),
+    _Foreign("an ORC file", "Use pandas.read_orc and to_parquet", (".orc",)),
+    _Foreign("an Avro file", "Use polars.read_avro and write_parquet", (".avro",), (b"Obj\x01",)),
+    _Foreign("a PDF document", _AS_CSV, (".pdf",), (b"%PDF-",)),
+    _Foreign("a YAML file", _AS_CSV, (".yaml", ".yml")),
+    _Foreign("one JSON document", _AS_LINES, (".json",)),
+    _Foreign(
+        "an image",
+        "Write the pixels of all images as one matrix with np.save",
+        (".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff"),
+        (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF89a"),
+    ),
+)
 _MARKS = {8: (b"DUCK", _DUCKDB), 257: (b"ustar", _TAR), 4: (b"1AY&SY", _COMPRESSED)}  # by their place, in binary files
 _AT_BOTH_ENDS = {b"PAR1": FileKind.PARQUET, b"FEA1": _FEATHER_1}  # text may begin with one: a column PAR1
 
@@ -122,8 +132,9 @@ def file_kind(path: Path, name: str, ending: str | None = None) -> FileKind:
             problem = f"{name} has the ending {ending}, but its content is {content.value}"
             raise ValueError(f"{problem}. The ending must fit the content. Rename the file.")
         return kind
-    if content is None and ending in _FOREIGN_ENDINGS:
-        raise _refusal(name, _FOREIGN_ENDINGS[ending])
+    foreign = next((one for one in _FOREIGN if ending in one.endings), None)
+    if content is None and foreign is not None:
+        raise _refusal(name, foreign)
     return content or FileKind.CSV
 
 
@@ -149,9 +160,10 @@ def _kind_of_content(path: Path, head: bytes) -> FileKind | _Foreign | None:
     """Return the kind of which the first bytes are typical. None for text and for all that is not known."""
     if head.startswith(b"PK\x03\x04"):
         return _kind_of_archive(path)
-    for first, kind in (_FIRST_BYTES | _FOREIGN_BYTES).items():
-        if head.startswith(first):
-            return kind
+    kind = next((kind for beginning, kind in _FIRST_BYTES.items() if head.startswith(beginning)), None)
+    kind = kind or next((foreign for foreign in _FOREIGN if head.startswith(foreign.beginnings)), None)
+    if kind is not None:
+        return kind
     for mark, kind in _AT_BOTH_ENDS.items():
         if head.startswith(mark) and _ends_with(path, mark):
             return kind

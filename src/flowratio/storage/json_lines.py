@@ -40,11 +40,12 @@ class JsonLinesTable(ArrowTable):
 def _types(path: Path, name: str) -> tuple[dict[str, Any], bool]:
     """Return the type of each column, and whether there are blank lines."""
     types: dict[str, Any] = {}
-    number = n_rows = 0
-    for n_rows, (number, record) in enumerate(_records(path, name), 1):
+    has_blank_lines = False
+    for row, (number, record) in enumerate(_records(path, name), 1):
+        has_blank_lines |= row != number
         for key, value in record.items():
             types[key] = _common(types.get(key), _type(value))
-    return {key: dtype or pl.String for key, dtype in types.items()}, n_rows != number
+    return {key: dtype or pl.String for key, dtype in types.items()}, has_blank_lines
 
 
 def _type(value: object) -> Any:

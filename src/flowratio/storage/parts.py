@@ -59,7 +59,7 @@ class PartsTable(TableFile):
             return table.count_rows()
 
     def pieces(self, names: list[str], rows: int, skip: int) -> Frames:
-        types = {name: self._schema[name] for name in names}
+        types = pl.Schema({name: self._schema[name] for name in names})
         for part in self.parts:
             if skip and (n := self._count(part)) <= skip:
                 skip -= n

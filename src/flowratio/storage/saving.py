@@ -31,16 +31,15 @@ from flowratio._support.types import PathLike
 from flowratio.flows import FLOWS, Flow
 from flowratio.scaling.discrete import DiscreteColumns
 from flowratio.storage.boosted_trees import BoostedTrees
+from flowratio.storage.model_files import MODEL_FILE, is_model, model_file
 from flowratio.storage.serialization import Classes, Node, Reader, Writer, damaged, kind_of
 from flowratio.storage.sklearn_models import LEARNERS
 from flowratio.tables.columns import Column
 
 _VERSION = 2
-_MODEL_FILE = "model.json"
-_HEAD = b'{\n "format": "flowratio",'  # how every `model.json` of ours begins
 _TENSOR_FILE = re.compile(r"tensors-[0-9a-f]{16}\.safetensors")
 # also what a killed save leaves behind
-_STALE_FILE = re.compile(rf"(\.[0-9a-f]{{8}}\.)?{_TENSOR_FILE.pattern}|\.[0-9a-f]{{8}}\.{re.escape(_MODEL_FILE)}")
+_STALE_FILE = re.compile(rf"(\.[0-9a-f]{{8}}\.)?{_TENSOR_FILE.pattern}|\.[0-9a-f]{{8}}\.{re.escape(MODEL_FILE)}")
 
 
 def save(model: BaseEstimator | Flow, folder: PathLike) -> None:
@@ -77,7 +76,7 @@ def save(model: BaseEstimator | Flow, folder: PathLike) -> None:
     target = _prepared(Path(folder))
     with replacing(target / tensors["file"]) as temporary:
         temporary.write_bytes(data)
-    with replacing(target / _MODEL_FILE) as temporary:
+    with replacing(target / MODEL_FILE) as temporary:
         temporary.write_bytes(_document(flowratio.__version__, tensors, node))
     for path in target.iterdir():
         if _STALE_FILE.fullmatch(path.name) and path.name != tensors["file"]:
@@ -91,13 +90,7 @@ def load(folder: PathLike) -> Any:
     No code in the folder is run. The model is moved to its `device`, or to the CPU if that is not available. Parts of
     another minor version of scikit-learn raise a warning.
     """
-    path = Path(folder) / _MODEL_FILE
-    if not path.parent.exists():
-        raise FileNotFoundError(f"There is no folder {folder}. Check the path.")
-    if not path.parent.is_dir():
-        raise NotADirectoryError(f"{folder} is a file, but a model is a folder. Use the folder that `save` wrote.")
-    if not path.is_file():
-        raise FileNotFoundError(f"{folder} has no file {_MODEL_FILE}, so it is not a model. Check the path.")
+    path = model_file(folder)
     try:
         document = _read_document(path)
         return Reader(path, _read_tensor_file(path, document["tensors"]), _classes()).model(document["model"])
@@ -122,15 +115,9 @@ def _prepared(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise type(error)(f"Cannot create the folder {folder} ({error.strerror}). Choose another one.") from error
-    if (folder / _MODEL_FILE).is_file() and not is_model(folder):
-        raise FileExistsError(f"{folder / _MODEL_FILE} is not a model of flowratio. Move it, or choose another folder.")
+    if (folder / MODEL_FILE).is_file() and not is_model(folder):
+        raise FileExistsError(f"{folder / MODEL_FILE} is not a model of flowratio. Move it, or choose another folder.")
     return folder
-
-
-def is_model(folder: Path) -> bool:
-    """Return whether the `model.json` of a folder begins like those of `save`."""
-    path = folder / _MODEL_FILE
-    return path.is_file() and path.read_bytes().startswith(_HEAD)
 
 
 def _document(written: Any, tensors: dict[str, str], node: Node) -> bytes:

@@ -37,10 +37,11 @@ from flowratio._support.validation import check_count
 from flowratio._support.wording import listed
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.storage.csv_layout import safe_separator
+from flowratio.storage.outputs import TABLE_ENDINGS, check_output
 from flowratio.storage.reading import open_table
 from flowratio.storage.sources import check_apart, is_stream, source_state
 from flowratio.storage.table_file import BATCH_ROWS, Frames, TableFile
-from flowratio.storage.writing import TABLE_ENDINGS, check_output, check_types, with_numbers, write_table
+from flowratio.storage.writing import check_types, with_numbers, write_table
 from flowratio.tables.cells import CellError, cells_of
 from flowratio.tables.formats import numbers
 from flowratio.weights import check_cap, log_cap, temper

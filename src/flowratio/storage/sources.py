@@ -10,12 +10,14 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from flowratio._support.errors import ArgumentError
-from flowratio._support.types import PathLike
 from flowratio.storage.file_kinds import FileKind, file_kind
+
+if TYPE_CHECKING:
+    from flowratio._support.types import PathLike
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # how Hive writes a missing value in the name of a folder
 

@@ -73,8 +73,9 @@ def arrow_file(path: Path, name: str, copy: Path) -> Path:
     with open(path, "rb") as file:
         if file.read(6) == b"ARROW1":
             return path
-    with named_errors(name, _ARROW), pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as stream:
-        with pa.OSFile(str(copy), "wb") as sink, pa.ipc.new_file(sink, stream.schema) as writer:
+    with named_errors(name, _ARROW), pa.OSFile(str(path)) as source, pa.OSFile(str(copy), "wb") as sink:
+        stream = pa.ipc.open_stream(source)
+        with pa.ipc.new_file(sink, stream.schema) as writer:
             for batch in stream:
                 writer.write_batch(batch)
     return copy

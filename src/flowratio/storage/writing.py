@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import IO, TypeAlias, cast
 
 import polars as pl
@@ -17,35 +16,14 @@ import pyarrow.parquet as pq
 from polars.exceptions import PolarsError
 
 from flowratio._support.atomic import replacing
-from flowratio._support.errors import ArgumentError
 from flowratio._support.types import PathLike
+from flowratio.storage.outputs import TABLE_ENDINGS, check_output
 from flowratio.tables.formats import PER_SECOND
 
 Frames: TypeAlias = Iterable[pl.DataFrame]
 Metadata: TypeAlias = Mapping[bytes, bytes]
 _PANDAS = b"pandas"
-TABLE_ENDINGS = (".csv", ".parquet")
 _NOT_IN_CSV = (pl.List, pl.Array, pl.Struct, pl.Binary, pl.Object)
-
-
-def check_output(path: PathLike, endings: Sequence[str], *, standard_output: bool = False) -> None:
-    """Refuse a path that cannot be written, before the work. With `standard_output`, "-" is allowed."""
-    rule = f"end with {' or '.join(endings)}"
-    if os.fspath(path) == "-" and standard_output:
-        return
-    if os.fspath(path) == "-":
-        raise ArgumentError("out", f"Cannot write to standard output ('-'). Use the path of a file. It must {rule}.")
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"Cannot write {path}, because it is a folder. Use the path of a file.")
-    if target.suffix.lower() not in endings:
-        other = ", or be '-'" if standard_output else ""
-        raise ArgumentError("out", f"Cannot write {path}. Its name must {rule}{other}.")
-    try:
-        TemporaryFile(dir=Path(os.path.realpath(target)).parent).close()
-    except OSError as error:
-        reason = f"Cannot write {path} ({error.strerror}). Make sure that its folder exists and can be written."
-        raise type(error)(reason) from error
 
 
 def check_types(columns: pl.Schema, path: PathLike) -> None:

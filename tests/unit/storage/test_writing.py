@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from flowratio.storage.outputs import TABLE_ENDINGS, check_output
 from flowratio.storage.reading import open_table, read_table
-from flowratio.storage.writing import TABLE_ENDINGS, check_output, for_pandas, with_numbers, write_table
+from flowratio.storage.writing import for_pandas, with_numbers, write_table
 
 FRAME = pl.DataFrame(
     {
