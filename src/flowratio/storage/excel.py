@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import polars as pl
-from polars.exceptions import NoDataError, PanicException
+from polars.exceptions import PanicException
 
 from flowratio.samples.files import named_errors
 from flowratio.storage.csv_layout import no_rows
@@ -21,11 +22,17 @@ def excel_table(path: Path, name: str) -> FrameTable:
         advice = 'Install it with pip install "flowratio[excel]", or save the sheet as CSV'
         raise ValueError(f"{name} is an Excel workbook, and the package fastexcel reads such files. {advice}.")
     with named_errors(name, "Excel", PanicException):
-        try:
-            frame = pl.read_excel(path, sheet_id=1, engine="calamine", infer_schema_length=None)
-        except NoDataError:
-            frame = pl.DataFrame()
+        cells = _sheet(path, raise_if_empty=False, read_options={"dtypes": "string"})
+        empty = [column for column in cells.columns if cells[column].null_count() == len(cells)]
+        # fastexcel logs a warning for each column whose type it cannot infer
+        types = dict.fromkeys(empty, pl.String)
+        frame = _sheet(path, schema_overrides=types, infer_schema_length=None) if len(cells) else cells
     if frame.is_empty():
         raise no_rows(name)
+    frame = frame.with_columns(pl.lit(None).alias(column) for column in empty)
     frame.columns = ["" if column.startswith(_UNNAMED) else column for column in frame.columns]
     return FrameTable(frame, path, name)
+
+
+def _sheet(path: Path, **options: Any) -> pl.DataFrame:
+    return pl.read_excel(path, sheet_id=1, engine="calamine", **options)

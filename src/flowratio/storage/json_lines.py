@@ -45,7 +45,7 @@ def _types(path: Path, name: str) -> tuple[dict[str, Any], bool]:
         has_blank_lines |= row != number
         for key, value in record.items():
             types[key] = _common(types.get(key), _type(value))
-    return {key: dtype or pl.String for key, dtype in types.items()}, has_blank_lines
+    return {key: dtype or pl.Null for key, dtype in types.items()}, has_blank_lines
 
 
 def _type(value: object) -> Any:

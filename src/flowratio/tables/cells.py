@@ -1,4 +1,4 @@
-"""Tables from pandas, polars, pyarrow or NumPy as frames of polars with cells of four types.
+"""Tables from pandas, polars, pyarrow, DuckDB or NumPy as frames of polars with cells of four types.
 
 Cells are Float64, Boolean, Datetime (in microseconds, UTC, without a zone) or String without outer blanks. Missing
 values are nulls. A file of text and a typed frame then hold the same.
@@ -16,6 +16,7 @@ from scipy.sparse import issparse
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import TableLike
 from flowratio._support.wording import check_distinct, listed
+from flowratio.tables.detection import is_relation
 from flowratio.tables.formats import PER_SECOND, CellFormat, Kind, TextFormat, evaluated, words
 from flowratio.tables.recognition import GUESS, has_long_integers, is_word_for_missing, mark_before_three, recognize
 
@@ -38,10 +39,13 @@ def to_frame(X: TableLike, name: str = "X") -> pl.DataFrame:
         check_distinct(table.schema.names, f"`{name}`")
         frame: Any = pl.from_arrow(table)
         return frame
+    if is_relation(table):
+        check_distinct(table.columns, f"`{name}`")
+        return pl.DataFrame(table)  # through Arrow
     if issparse(X):
         raise TypeError(f"`{name}` is a sparse matrix. Tables must be dense. Use `{name}.toarray()`.")
     if not (isinstance(X, list | tuple) or hasattr(X, "__array__")):
-        rule = "Use a data frame of polars or pandas, a pyarrow table or a 2-D array"
+        rule = "Use a data frame of polars or pandas, a table of Arrow or DuckDB, or a 2-D array"
         raise TypeError(f"`{name}` is a {type(X).__name__}. {rule}.")
     A = np.asarray(X)
     if A.ndim != 2 or A.dtype.kind not in "biufUMmO":

@@ -21,9 +21,15 @@ def is_mixed(X: TableLike) -> bool:
         if not all(dtype.is_numeric() and not dtype.is_decimal() for dtype in table.dtypes):
             return True
         return any(column.has_nulls() or (column.dtype.is_float() and column.is_nan().any()) for column in table)
-    if pyarrow is not None and isinstance(table, pyarrow.Table | pyarrow.RecordBatch):
+    if is_relation(table) or (pyarrow is not None and isinstance(table, pyarrow.Table | pyarrow.RecordBatch)):
         return True  # polars reads it
     return (isinstance(table, list | tuple) or hasattr(table, "__array__")) and _is_mixed_array(table)
+
+
+def is_relation(X: Any) -> bool:
+    """Return whether a table is a relation of DuckDB, which is not imported for this."""
+    duckdb = sys.modules.get("duckdb")
+    return duckdb is not None and isinstance(X, duckdb.DuckDBPyRelation)
 
 
 def _is_mixed_array(X: TableLike) -> bool:

@@ -470,8 +470,12 @@ def test_no_bytes_lead_to_anything_but_rows_or_one_line(tmp_path: Path) -> None:
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(good[0].read_bytes()))
     good += [tmp_path / name for name in ("plain.parquet", "rows.npy", "one.npz", "two.npz", "rows.csv.gz")]
     good += [tmp_path / name for name in ("vector.npy", "vectors.npz")]
+    frame.write_ipc(tmp_path / "rows.feather")
+    frame.write_ipc_stream(tmp_path / "stream.arrow")
+    frame.write_ndjson(tmp_path / "rows.jsonl")
+    good += [tmp_path / name for name in ("rows.feather", "stream.arrow", "rows.jsonl")]
     rng, n_read = np.random.default_rng(0), 0
-    for k in range(2000):
+    for k in range(2400):
         path = good[k % len(good)]
         bad = path.with_name(f"bad-{path.name}")
         content = mutated(path.read_bytes(), rng)

@@ -12,6 +12,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from flowratio.tables.cells import CellError, cells_of, check_formats, pooled, read, to_frame
+from flowratio.tables.detection import is_mixed
 from flowratio.tables.formats import CellFormat, Kind, TextFormat
 
 
@@ -25,6 +26,18 @@ def test_cells_have_four_types() -> None:
 def test_objects_of_pandas_are_text() -> None:
     frame = pd.DataFrame({"a": [1, "x", None, 2.5]})
     assert to_frame(frame).rows() == [("1",), ("x",), (None,), ("2.5",)]
+
+
+def test_relations_of_duckdb() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as connection:
+        query = "select range as n, date '2024-01-31' as day, if(range = 1, null, 'é') as word from range(3)"
+        relation = connection.sql(query)
+        assert is_mixed(relation)
+        assert to_frame(relation).rows() == [(n, dt.date(2024, 1, 31), None if n == 1 else "é") for n in range(3)]
+        assert cells_of(to_frame(connection.sql(f"select sum(n) as total from ({query})"))["total"]).to_list() == [3.0]
+        with pytest.raises(ValueError, match="`X` has more than one column 'n'"):
+            to_frame(connection.sql("select 1 as n, 2 as n"))
 
 
 @pytest.mark.parametrize("values", [["x", None, 2.5], [None, "x", 2.5]])
