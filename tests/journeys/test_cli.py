@@ -182,6 +182,39 @@ def test_weights_can_be_tempered_and_capped(model: Path, files: Path, tmp_path: 
     assert run("score", model, files / "q.csv", "--temper", -1)[0] == 2
 
 
+@pytest.mark.parametrize("kind", ["folder", "pattern", "feather", "jsonl", "latin-1"])
+def test_every_command_reads_other_kinds_of_tables(
+    model: Path, files: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    encoding = ["--encoding", "latin-1"] if kind == "latin-1" else []
+    paths = []
+    for name in ("p", "q"):
+        frame = pl.read_csv(files / f"{name}.csv")
+        match kind:
+            case "feather":
+                frame.write_ipc(f"{name}.feather")
+            case "jsonl":
+                frame.write_ndjson(f"{name}.jsonl")
+            case "latin-1":
+                Path(f"{name}.latin-1").write_bytes(
+                    frame.with_columns(country=pl.lit("là")).write_csv().encode("latin-1")
+                )
+            case _:
+                Path(name).mkdir()
+                for k in range(4):
+                    frame[100 * k : 100 * (k + 1)].write_parquet(f"{name}/part-{k}.parquet")
+        paths.append({"folder": name, "pattern": f"{name}/part-*"}.get(kind, f"{name}.{kind}"))
+    assert run("fit", *paths, "-o", "m", "--method", "logistic", "--no-flow", "--quiet", *encoding)[0] == 0
+    assert run("score", model, paths[1], "-o", "s.csv", "--quiet", *encoding)[0] == 0
+    assert run("score", model, files / "q.csv", "-o", "of-csv.csv", "--quiet")[0] == 0
+    scores, of_csv = (pl.read_csv(name)["log_ratio"] for name in ("s.csv", "of-csv.csv"))
+    np.testing.assert_allclose(scores, of_csv, rtol=1e-12)
+    assert run("test", *paths, "--permutations", 20, "--quiet", *encoding)[0] == 0
+    if kind != "latin-1":  # `report` has no encoding
+        assert run("report", model, "--p", paths[0], "--q", paths[1], "-o", "page.html")[0] == 0
+
+
 def test_columns_can_be_chosen(files: Path, tmp_path: Path, run: Run) -> None:
     chosen = ["--columns", "age,job", "--method", "lda", "--quiet", "-o", tmp_path / "m"]
     assert run("fit", files / "p.csv", files / "q.csv", *chosen)[0] == 0
@@ -238,6 +271,8 @@ def write_bad_files(folder: Path) -> None:
     people(9, 0, True).with_columns(hours=pl.lit("inf")).write_csv(folder / "endless.csv")
     dates = pl.col("joined").str.to_date().dt.strftime("%d.%m.%Y")
     people(9, 0, True).with_columns(dates).write_csv(folder / "german.csv")
+    pl.DataFrame({"age": [1, 2]}).write_parquet(folder / "typed.parquet")
+    (folder / "survey.sav").write_bytes(b"$FL2@(#) SPSS DATA FILE")
     (folder / "folder").mkdir()
     (folder / "model").mkdir()
     (folder / "model" / "model.json").write_text('{"format": "flowratio", "version": 1')
@@ -249,7 +284,13 @@ def write_bad_files(folder: Path) -> None:
     ("args", "words"),
     [
         (["fit", "none.csv", "q.csv", "-o", "m"], ["none.csv"]),
-        (["fit", "folder", "q.csv", "-o", "m"], ["folder"]),
+        (["fit", "folder", "q.csv", "-o", "m"], ["folder is a folder without files"]),
+        (["fit", "newer", "q.csv", "-o", "m"], ["newer is the folder of a model"]),
+        (["fit", "none-*.csv", "q.csv", "-o", "m"], ["No file matches none-*.csv"]),
+        (["fit", "t*.*", "q.csv", "-o", "m"], ["'twice.csv' (CSV) and 'typed.parquet' (Parquet)", "one kind"]),
+        (["fit", "survey.sav", "q.csv", "-o", "m"], ["survey.sav is an SPSS file", "CSV"]),
+        (["test", "p.csv", "survey.sav"], ["survey.sav is an SPSS file", "CSV"]),
+        (["score", "newer", "survey.sav"], ["survey.sav is an SPSS file", "CSV"]),
         (["fit", "empty.csv", "q.csv", "-o", "m"], ["empty.csv"]),
         (["fit", "header.csv", "q.csv", "-o", "m"], ["header.csv", "row"]),
         (["fit", "twice.csv", "q.csv", "-o", "m"], ["twice.csv", "age"]),
@@ -359,11 +400,14 @@ def test_a_page_on_other_rows_tells_where_a_cell_is_wrong(model: Path, files: Pa
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, pl.exceptions.PanicException])
-def test_what_no_one_foresaw_is_one_line(kind: type[BaseException], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_one_foresaw_is_one_line(
+    kind: type[BaseException], files: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*args: object, **kwargs: object) -> None:
         raise kind("of nothing")
 
     monkeypatch.setattr("flowratio.cli.inputs.read_table", fail)
+    monkeypatch.chdir(files)
     code, _, err = run("test", "p.csv", "q.csv")
     assert (code, err.count("\n")) == (2, 1)
     assert f"{kind.__name__}: of nothing" in err
@@ -460,6 +504,46 @@ finally:
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("fit none.csv q.csv -o m", "There is no file none.csv"),
+        ("fit q.csv none.csv -o m", "There is no file none.csv"),
+        ("fit q.csv q.csv -o q.csv", "q.csv is a file"),
+        ("fit q.csv q.csv -o q.csv/m", "Cannot write q.csv/m"),
+        ("score none q.csv", "There is no folder none"),
+        ("score model none.csv", "There is no file none.csv"),
+        ("score model q.csv -o none/x.csv", "Cannot write none/x.csv"),
+        ("report none", "There is no folder none"),
+        ("report model -o none/x.html", "Cannot write none/x.html"),
+        ("report model --p none.csv --q q.csv", "There is no file none.csv"),
+        ("test q.csv none-*.csv", "No file matches none-*.csv"),
+        ("divergence none.csv q.csv", "There is no file none.csv"),
+        ("mi q.csv q.csv --given none.csv", "There is no file none.csv"),
+        ("sample none", "There is no folder none"),
+        ("sample model -o none/x.csv", "Cannot write none/x.csv"),
+    ],
+)
+def test_paths_are_checked_before_anything_heavy_is_loaded(words: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text("age\n1\n2\n")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.json").write_text('{\n "format": "flowratio",')
+    code = """
+import sys
+from flowratio.cli.app import main
+try:
+    main()
+finally:
+    print(sorted({"torch", "sklearn", "scipy", "numpy", "matplotlib", "polars", "pyarrow"} & sys.modules.keys()))
+"""
+    command = [sys.executable, "-W", "error", "-c", code, *words.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "[]\n"), done.stderr
+    assert done.stderr.startswith(f"flowratio: {problem}")
+    assert done.stderr.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "q.csv"]
 
 
 def test_completion_can_be_shown() -> None:

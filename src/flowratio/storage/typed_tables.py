@@ -41,15 +41,15 @@ class ArrowTable(TableFile):
     def __init__(self, path: Path, name: str) -> None:
         with self._reader(path, name) as reader:
             schema = reader.schema
-            sizes = [reader.get_batch(k).num_rows for k in range(reader.num_record_batches)]
-        super().__init__(path, name, schema.names)
-        self.index, self.metadata = index_columns(schema), schema.metadata or {}
-        self._sizes, self.n_rows = sizes, sum(sizes)
+            columns, self.index = schema.names, index_columns(schema)  # refused here if they are not in UTF-8
+            self._sizes = [reader.get_batch(k).num_rows for k in range(reader.num_record_batches)]
+        super().__init__(path, name, columns)
+        self.n_rows, self.metadata = sum(self._sizes), schema.metadata or {}
 
     @staticmethod
     @contextmanager
     def _reader(path: Path, name: str) -> Iterator[pa.RecordBatchFileReader]:
-        with named_errors(name, _ARROW), pa.memory_map(str(path)) as file:
+        with named_errors(name, _ARROW, PanicException), pa.memory_map(str(path)) as file:
             yield pa.ipc.open_file(file)
 
     def pieces(self, names: list[str], rows: int, skip: int) -> Frames:
@@ -61,11 +61,9 @@ class ArrowTable(TableFile):
             with self._reader(self.path, self.name) as reader:
                 batch = reader.get_batch(k).select(names)
                 for first in range(start, size, rows):
-                    with named_errors(self.name, _ARROW, PanicException):
-                        part = batch.slice(first, min(rows, size - first))
-                        part.validate(full=True)
-                        frame = batch_frame(part)
-                    yield frame
+                    part = batch.slice(first, min(rows, size - first))
+                    part.validate(full=True)
+                    yield batch_frame(part)
 
 
 def arrow_file(path: Path, name: str, copy: Path) -> Path:

@@ -483,3 +483,53 @@ def test_weights_are_flattened_and_truncated(gamma: float, largest: float | None
 def test_bad_weights_are_refused_before_any_row_is_read(settings: dict[str, float], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         score_file(None, tmp_path / "none.csv", tmp_path / "out.csv", **settings)  # pyright: ignore[reportArgumentType]
+
+
+class TestParts:
+    @pytest.fixture(params=["parquet", "csv"])
+    def folder(self, rows: pl.DataFrame, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+        folder = tmp_path / "rows"
+        folder.mkdir()
+        for k, start in enumerate(range(0, 103, 30)):
+            part = rows[start : start + 30]
+            path = folder / f"part-{k}.{request.param}"
+            part.write_csv(path) if request.param == "csv" else part.write_parquet(path)
+        return folder
+
+    def test_a_folder_is_scored_like_one_file(self, source: Path, folder: Path, tmp_path: Path) -> None:
+        score_file(Linear(), source, tmp_path / "whole.csv", batch_rows=10)
+        for path in (folder, f"{folder}/part-*"):
+            score_file(Linear(), path, tmp_path / "out.csv", batch_rows=10)
+            assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+    def test_a_run_that_broke_down_resumes(self, folder: Path, tmp_path: Path) -> None:
+        score_file(Linear(), folder, tmp_path / "whole.csv", batch_rows=10)
+        with pytest.raises(RuntimeError):
+            score_file(Linear(n_batches=5), folder, tmp_path / "out.csv", batch_rows=10, workers=1)
+        summary = score_file(Linear(), folder, tmp_path / "out.csv", batch_rows=10)
+        assert summary.resumed == 50
+        assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+    def test_another_part_starts_again(self, folder: Path, tmp_path: Path) -> None:
+        with pytest.raises(RuntimeError):
+            score_file(Linear(n_batches=5), folder, tmp_path / "out.csv", batch_rows=10, workers=1)
+        last = sorted(folder.iterdir())[-1]
+        last.rename(last.with_name(f"part-9{last.suffix}"))
+        summary = score_file(Linear(), folder, tmp_path / "out.csv", batch_rows=10)
+        assert (summary.resumed, summary.rows) == (0, 103)
+        assert summary.note is not None
+
+    def test_a_bad_cell_is_named_by_its_part(self, folder: Path, rows: pl.DataFrame, tmp_path: Path) -> None:
+        ratio = ClassifierRatio("logistic").fit_samples(rows[["x1"]], rows[["x1"]] + 1)
+        path, bad = sorted(folder.iterdir())[1], rows[30:60].with_columns(x1=pl.when(pl.col("id") != "r41").then("x1"))
+        bad.write_csv(path) if path.suffix == ".csv" else bad.write_parquet(path)
+        place = f"line 13 of {path}" if path.suffix == ".csv" else f"row 12 of {path}"
+        with pytest.raises(ValueError, match=f"Column 'x1' has a missing value in {place}"):
+            score_file(ratio, folder, tmp_path / "out.csv", batch_rows=7)
+
+    def test_the_output_is_not_a_part(self, folder: Path, tmp_path: Path) -> None:
+        first = sorted(folder.iterdir())[0]
+        for path, out in ((folder, folder / "out.csv"), (f"{folder}/part*", first)):
+            with pytest.raises(ValueError, match=r"would be a part of .* Write to a file in another folder"):
+                score_file(Linear(), path, out)
+        score_file(Linear(), f"{folder}/part*", folder / "out.csv")
