@@ -80,7 +80,7 @@ class AutoRatio(RatioEstimator):
     (['logistic'], [1.0])
     """
 
-    requires = Requires(units="own", rows="distinct")  # a row is in one fold
+    requires = Requires(units="own", rows="distinct", categories="codes")  # a row is in one fold
 
     def __init__(
         self,
