@@ -348,6 +348,11 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         """Return what replaces codes of categories before the flow of the ratio. None if nothing does."""
         return self.category_odds_
 
+    def flow_rows(self, X: Matrix, flow: FlowFeaturizer) -> Matrix:
+        """Return rows of the design matrix as a flow takes them: that of the ratio, or one of the design matrix."""
+        odds = self.mixture_odds()
+        return X if odds is None or flow.n_features_in_ == X.shape[1] else odds.replaced(X)
+
     def is_additive(self) -> bool:
         """Return whether log r is a sum over columns, so that it cannot see dependence. It needs no fit."""
         return False

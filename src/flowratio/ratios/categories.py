@@ -54,8 +54,8 @@ class CategoryOdds:
         """Return rows with codes, (n, m + k) to (n, m): the inverse of `replaced`, for rows that a flow draws.
 
         Each row gets the code of a category with nearly the same log-odds. Categories are chosen as often as they
-        occur, and by the digits of the log-odds, so that the same row has the same category. `first` is the smallest
-        code that can be chosen in each of the k columns.
+        occur, and by the digits of the log-odds, so that the same row has the same category. The categories are those
+        without an indicator: the code 0, and codes from `first` on, in each of the k columns.
         """
         places = _places(self.positions, X.shape[1] - len(self.positions))
         out = X[:, places]
@@ -67,8 +67,8 @@ class CategoryOdds:
     def _nearest(self, k: int, first: int, log_odds: Vector, absence: Vector) -> Vector:
         """Return the code of a category for rows with these log-odds and absences, each of shape (n,)."""
         codes = np.arange(len(self.log_odds[k]))
-        codes = codes[(codes >= first) & (self.shares[k] > 0)]
-        out = np.full(len(log_odds), float(min(first, len(self.log_odds[k]) - 1)))
+        codes = codes[((codes == 0) | (codes >= first)) & (self.shares[k] > 0)]
+        out = np.zeros(len(log_odds))
         if not len(codes):
             return out
         for sign in np.unique(absence):
@@ -82,7 +82,7 @@ class CategoryOdds:
 def _chosen(values: Vector, shares: Vector, x: Vector) -> Vector:
     """Return for each x, (n,), the position of one of the near ascending values, (m,), as often as its share."""
     center = values[np.searchsorted((values[1:] + values[:-1]) / 2, x)]
-    low, high = (np.searchsorted(values, center + step, side) for step, side in ((-_NEAR, "left"), (_NEAR, "right")))
+    low, high = np.searchsorted(values, center - _NEAR, "left"), np.searchsorted(values, center + _NEAR, "right")
     total = np.concatenate([[0.0], np.cumsum(shares)])
     u = np.modf(np.abs(x) * 1e5)[0]
     position = np.searchsorted(total, total[low] + u * (total[high] - total[low]), "right") - 1
@@ -102,7 +102,7 @@ def with_category_odds(samples: TwoSamples) -> tuple[CategoryOdds, TwoSamples]:
         codes = rows.X[:, position].astype(np.int64)
         counts = _counts(codes, fold, of_p, rows.w)
         total = counts.sum(axis=1)  # (2, K)
-        strength = prior_strength(*total, share_p)
+        strength = prior_strength(total[0], total[1], share_p)
         columns.append((*_odds(total, strength, share_p), total.sum(axis=0) / total.sum().clip(1e-300), strength))
         others = _odds(total[:, None] - counts, strength, share_p)  # each of shape (n_folds, K)
         seen = codes >= 0

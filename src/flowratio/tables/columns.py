@@ -111,12 +111,12 @@ class Column:
     def codes_of(self, part: Matrix) -> Vector:
         """Return the code of every row from its columns of the matrix, (n, m) to (n,). -1 is missing or unknown."""
         n_frequent = len(self.categories)
-        indicators = part[:, : n_frequent - 1 + bool(self.rare)]
-        largest = 1 + indicators.argmax(axis=1) if indicators.size else np.zeros(len(part), np.int64)
-        code = np.where(indicators.max(axis=1, initial=0.0) > 0.5, largest, 0)
-        if self.rare:
+        indicators = np.column_stack([np.full(len(part), 0.5), part[:, : n_frequent - 1 + bool(self.rare)]])
+        code = indicators.argmax(axis=1)  # 0 if no indicator is above one half
+        if self.rare:  # rows without the indicator of a frequent category have a code
             rare = np.clip(np.round(part[:, n_frequent]), -1, self.n_categories - 1).astype(np.int64)
-            code = np.where(code == n_frequent, rare, code)
+            is_frequent = (0 < code) & (code < n_frequent)
+            code = np.where(is_frequent | ((code == 0) & (rare < 0)), code, rare)
         return np.where(part[:, -1] > 0.5, -1, code) if self.has_missing else code
 
     def decode(self, part: Matrix) -> pl.Series:

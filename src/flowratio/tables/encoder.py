@@ -150,9 +150,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def inverse_transform(self, X: TableLike) -> pl.DataFrame:
         """Decode a matrix of shape (n, m) as the nearest table, with typed columns.
 
-        The category is that of the largest indicator above one half, or the most frequent one. If this is the indicator
-        "(other)", the category is that of the code, rounded. A code below 0 is decoded as "(other)". A value is missing
-        where its indicator is above one half. Numbers are rounded to the decimals at fit.
+        The category is that of the largest indicator above one half. Without one, or if it is "(other)", the category
+        is that of the code, rounded, and the most frequent one if the column has no codes. A code below 0 is decoded as
+        "(other)". A value is missing where its indicator is above one half. Numbers are rounded to the decimals at fit.
         """
         check_is_fitted(self)
         matrix = np.asarray(X, np.float64)
