@@ -146,10 +146,11 @@ class TwoSamples:
         if self.groups is not None:
             return self
         samples = []
-        # rows of categories alone are all equal, but each of them is a draw
         most = max(MAX_REPEATED, len(self.X)) if self.codes else MAX_REPEATED
         for part in self.parts:
-            X, w = coprime(*distinct_rows(self.X[part], self.w[part], None if by is None else by[part]))
+            X, w = distinct_rows(self.X[part], self.w[part], None if by is None else by[part])
+            if not self.codes:  # rows of categories alone are often equal, and not copies of each other
+                X, w = coprime(X, w)
             samples.append(repeated(X, w, most) if repeat else (X, w))
         (X_p, w_p), (X_q, w_q) = samples
         return replace(self, X=np.concatenate([X_p, X_q]), w=np.concatenate([w_p, w_q]), n_p=len(X_p))

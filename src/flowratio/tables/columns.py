@@ -115,7 +115,7 @@ class Column:
         code = indicators.argmax(axis=1)  # 0 if no indicator is above one half
         if self.rare:  # rows without the indicator of a frequent category have a code
             rare = np.clip(np.round(part[:, n_frequent]), -1, self.n_categories - 1).astype(np.int64)
-            is_frequent = (0 < code) & (code < n_frequent)
+            is_frequent = (code > 0) & (code < n_frequent)
             code = np.where(is_frequent | ((code == 0) & (rare < 0)), code, rare)
         return np.where(part[:, -1] > 0.5, -1, code) if self.has_missing else code
 
