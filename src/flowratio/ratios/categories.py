@@ -53,36 +53,40 @@ class CategoryOdds:
     def restored(self, X: Matrix, first: tuple[int, ...]) -> Matrix:
         """Return rows with codes, (n, m + k) to (n, m): the inverse of `replaced`, for rows that a flow draws.
 
-        Each row gets the code of a category with nearly the same log-odds. Categories are chosen as often as they
-        occur, and by the digits of the log-odds, so that the same row has the same category. The categories are those
-        without an indicator: the code 0, and codes from `first` on, in each of the k columns.
+        Each row gets the code of a category with nearly the same log-odds, as often as the category occurs. The digits
+        of the log-odds decide, so that the same row has the same category. Codes below `first`, in each of the k
+        columns, have an indicator before "(other)". An indicator is set to 0 where it contradicts the sign of the
+        absence, which a flow draws more precisely.
         """
         places = _places(self.positions, X.shape[1] - len(self.positions))
         out = X[:, places]
-        for k, position in enumerate(self.positions):
-            log_odds, absence = X[:, places[position]], X[:, places[position] + 1]
-            out[:, position] = self._nearest(k, first[k], log_odds, np.clip(np.round(absence), -1, 1))
+        for k, (position, n) in enumerate(zip(self.positions, first, strict=True)):
+            sign = np.clip(np.round(X[:, places[position] + 1]), -1, 1)
+            indicators = out[:, position - n : position - 1]  # of codes 1 to n - 1
+            indicators[sign[:, None] != np.append(self.absence[k], np.zeros(n))[1:n]] = 0.0  # 0 if it did not occur
+            is_rare = out[:, position - 1] > 0.5
+            out[:, position] = self._near(k, X[:, places[position]], sign, np.where(is_rare, n, 0), n)
         return out
 
-    def _nearest(self, k: int, first: int, log_odds: Vector, absence: Vector) -> Vector:
-        """Return the code of a category for rows with these log-odds and absences, each of shape (n,)."""
-        codes = np.arange(len(self.log_odds[k]))
-        codes = codes[((codes == 0) | (codes >= first)) & (self.shares[k] > 0)]
-        out = np.zeros(len(log_odds))
-        if not len(codes):
-            return out
-        for sign in np.unique(absence):
-            rows, some = absence == sign, codes[self.absence[k][codes] == sign]
-            some = some if len(some) else codes
+    def _near(self, k: int, log_odds: Vector, sign: Vector, start: Vector, first: int) -> Vector:
+        """Return a code for each row, (n,), from `first` on if its `start` is `first`, and below if it is 0."""
+        codes, out = np.flatnonzero(self.shares[k] > 0), np.zeros(len(log_odds))
+        for s, begin in np.unique(np.column_stack([sign, start]), axis=0):
+            rows, same = (sign == s) & (start == begin), codes[self.absence[k][codes] == s]
+            best = same[(same >= first) == (begin > 0)]
+            some = next((part for part in (best, same, codes) if len(part)), np.zeros(1, np.int64))
             some = some[np.argsort(self.log_odds[k][some], kind="stable")]
             out[rows] = some[_chosen(self.log_odds[k][some], self.shares[k][some], log_odds[rows])]
         return out
 
 
 def _chosen(values: Vector, shares: Vector, x: Vector) -> Vector:
-    """Return for each x, (n,), the position of one of the near ascending values, (m,), as often as its share."""
-    center = values[np.searchsorted((values[1:] + values[:-1]) / 2, x)]
-    low, high = np.searchsorted(values, center - _NEAR, "left"), np.searchsorted(values, center + _NEAR, "right")
+    """Return for each x, (n,), the position of one of the near ascending values, (m,), as often as its share.
+
+    If no value is near, all of them are: otherwise the outermost value would be chosen too often.
+    """
+    low, high = np.searchsorted(values, x - _NEAR, "left"), np.searchsorted(values, x + _NEAR, "right")
+    low, high = np.where(low < high, low, 0), np.where(low < high, high, len(values))
     total = np.concatenate([[0.0], np.cumsum(shares)])
     u = np.modf(np.abs(x) * 1e5)[0]
     position = np.searchsorted(total, total[low] + u * (total[high] - total[low]), "right") - 1

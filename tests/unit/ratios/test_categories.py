@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from flowratio.applications.crossfit import cross_fit, folds_of
 from flowratio.applications.divergences import divergence
+from flowratio.applications.generation import TargetedSampler
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios import categories
 from flowratio.ratios.auto.auto import AutoRatio
@@ -44,6 +45,10 @@ def coded(codes_p: list[int], codes_q: list[int], w: list[float] | None = None) 
     n_p = len(codes_p)
     log_odds = math.log(weights[:n_p].sum() / weights[n_p:].sum())
     return TwoSamples(X, n_p, weights, log_odds, names=("a", "shop", "b"), codes=(1,))
+
+
+def fresh(ratio: Any) -> Any:
+    return clone(ratio)
 
 
 def held_out_score(name: str, samples: TwoSamples, seed: int) -> float:
@@ -150,14 +155,16 @@ class TestOdds:
     def test_drawn_log_odds_become_categories_as_often_as_they_occur(self) -> None:
         shares = np.array([0.2, 0.3, 0.1, 0.1, 0.2, 0.1])
         log_odds, absence = np.array([0.0, 0.0, 3.0, 3.1, -3.0, -3.0]), np.array([0.0, 0.0, 1.0, 1.0, -1.0, 0.0])
-        odds = CategoryOdds((0,), (log_odds,), (absence,), (shares,), (1.0,))
+        odds = CategoryOdds((2,), (log_odds,), (absence,), (shares,), (1.0,))
         rng = np.random.default_rng(0)
-        draws = np.column_stack([rng.normal(3.0, 0.01, 4000), np.ones(4000)])
-        codes = odds.restored(draws, (2,))[:, 0]
+        draws = np.column_stack([np.zeros((4000, 2)), rng.normal(3.0, 0.01, 4000), np.ones(4000)])
+        codes = odds.restored(draws, (2,))[:, 2]
         # categories 2 and 3 have nearly the same log-odds and share: 4 binomial errors
         assert {*codes} == {2.0, 3.0}
         assert np.mean(codes == 2) == pytest.approx(0.5, abs=4 * math.sqrt(0.25 / 4000))
-        assert odds.restored(np.array([[-9.0, -1.2], [-9.0, 0.2], [0.01, 0.0]]), (2,))[:, 0].tolist() == [4, 5, 0]
+        # the indicators are those of code 1, which is in both samples, and of "(other)"
+        few = np.array([[0.9, 0.0, -9.0, -1.2], [0.0, 1.0, -9.0, 0.2], [0.8, 0.0, 0.01, 0.0]])
+        assert odds.restored(few, (2,)).tolist() == [[0, 0, 4], [0, 1, 5], [0.8, 0, 0]]
         assert np.array_equal(odds.restored(draws, (2,)), odds.restored(draws, (2,)))
 
     def test_names(self) -> None:
@@ -205,14 +212,14 @@ class TestShops:
     )
     def test_saved_cloned_inverted(self, ratio: Any, tmp_path: Path) -> None:
         P, Q = shops(300, 0, 40, 20)
-        model = clone(ratio).fit_samples(P, Q)
+        model = fresh(ratio).fit_samples(P, Q)
         log_r = model.log_ratio(Q)
         save(model, tmp_path / "model")
         assert np.array_equal(load(tmp_path / "model").log_ratio(Q), log_r)
         assert np.array_equal(model.inverse().log_ratio(Q), -log_r)
-        assert np.array_equal(clone(model).fit_samples(P, Q).log_ratio(Q), log_r)
+        assert np.array_equal(fresh(model).fit_samples(P, Q).log_ratio(Q), log_r)
         order = np.random.default_rng(0).permutation(300)
-        again = clone(ratio).fit_samples(P[order], Q[order[::-1]]).log_ratio(Q)
+        again = fresh(ratio).fit_samples(P[order], Q[order[::-1]]).log_ratio(Q)
         assert np.allclose(again, log_r, atol=1e-6)
 
     def test_a_refit_forgets_the_odds(self) -> None:
@@ -233,9 +240,31 @@ class TestShops:
         P, Q = shops(300, 0, 40, 20)
         first = FeaturizedRatio("logistic", featurizer=Gaussianizer(), random_state=0).fit_samples(P, Q)
         shared = FeaturizedRatio("logistic", featurizer=first.featurizer_, random_state=0)
-        assert np.allclose(clone(shared).fit_samples(P, Q).log_ratio(Q), first.log_ratio(Q))
+        assert np.allclose(fresh(shared).fit_samples(P, Q).log_ratio(Q), first.log_ratio(Q))
         auto = AutoRatio([shared], random_state=0).fit_samples(P, Q)
         assert np.isfinite(auto.log_ratio(Q)).all()
+
+
+@pytest.mark.filterwarnings("ignore")  # of so few rows and epochs
+@pytest.mark.parametrize("own", [True, False], ids=["flow of log-odds", "flow of codes"])
+def test_drawn_rows_have_real_shops(own: bool) -> None:
+    P, Q = shops(1_000, 0, 40, 20)  # s0 to s19 are only in p, s40 to s59 only in q
+    flow = FlowFeaturizer(max_epochs=10, random_state=0)
+    if own:
+        ratio: Any = FeaturizedRatio("logistic", featurizer=flow, random_state=0).fit_samples(P, Q)
+        sampler = TargetedSampler(ratio, random_state=0)
+    else:
+        ratio = ClassifierRatio("logistic").fit_samples(P, Q)
+        sampler = TargetedSampler(ratio, flow.fit(ratio.design(pl.concat([P, Q])).matrix), random_state=0)
+    targets: Any = (("p", range(20), range(40, 60)), ("q", range(40, 60), range(20)))
+    for toward, only, never in targets:
+        drawn = sampler.sample(400, toward)["shop"].to_list()
+        numbers = np.array([int(shop[1:]) for shop in drawn])  # "(other)" is not a shop
+        # 4 binomial errors of 400 rows are 0.1, and 0.1 more for a flow of 10 epochs
+        assert np.isin(numbers, only).mean() == pytest.approx(0.5, abs=0.2)
+        assert np.isin(numbers, never).mean() < 0.05
+        assert np.bincount(numbers).max() < 0.2 * 400  # each of 40 shops has 1/40
+        assert len(np.unique(numbers)) > 30
 
 
 @pytest.mark.filterwarnings("ignore")  # of so few rows and epochs
@@ -247,7 +276,7 @@ def test_thousands_of_categories_with_every_ratio(name: str) -> None:
     assert encoder.columns_[0].n_categories > 4_900
     P, Q = (table.with_columns(pl.col("x") + k) for k, table in enumerate(shops(60, 1, 20, 10)))
     ratio = new_ratio(name, 0)
-    quick = {"candidates": ["logistic", "lda"]} if name == "auto" else {"max_epochs": 2}
+    quick: dict[str, Any] = {"candidates": ["logistic", "lda"]} if name == "auto" else {"max_epochs": 2}
     settings = {key: value for key, value in quick.items() if key in ratio.get_params()}
     if " in z" in name or name == "difference":
         settings["featurizer"] = FlowFeaturizer(max_epochs=2)
