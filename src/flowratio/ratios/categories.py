@@ -23,7 +23,6 @@ _N_FOLDS = 10
 _STRENGTHS = 2.0 ** np.arange(-2, 17)  # prior strengths s, in rows
 _MIN_GAIN = 2.0  # nats by which a finite s must be more likely than no differences between categories
 _NEAR = 0.25  # nats of log-odds between categories that may be exchanged when a row is decoded
-_ROUNDING = 1e-9  # share of a count that differences of weights can leave
 
 
 @dataclass(frozen=True, eq=False)

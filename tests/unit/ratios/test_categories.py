@@ -151,6 +151,11 @@ class TestOdds:
         assert np.allclose(odds.log_odds[0], again.log_odds[0])
         assert np.allclose(rows.X, others.X)
         assert len(rows.X) == 600
+        # codes 0 to 3 are only in p, 8 to 11 only in q, and 25 or more rows of each are in other folds
+        only = {1: rows.X[:, 0] < 16, -1: rows.X[:, 0] >= 64}
+        for sign, mask in only.items():
+            assert (rows.X[mask, 2] == sign).all()
+        assert not rows.X[~(only[1] | only[-1]), 2].any()
 
     def test_drawn_log_odds_become_categories_as_often_as_they_occur(self) -> None:
         shares = np.array([0.2, 0.3, 0.1, 0.1, 0.2, 0.1])
