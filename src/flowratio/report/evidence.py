@@ -81,7 +81,7 @@ def gather(
         "diagnosis": diagnosis.to_dict(),
         "k_hat": {**k_hats, "limit": _finite(largest_k_hat(overlap.n_q))},
         "rows": {**log_ratios, **_encoded(X_p, X_q, few_p, few_q, diagnosis)},
-        "latent": None if featurizer is None else _latent(featurizer, X_p[few_p], X_q[few_q]),
+        "latent": None if featurizer is None else _latent(ratio, featurizer, X_p[few_p], X_q[few_q]),
         "training": _training(featurizer),
         "candidates": _candidates(getattr(ratio, "results_", None)),
     }
@@ -230,9 +230,9 @@ def _encoded(X_p: Matrix, X_q: Matrix, few_p: Vector, few_q: Vector, diagnosis: 
     return {"columns": order.tolist(), "scale": scale, **parts}
 
 
-def _latent(featurizer: Any, X_p: Matrix, X_q: Matrix) -> dict[str, Any]:
+def _latent(ratio: RatioEstimator, featurizer: Any, X_p: Matrix, X_q: Matrix) -> dict[str, Any]:
     """Return the latent columns, or the two main directions if there are more than two."""
-    Z = np.asarray(featurizer.encode(np.concatenate([X_p, X_q])), np.float64)
+    Z = np.asarray(featurizer.encode(ratio.flow_rows(np.concatenate([X_p, X_q]), featurizer)), np.float64)
     names = [f"latent column {j + 1}" for j in range(min(Z.shape[1], 2))]
     if Z.shape[1] > 2:
         D = Z - Z.mean(axis=0)
