@@ -1,0 +1,219 @@
+r"""Means over a target of what was measured on other rows: weighted (Hájek), and doubly robust.
+
+With shares t of the target rows and s of the measured rows, each with sum 1, and a prediction m of the value:
+
+.. math:: \hat\theta_{\text{Hájek}} = \sum_i s_i y_i, \qquad
+          \hat\theta_{\text{DR}} = \sum_i t_i m(x_i) + \sum_i s_i (y_i - m(x_i))
+
+The error of the doubly robust mean is the product of the errors of the ratio and of the prediction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.stats import t as student
+
+from flowratio._support.types import Vector
+from flowratio._support.validation import check_fraction
+from flowratio.applications.result import Result, interval_text
+from flowratio.diagnostics.thresholds import THRESHOLDS
+from flowratio.diagnostics.verdict import Finding
+from flowratio.samples.weighting import is_whole
+from flowratio.weights import effective_sample_size, effective_sample_size_of_ratio, largest_k_hat, pareto_smooth
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Method = Literal["doubly-robust", "hajek"]
+METHODS = ("doubly-robust", "hajek")
+_LARGEST_DF = 1e6  # degrees of freedom: Student's distribution is the Gaussian
+_ERRORS_APART = 1.2  # factor between two standard errors from which coverage of 95 % can be 98 %
+_FEWEST_ESS = 50.0  # effective sample size from which an interval of a weighted mean covers at its rate
+_SMALL_BIAS = 0.5  # standard errors: an interval of 95 % that is off by as much covers in 92 % of samples
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MeanEstimate(Result):
+    """A mean, or a difference of means, with an interval of Student's distribution.
+
+    `weighted` is the estimate without a prediction of the values (Hájek), and `unweighted` the one without weights. The
+    degrees of freedom are those of Satterthwaite: few if a handful of rows decide.
+    """
+
+    method: Method
+    weighted: float
+    unweighted: float
+    degrees_of_freedom: float
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return an interval with this probability of covering the true value."""
+        check_fraction(level, "level")
+        reach = float(student.ppf(0.5 + level / 2, self.degrees_of_freedom)) * self.standard_error
+        return self.value - reach, self.value + reach
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result with the interval of 95 %, ready for JSON."""
+        others = {"weighted": self.weighted, "unweighted": self.unweighted}
+        return {**super().to_dict(), "method": self.method, **others, "degrees_of_freedom": self.degrees_of_freedom}
+
+    def _title(self) -> str:
+        return type(self).__name__
+
+    def _draw(self, axes: Axes) -> None:
+        low, high = self.interval()
+        axes.hlines(0, low, high, color="0.5", linewidth=3, label=f"95 % interval: {interval_text((low, high))}")
+        axes.plot(self.value, 0, "o", color="black", label=f"estimate: {self.value:.4g}")
+        axes.plot(self.unweighted, 0, "x", color="black", label=f"without weights: {self.unweighted:.4g}")
+        axes.set(yticks=[], ylim=(-1, 1.5), xlabel=self._title())
+        axes.legend(frameon=False, loc="upper center", ncols=2, fontsize="small")
+
+    def __str__(self) -> str:
+        value = f"{self._title()}: {self.value:.4g} ± {self.standard_error:.2g}"
+        return f"{value} (95 %: {interval_text(self.interval())})\n{self.verdict}: {self.reason}"
+
+
+class WeightedMean(NamedTuple):
+    """A mean over target rows of a value that was measured on source rows. Every vector is of shape (n,)."""
+
+    hajek: float
+    correction: float  # mean prediction of the target minus that of the weighted source: 0 if weights balance it
+    known: Vector  # what each row adds to `hajek` beyond the mean, if the ratio is known
+    adjusted: Vector  # what each row adds to `hajek + correction` beyond the mean, whatever the ratio is
+
+    def minus(self, other: WeightedMean) -> WeightedMean:
+        """Return the difference of two means over the same rows."""
+        return WeightedMean(*(a - b for a, b in zip(self, other, strict=True)))
+
+
+def weighted_mean(values: Vector, prediction: Vector, target: Vector, source: Vector, counts: Vector) -> WeightedMean:
+    """Return the mean over target rows of values that were measured on source rows.
+
+    All vectors have the shape (n,). `target` and `source` are shares with sum 1, which are 0 outside. `values` count on
+    source rows only. A row counts for as many rows as `counts` has.
+    """
+    hajek, rest = float(source @ values), values - prediction
+    return WeightedMean(
+        hajek,
+        correction=float(target @ prediction - source @ prediction),
+        known=_parts(values, source, counts),
+        adjusted=_parts(prediction, target, counts) + _parts(rest, source, counts),
+    )
+
+
+def _parts(values: Vector, share: Vector, counts: Vector) -> Vector:
+    """Return what each row adds to a weighted mean beyond it: squared and added up, its variance."""
+    free = max(1 - float(share @ (share / counts)), np.finfo(np.float64).eps)  # 0 if one row has all the weight
+    return share * (values - share @ values) / math.sqrt(free)
+
+
+class Spread(NamedTuple):
+    """The standard error of a sum over rows, and its degrees of freedom."""
+
+    error: float
+    df: float
+
+
+def spread(parts: Vector, counts: Vector) -> Spread:
+    r"""Return the standard error of a sum of independent parts of rows, (n,), by Satterthwaite's formula.
+
+    .. math:: \mathrm{se}^2 = \sum_i \psi_i^2, \qquad
+              \mathrm{df} = 2\, \mathrm{se}^4 \Big/ \Big(\sum_i \psi_i^4 - \mathrm{se}^4 / n\Big)
+    """
+    each = np.square(parts / counts)  # of each of the rows that a row counts for
+    variance = float(counts @ each)
+    if variance == 0:
+        return Spread(0.0, _LARGEST_DF)
+    excess = float(counts @ np.square(each)) - variance**2 / counts[parts != 0].sum()
+    df = 2 * variance**2 / max(excess, 2 * variance**2 / _LARGEST_DF)
+    return Spread(math.sqrt(variance), min(max(df, 1.0), _LARGEST_DF))
+
+
+def row_counts(*weights: Vector) -> Vector:
+    """Return for how many rows each row of some samples counts, (n,): its integer weight, or 1 for other weights."""
+    return np.concatenate([w if is_whole(w) else np.ones(len(w)) for w in weights])
+
+
+class Estimate(NamedTuple):
+    """A value with its spread, and what is wrong with it."""
+
+    value: float
+    spread: Spread
+    findings: list[Finding]
+
+
+def estimated(mean: WeightedMean, method: Method, counts: Vector) -> Estimate:
+    """Return the value of a method. Its findings compare the two methods.
+
+    The standard error of a weighted mean depends on how the ratio was fitted. It is near one of two: that of a known
+    ratio, and that of a ratio which balances the prediction. The larger one is used.
+    """
+    adjusted, known = spread(mean.adjusted, counts), spread(mean.known, counts)
+    robust = mean.hajek + mean.correction
+    if method == "hajek":
+        larger, smaller = (known, adjusted) if known.error > adjusted.error else (adjusted, known)
+        findings = []
+        if larger.error > _ERRORS_APART * smaller.error:
+            words = f"The standard error depends on how the ratio was fitted: it is between {smaller.error:.2g} and"
+            findings.append(Finding(f"{words} {larger.error:.2g}. Use `method='doubly-robust'`.", False))
+        if abs(mean.correction) > _SMALL_BIAS * larger.error:
+            words = f"The weights do not balance the predicted values: a doubly robust estimate is {robust:.4g}, not"
+            findings.append(Finding(f"{words} {mean.hajek:.4g}. Use `method='doubly-robust'`.", False))
+        return Estimate(mean.hajek, larger, findings)
+    change = spread(mean.known - mean.adjusted, counts).error  # of the correction, if the ratio is known
+    findings = []
+    if abs(mean.correction) > THRESHOLDS.z * max(change, adjusted.error):
+        words = f"Weights alone give {mean.hajek:.4g}, the doubly robust estimate is {robust:.4g}: more apart than by"
+        findings.append(Finding(f"{words} chance, so the ratio is wrong. Try another `ratio`.", False))
+    return Estimate(robust, adjusted, findings)
+
+
+class SourceOverlap(NamedTuple):
+    """How far measured rows represent the target."""
+
+    name: str  # of the measured rows, in words
+    n: float  # number of rows, or effective sample size of their own weights
+    ess: float  # effective sample size after weighting
+    k_hat: float  # shape of the tail of the weights
+    beyond: float  # share of the target where fewer than one measured row is expected
+    largest: float  # share of the largest weight
+
+
+def source_overlap(name: str, log_target: Vector, w_target: Vector, log_source: Vector, w_source: Vector) -> SourceOverlap:
+    """Measure overlap by log g = log(target / source), (m,) on target rows and (n,) on source rows, and their weights."""
+    n = effective_sample_size(np.log(w_source))
+    log_w = log_source + np.log(w_source)
+    ess = effective_sample_size_of_ratio(log_target, w_target, log_source, w_source, n)
+    beyond = float(w_target @ (log_target > math.log(n)) / w_target.sum())
+    share = np.exp(log_w.max() - np.logaddexp.reduce(log_w))
+    return SourceOverlap(name, n, ess, pareto_smooth(log_w).k_hat, beyond, float(share))
+
+
+def overlap_findings(source: SourceOverlap, target: str) -> list[Finding]:
+    """Return what is wrong with the overlap. `target` names the target in words."""
+    findings = []
+    size = f"The effective sample size of the {source.name} is {source.ess:.3g} of {source.n:.0f}"
+    if source.ess < _FEWEST_ESS and source.ess < 0.9 * source.n:
+        words = f"{size}, and one row has {source.largest:.0%} of the weight. A handful of rows decide."
+        findings.append(Finding(words, source.ess <= THRESHOLDS.fewest_ess))
+    elif source.n < THRESHOLDS.small_ess:
+        findings.append(Finding(f"There are {source.n:.0f} {source.name}, too few for a reliable interval.", False))
+    largest = largest_k_hat(source.n)
+    if math.isfinite(source.k_hat) and source.k_hat > largest:
+        words = f"Pareto k̂ of the weights of the {source.name} is {source.k_hat:.2f}, above {largest:.2g}: the"
+        words = f"{words} tail of the weights is too heavy for a reliable interval."
+        findings.append(Finding(words, source.k_hat > THRESHOLDS.heavy_k_hat))
+    if source.beyond > THRESHOLDS.beyond:
+        words = f"{source.beyond:.1%} of the {target} lie where fewer than one of the {source.name} is expected."
+        findings.append(Finding(words, source.beyond > THRESHOLDS.beyond_grave))
+    return findings
+
+
+def reason_of(findings: Sequence[Finding], otherwise: str) -> str:
+    """Return why an estimate has its verdict, the grave findings first."""
+    ordered = sorted(findings, key=lambda finding: not finding.grave)
+    return " ".join(finding.words for finding in ordered) or otherwise
