@@ -21,8 +21,8 @@ from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_choice, seed_from
 from flowratio.applications.crossfit import check_folds, cross_fit, ratio_to_fit
-from flowratio.applications.weighted_means import SourceOverlap, overlap_findings, reason_of, source_overlap
-from flowratio.diagnostics.balance import Balance, balance
+from flowratio.applications.weighted_means import Share, SourceOverlap, overlap_findings, reason_of, source_overlap
+from flowratio.diagnostics.balance import Balance, balance, leftover
 from flowratio.diagnostics.scored_sample import ScoredSample
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Finding, Verdict, verdict_of
@@ -40,6 +40,7 @@ ESTIMANDS: dict[str, str] = {
     "ate": "average effect on all rows (ATE)",
     "overlap": "average effect where the groups overlap (ATO)",
 }
+_LARGEST_AUC = 0.55  # of a classifier after weighting: the bounded weights leave less to see than the ratio itself
 TARGETS: dict[str, str] = {"att": "treated rows", "ate": "rows", "overlap": "rows"}
 
 
@@ -49,8 +50,9 @@ class EffectWeights:
 
     Attributes
     ----------
-    estimand, verdict, reason
-        The population that the weighted groups represent, whether to use the weights, and why not.
+    estimand, verdict, reason, findings
+        The population that the weighted groups represent, whether to use the weights, and why not, in words and one by
+        one.
     weights, log_ratio, propensity
         Of each row of the input, of shape (n,). The weights have mean 1 in each group. They include the sample weights.
         log r and e(x) come from models that were not fitted to the row. They are NaN on rows of weight 0.
@@ -65,6 +67,7 @@ class EffectWeights:
     estimand: Estimand
     verdict: Verdict
     reason: str
+    findings: tuple[Finding, ...]
     weights: Vector
     log_ratio: Vector
     propensity: Vector
@@ -168,7 +171,7 @@ def effect_weights(
     seed, groups = seed_from(random_state), treatment_groups(X, treatment, sample_weight)
     fold = content_folds(groups.samples, None, n_folds, np.random.default_rng([seed, 0, 11]))
     ratio = ratio_to_fit(ratio, groups.samples, seed, verbose)
-    return weights_of(name, groups, cross_fitted(ratio, groups.samples, fold, seed, verbose))
+    return weights_of(name, groups, cross_fitted(ratio, groups.samples, fold, seed, verbose), seed)
 
 
 class Groups(NamedTuple):
@@ -194,8 +197,8 @@ class Shares(NamedTuple):
     """Shares of the rows with sum 1, of shape (m,): of the target, and of each weighted group, 0 outside."""
 
     target: Vector
-    treated: Vector
-    controls: Vector
+    treated: Share
+    controls: Share
 
 
 def checked_estimand(estimand: Any) -> str:
@@ -245,7 +248,9 @@ def content_folds(samples: TwoSamples, values: Vector | None, n_folds: Any, rng:
     """Return a fold for each row, (n,), that depends on what the row holds, and not on the order of the input."""
     k = check_folds(n_folds, min(samples.n_p, samples.n_q))
     mean, scale = samples.X.mean(axis=0), samples.X.std(axis=0)
-    key = np.tanh((samples.X - mean) / np.where(scale > 0, scale, 1.0)) @ np.random.default_rng(0).normal(size=len(mean))
+    key = np.tanh((samples.X - mean) / np.where(scale > 0, scale, 1.0)) @ np.random.default_rng(0).normal(
+        size=len(mean)
+    )
     second = np.zeros(len(key)) if values is None else values
     fold = np.empty(len(key), np.int64)
     for part in samples.parts:
@@ -274,38 +279,43 @@ def shares_of(estimand: str, groups: Groups, log_r: Vector) -> Shares:
     (Robinson 1988), whose error does not depend on that of e to first order.
     """
     is_treated, logit = groups.is_treated, log_r + groups.samples.log_odds
-    treated, controls = np.zeros(len(logit)), np.zeros(len(logit))
-    of_treated, of_controls = _log_factors(estimand, logit)
-    log_w = np.log(groups.w)
-    treated[is_treated] = self_normalize((of_treated + log_w)[is_treated])
-    controls[~is_treated] = self_normalize((of_controls + log_w)[~is_treated])
+    log_w, e = np.log(groups.w), expit(logit)
+    slopes = {"att": (0.0, 1.0), "ate": (e - 1, e), "overlap": (-e, 1 - e)}[estimand]
+    both = []
+    for rows, log_g, slope in zip((is_treated, ~is_treated), _log_factors(estimand, logit), slopes, strict=True):
+        share = np.zeros(len(logit))
+        share[rows] = self_normalize((log_g + log_w)[rows])
+        both.append(Share(share, slope))
+    treated, controls = both
     if estimand == "att":
-        return Shares(treated, treated, controls)
-    factor = np.square(is_treated - expit(logit)) if estimand == "overlap" else 1.0
+        return Shares(treated.of, treated, controls)
+    factor = np.square(is_treated - e) if estimand == "overlap" else 1.0
     target = groups.w * factor
     if not target.any():  # the ratio separates the groups completely
         target = groups.w
     return Shares(target / target.sum(), treated, controls)
 
 
-def weights_of(estimand: Estimand, groups: Groups, log_r: Vector) -> EffectWeights:
+def weights_of(estimand: Estimand, groups: Groups, log_r: Vector, seed: int) -> EffectWeights:
     """Return the weights of all rows of the input, with their checks, from held-out log r, (m,)."""
     is_treated, logit = groups.is_treated, log_r + groups.samples.log_odds
     shares = shares_of(estimand, groups, log_r)
-    weights = shares.treated * is_treated.sum() + shares.controls * (~is_treated).sum()
+    weights = shares.treated.of * is_treated.sum() + shares.controls.of * (~is_treated).sum()
     overlap = _overlap(estimand, groups, log_r)
     table = _balance(estimand, groups, logit)
     findings = [finding for group in overlap for finding in overlap_findings(group, TARGETS[estimand])]
     findings += balance_findings(table, min(group.ess for group in overlap))
+    findings += form_findings(groups.samples, groups.w, log_r, seed)
     return EffectWeights(
         estimand,
         verdict_of(findings),
         reason_of(findings, good_words(overlap, table)),
+        tuple(findings),
         weights=groups.in_input_order(weights, 0.0),
         log_ratio=groups.in_input_order(log_r, np.nan),
         propensity=groups.in_input_order(expit(logit), np.nan),
-        ess_treated=_ess(shares.treated, is_treated),
-        ess_control=_ess(shares.controls, ~is_treated),
+        ess_treated=_ess(shares.treated.of, is_treated),
+        ess_control=_ess(shares.controls.of, ~is_treated),
         balance=table,
         overlap=overlap,
     )
@@ -377,6 +387,20 @@ def balance_findings(table: Balance, ess: float) -> list[Finding]:
     problem = f"After weighting, standardized mean differences are above {THRESHOLDS.difference} in"
     words = f"{problem} {', '.join(changes)}{more}. Try a more flexible `ratio`, such as 'quadratic' or 'boosting'."
     return [Finding(words, float(size[bad].max()) > THRESHOLDS.difference_grave)]
+
+
+def form_findings(samples: TwoSamples, w: Vector, log_r: Vector, seed: int) -> list[Finding]:
+    """Test the form of the ratio where both samples are: p weighted by 1/(1 + r) and q by r/(1 + r) are the same."""
+    X, _ = plain_columns(samples)
+    part_p, part_q = samples.parts
+    p = ScoredSample(X[part_p], log_expit(-log_r[part_p]), w[part_p] / w[part_p].sum()).tilted()
+    q = ScoredSample(X[part_q], log_expit(log_r[part_q]), w[part_q] / w[part_q].sum())
+    rest = leftover(p, q, np.random.default_rng([seed, 0, 13]))
+    if rest.z <= THRESHOLDS.z or rest.auc <= _LARGEST_AUC:
+        return []
+    problem = "The ratio has the wrong form: after weighting, a simple classifier still distinguishes the groups in"
+    words = f"{problem} {rest.auc:.0%} of pairs (50 % is a guess). Try a more flexible `ratio`, such as 'quadratic'."
+    return [Finding(words, False)]
 
 
 def good_words(overlap: Sequence[SourceOverlap], table: Balance) -> str:

@@ -13,12 +13,10 @@ from flowratio._support.validation import RandomState, check_choice, seed_from
 from flowratio.applications.crossfit import ratio_to_fit
 from flowratio.applications.effect_weights import (
     ESTIMANDS,
-    TARGETS,
     EffectWeights,
     Estimand,
     Groups,
     Shares,
-    balance_findings,
     balance_rows,
     checked_estimand,
     content_folds,
@@ -33,9 +31,9 @@ from flowratio.applications.weighted_means import (
     METHODS,
     MeanEstimate,
     Method,
+    Tangent,
     WeightedMean,
     estimated,
-    overlap_findings,
     reason_of,
     row_counts,
     weighted_mean,
@@ -143,11 +141,11 @@ def average_effect(
     fold = content_folds(groups.samples, values, n_folds, np.random.default_rng([seed, 0, 11]))
     fitted = ratio_to_fit(ratio, groups.samples, seed, verbose)
     log_r = cross_fitted(fitted, groups.samples, fold, seed, verbose)
-    weights, shares = weights_of(name, groups, log_r), shares_of(name, groups, log_r)
+    weights, shares = weights_of(name, groups, log_r, seed), shares_of(name, groups, log_r)
     mean, model = _difference(groups, shares, values, outcome_model, fold, seed)
-    estimate = estimated(mean, way, row_counts(*_of_groups(groups)))
-    findings = [finding for group in weights.overlap for finding in overlap_findings(group, TARGETS[name])]
-    findings += balance_findings(weights.balance, min(group.ess for group in weights.overlap)) + estimate.findings
+    tangent = Tangent(groups.samples.X, groups.is_treated, groups.w, log_r + groups.samples.log_odds)
+    estimate = estimated(mean, way, row_counts(*_of_groups(groups)), tangent)
+    findings = [*weights.findings, *estimate.findings]
     return AverageEffect(
         value=estimate.value,
         standard_error=estimate.spread.error,
@@ -174,7 +172,9 @@ def checked_values(values: VectorLike, n: int, name: str, rows: str) -> Vector:
     """Return finite numbers, one for each of n rows, (n,)."""
     numbers = finite_vector(values, name)
     if len(numbers) != n:
-        raise ArgumentError(name, f"`{name}` has {len(numbers)} values but `{rows}` has {n} rows. Give one for each row.")
+        raise ArgumentError(
+            name, f"`{name}` has {len(numbers)} values but `{rows}` has {n} rows. Give one for each row."
+        )
     return numbers
 
 
@@ -196,9 +196,9 @@ def _difference(
     means, names = [], []
     for k, (rows, share) in enumerate(((groups.is_treated, shares.treated), (~groups.is_treated, shares.controls))):
         prediction = np.zeros(len(values))
-        if share is not shares.target:  # otherwise the mean of the rows themselves: the prediction cancels
+        if share.of is not shares.target:  # otherwise the mean of the rows themselves: the prediction cancels
             measured = Measured(groups.samples.X, values, rows, groups.w, fold, codes)
-            prediction, name = predicted(model, measured, share, seed + k)
+            prediction, name = predicted(model, measured, share.of, seed + k)
             names.append(name)
         means.append(weighted_mean(values, prediction, shares.target, share, counts))
     return means[0].minus(means[1]), " and ".join(dict.fromkeys(names))

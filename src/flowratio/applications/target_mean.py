@@ -15,6 +15,7 @@ from flowratio.applications.effect_weights import (
     balance_rows,
     content_folds,
     cross_fitted,
+    form_findings,
     good_words,
     plain_columns,
 )
@@ -23,7 +24,9 @@ from flowratio.applications.outcome_model import Measured, check_outcome_model, 
 from flowratio.applications.weighted_means import (
     MeanEstimate,
     Method,
+    Share,
     SourceOverlap,
+    Tangent,
     estimated,
     overlap_findings,
     reason_of,
@@ -129,11 +132,12 @@ def target_mean(
     source[is_q] = self_normalize((log_r + np.log(w))[is_q])
     measured = Measured(samples.X, values, is_q, w, fold, tuple(getattr(samples, "codes", ())))
     prediction, model = predicted(outcome_model, measured, source, seed)
-    mean = weighted_mean(values, prediction, target / target.sum(), source, counts)
-    estimate = estimated(mean, way, counts)
+    mean = weighted_mean(values, prediction, target / target.sum(), Share(source, 1.0), counts)
+    estimate = estimated(mean, way, counts, Tangent(samples.X, ~is_q, w, log_r + samples.log_odds))
     overlap = source_overlap("rows of `X_q`", log_r[~is_q], w[~is_q], log_r[is_q], w[is_q])
     table = _balance(samples, w, log_r)
-    findings = overlap_findings(overlap, "rows of `X_p`") + balance_findings(table, overlap.ess) + estimate.findings
+    findings = overlap_findings(overlap, "rows of `X_p`") + balance_findings(table, overlap.ess)
+    findings += form_findings(samples, w, log_r, seed) + estimate.findings
     return TargetMean(
         value=estimate.value,
         standard_error=estimate.spread.error,
