@@ -20,7 +20,7 @@ from flowratio._support.types import TableLike, Vector
 from flowratio._support.validation import RandomState, seed_from
 from flowratio.applications.crossfit import CrossFitted, cross_fit, folds_of, ratio_to_fit
 from flowratio.applications.result import Result, gaussian_interval, interval_text
-from flowratio.applications.weighted_means import reason_of
+from flowratio.applications.weight_checks import reason_of
 from flowratio.diagnostics.scored_sample import Separation, separation
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Finding, verdict_of
@@ -106,15 +106,12 @@ def check_draws(
     rng = np.random.default_rng([seed, 0, 17])
     samples = _some(two_samples(X_target, X_draws, arguments=("X_target", "X_draws")), rng)
     fold = folds_of(samples, n_folds, rng)
-    best: tuple[Separation, CrossFitted] | None = None
+    results = []
     for one in _RATIOS if ratio is None else (ratio,):
         scores = cross_fit(ratio_to_fit(one, samples, seed), samples, fold, seed)
         share_p, share_q = (np.full(n, 1 / n) for n in (samples.n_p, samples.n_q))
-        auc = separation(scores.p.log_r, share_p, scores.q.log_r, share_q)
-        if best is None or auc.auc > best[0].auc:
-            best = auc, scores
-    assert best is not None  # there is at least one ratio
-    return _conclusion(*best)
+        results.append((separation(scores.p.log_r, share_p, scores.q.log_r, share_q), scores))
+    return _conclusion(*max(results, key=lambda result: result[0].auc))
 
 
 def _some(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
@@ -124,19 +121,22 @@ def _some(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
     return samples.part(np.concatenate([np.sort(parts[0]), samples.n_p + np.sort(parts[1])]))
 
 
+def _share_error(share: float, n: int) -> float:
+    """Return the standard error of a share of n rows, by one success and one failure more: 0 of n is uncertain too."""
+    return math.sqrt((n * share + 1) * (n * (1 - share) + 1) / (n + 2) ** 3)
+
+
 def _conclusion(auc: Separation, scores: CrossFitted) -> DrawCheck:
     log_p, log_q = scores.p.log_r, scores.q.log_r
     shares = [float(np.mean(log_r < _LOG_HALF)) for log_r in (log_p, log_q)]
-    # one success and one failure more than seen: a share of 0 has an error too
-    errors = [
-        math.sqrt((n * s + 1) * (n * (1 - s) + 1) / (n + 2) ** 3) for s, n in zip(shares, map(len, (log_p, log_q)))
-    ]
+    errors = [_share_error(share, len(log_r)) for share, log_r in zip(shares, (log_p, log_q), strict=True)]
     unlike, error = max(shares[1] - shares[0], 0.0), math.hypot(*errors)
     findings = []
     if unlike > max(_UNLIKE, THRESHOLDS.z * error):
         words = f"{unlike:.0%} of the draws lie where real rows of the target are rare."
         findings.append(Finding(words, unlike - 2 * error > _UNLIKE_GRAVE))
-    if auc.z > THRESHOLDS.z and auc.auc > THRESHOLDS.auc:
+    # of perfect draws only chance is left: each pair of folds, fitted and scored, counts twice
+    if auc.z > THRESHOLDS.z * math.sqrt(2) and auc.auc > THRESHOLDS.auc:
         words = f"A classifier distinguishes draws from real rows in {auc.auc:.0%} of pairs (50 % is a guess)."
         findings.append(Finding(words, auc.auc - 2 * auc.standard_error > _AUC_GRAVE))
     if findings:

@@ -7,28 +7,33 @@ With r = p/q, p the treated rows and q the controls, the odds of the propensity 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from scipy.special import expit, log_expit, ndtri
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples
+from scipy.special import expit, log_expit
 
-from flowratio._support.errors import ArgumentError
-from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
+from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_choice, seed_from
-from flowratio.applications.crossfit import check_folds, cross_fit, ratio_to_fit
-from flowratio.applications.weighted_means import Share, SourceOverlap, overlap_findings, reason_of, source_overlap
-from flowratio.diagnostics.balance import Balance, balance, leftover
+from flowratio.applications.crossfit import ratio_to_fit
+from flowratio.applications.treatment import Groups, content_folds, cross_fitted, treatment_groups
+from flowratio.applications.weight_checks import (
+    SourceOverlap,
+    balance_findings,
+    balance_rows,
+    form_findings,
+    good_words,
+    overlap_findings,
+    plain_columns,
+    reason_of,
+    source_overlap,
+)
+from flowratio.applications.weighted_means import Share
+from flowratio.diagnostics.balance import Balance, balance
 from flowratio.diagnostics.scored_sample import ScoredSample
-from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Finding, Verdict, verdict_of
-from flowratio.samples.folding import folds
-from flowratio.samples.two_samples import TwoSamples, two_samples
-from flowratio.samples.weighting import checked_weights, log_mean_exp
+from flowratio.samples.weighting import log_mean_exp
 from flowratio.weights import effective_sample_size, self_normalize
 
 if TYPE_CHECKING:
@@ -40,7 +45,6 @@ ESTIMANDS: dict[str, str] = {
     "ate": "average effect on all rows (ATE)",
     "overlap": "average effect where the groups overlap (ATO)",
 }
-_LARGEST_AUC = 0.55  # of a classifier after weighting: the bounded weights leave less to see than the ratio itself
 TARGETS: dict[str, str] = {"att": "treated rows", "ate": "rows", "overlap": "rows"}
 
 
@@ -78,10 +82,12 @@ class EffectWeights:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything except what is there for each row, ready for JSON."""
-        sizes = {"ess_treated": self.ess_treated, "ess_control": self.ess_control}
         return {
             "estimand": self.estimand,
-            **{"verdict": self.verdict.value, "reason": self.reason, **sizes},
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "ess_treated": self.ess_treated,
+            "ess_control": self.ess_control,
             "balance": balance_rows(self.balance),
             "overlap": [{**group._asdict(), "k_hat": _finite(group.k_hat)} for group in self.overlap],
         }
@@ -174,25 +180,6 @@ def effect_weights(
     return weights_of(name, groups, cross_fitted(ratio, groups.samples, fold, seed, verbose), seed)
 
 
-class Groups(NamedTuple):
-    """Treated rows (p), then controls (q), without rows of weight 0."""
-
-    samples: TwoSamples
-    order: np.ndarray  # position of each of the m rows in the input, (m,)
-    w: Vector  # their weights in the input, (m,)
-    n: int  # number of rows of the input
-
-    @property
-    def is_treated(self) -> np.ndarray:
-        return self.samples.y == 1
-
-    def in_input_order(self, values: Vector, otherwise: float) -> Vector:
-        """Return values, (m,) to (n,), and another value for rows of weight 0."""
-        result = np.full(self.n, otherwise)
-        result[self.order] = values
-        return result
-
-
 class Shares(NamedTuple):
     """Shares of the rows with sum 1, of shape (m,): of the target, and of each weighted group, 0 outside."""
 
@@ -206,62 +193,6 @@ def checked_estimand(estimand: Any) -> str:
     name = estimand.lower() if isinstance(estimand, str) else estimand
     check_choice({"ato": "overlap"}.get(name, name) if isinstance(name, str) else name, "estimand", list(ESTIMANDS))
     return {"ato": "overlap"}.get(name, name)
-
-
-def treatment_groups(X: TableLike, treatment: VectorLike, sample_weight: VectorLike | None) -> Groups:
-    """Check the rows and their treatment, and return the two groups."""
-    n = _num_samples(X)
-    is_treated = _checked_treatment(treatment, n)
-    w = checked_weights(sample_weight, n, "sample_weight")
-    parts = [np.flatnonzero(of & (w > 0)) for of in (is_treated, ~is_treated)]
-    for name, rows in zip(("1", "0"), parts, strict=True):
-        if len(rows) < 2:
-            problem = f"`treatment` is {name} on {len(rows)} row{'s' * (len(rows) != 1)} of positive weight"
-            raise ArgumentError("treatment", f"{problem}. Give at least 2 treated rows and 2 controls.")
-    tables: list[Any] = [_safe_indexing(X, rows) for rows in parts]
-    names = "X[treatment == 1]", "X[treatment == 0]"
-    samples = two_samples(tables[0], tables[1], *(w[rows] for rows in parts), arguments=names)
-    order = np.concatenate(parts)
-    return Groups(samples, order, w[order], n)
-
-
-def _checked_treatment(treatment: VectorLike, n: int) -> np.ndarray:
-    rule = "Use 1 or True for treated rows, and 0 or False for controls."
-    values = np.asarray(treatment)
-    if values.shape != (n,):
-        problem = f"`treatment` has shape {values.shape} but `X` has {n} rows"
-        raise ArgumentError("treatment", f"{problem}. Give one value for each row.")
-    try:
-        numbers = values.astype(np.float64) if values.dtype.kind in "biufO" else None
-    except (TypeError, ValueError):
-        numbers = None
-    if numbers is None or (values.dtype.kind == "O" and any(isinstance(value, str) for value in values)):
-        raise ArgumentError("treatment", f"`treatment` has values such as {values[0]!r}. {rule}")
-    is_bad = ~np.isin(numbers, (0.0, 1.0))
-    if is_bad.any():
-        first = f"the first is {numbers[is_bad][0]:g}"
-        raise ArgumentError("treatment", f"`treatment` is neither 0 nor 1 on {is_bad.sum()} rows, {first}. {rule}")
-    return numbers == 1
-
-
-def content_folds(samples: TwoSamples, values: Vector | None, n_folds: Any, rng: np.random.Generator) -> np.ndarray:
-    """Return a fold for each row, (n,), that depends on what the row holds, and not on the order of the input."""
-    k = check_folds(n_folds, min(samples.n_p, samples.n_q))
-    mean, scale = samples.X.mean(axis=0), samples.X.std(axis=0)
-    key = np.tanh((samples.X - mean) / np.where(scale > 0, scale, 1.0)) @ np.random.default_rng(0).normal(
-        size=len(mean)
-    )
-    second = np.zeros(len(key)) if values is None else values
-    fold = np.empty(len(key), np.int64)
-    for part in samples.parts:
-        fold[part][np.lexsort((second[part], key[part]))] = folds(len(key[part]), k, rng)
-    return fold
-
-
-def cross_fitted(ratio: Any, samples: TwoSamples, fold: np.ndarray, seed: int, verbose: bool) -> Vector:
-    """Return held-out log r of all rows, (n,), those of p first."""
-    scores = cross_fit(ratio, samples, fold, seed, verbose)
-    return np.concatenate([scores.p.log_r, scores.q.log_r])
 
 
 def _log_factors(estimand: str, logit: Vector) -> tuple[Vector, Vector]:
@@ -346,14 +277,6 @@ def _overlap(estimand: str, groups: Groups, log_r: Vector) -> tuple[SourceOverla
     return tuple(result)
 
 
-def plain_columns(samples: TwoSamples) -> tuple[Matrix, list[str]]:
-    """Return the columns of the matrix that are not codes of categories, and their names."""
-    codes = getattr(samples, "codes", ())
-    names = samples.names or [f"x{j + 1}" for j in range(samples.X.shape[1])]
-    plain = [j for j in range(samples.X.shape[1]) if j not in codes]
-    return samples.X[:, plain], [names[j] for j in plain]
-
-
 def _balance(estimand: str, groups: Groups, logit: Vector) -> Balance:
     """Return differences between the groups before and after both are weighted, in units of before."""
     X, names = plain_columns(groups.samples)
@@ -370,50 +293,6 @@ def _balance(estimand: str, groups: Groups, logit: Vector) -> Balance:
         standard_error=np.hypot(of_controls.standard_error, of_treated.standard_error),
         deviation_after=of_controls.deviation_after / of_treated.deviation_after / of_controls.deviation_before,
     )
-
-
-def balance_findings(table: Balance, ess: float) -> list[Finding]:
-    """Return which columns differ after weighting, beyond chance, if the effective sample size is at least 10."""
-    if ess < THRESHOLDS.fewest_ess:
-        return []
-    size = np.abs(table.after)
-    chance = float(-ndtri(THRESHOLDS.chance / 2 / len(size))) + THRESHOLDS.skew
-    bad = np.flatnonzero((size > THRESHOLDS.difference) & (size > chance * table.standard_error))
-    if not len(bad):
-        return []
-    worst = bad[np.argsort(-size[bad], kind="stable")]
-    changes = [f"{table.names[j]} ({table.before[j]:+.2f} to {table.after[j]:+.2f})" for j in worst[:3]]
-    more = f" and {len(bad) - 3} more" * (len(bad) > 3)
-    problem = f"After weighting, standardized mean differences are above {THRESHOLDS.difference} in"
-    words = f"{problem} {', '.join(changes)}{more}. Try a more flexible `ratio`, such as 'quadratic' or 'boosting'."
-    return [Finding(words, float(size[bad].max()) > THRESHOLDS.difference_grave)]
-
-
-def form_findings(samples: TwoSamples, w: Vector, log_r: Vector, seed: int) -> list[Finding]:
-    """Test the form of the ratio where both samples are: p weighted by 1/(1 + r) and q by r/(1 + r) are the same."""
-    X, _ = plain_columns(samples)
-    part_p, part_q = samples.parts
-    p = ScoredSample(X[part_p], log_expit(-log_r[part_p]), w[part_p] / w[part_p].sum()).tilted()
-    q = ScoredSample(X[part_q], log_expit(log_r[part_q]), w[part_q] / w[part_q].sum())
-    rest = leftover(p, q, np.random.default_rng([seed, 0, 13]))
-    if rest.z <= THRESHOLDS.z or rest.auc <= _LARGEST_AUC:
-        return []
-    problem = "The ratio has the wrong form: after weighting, a simple classifier still distinguishes the groups in"
-    words = f"{problem} {rest.auc:.0%} of pairs (50 % is a guess). Try a more flexible `ratio`, such as 'quadratic'."
-    return [Finding(words, False)]
-
-
-def good_words(overlap: Sequence[SourceOverlap], table: Balance) -> str:
-    """Return what speaks for the weights."""
-    sizes = " and ".join(f"{group.ess:.0f} of {group.n:.0f} {group.name}" for group in overlap)
-    largest = f"the largest standardized mean difference after weighting is {np.abs(table.after).max():.2f}"
-    return f"the effective sample size is {sizes}, and {largest}."
-
-
-def balance_rows(table: Balance) -> list[dict[str, Any]]:
-    """Return the differences of each column, ready for JSON."""
-    rows = zip(table.names, table.before.tolist(), table.after.tolist(), table.standard_error.tolist(), strict=True)
-    return [{"column": name, "before": b, "after": a, "standard_error": error} for name, b, a, error in rows]
 
 
 def _finite(value: float) -> float | None:

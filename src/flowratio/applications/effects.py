@@ -7,40 +7,34 @@ from typing import Any
 
 import numpy as np
 
-from flowratio._support.errors import ArgumentError
 from flowratio._support.types import TableLike, Vector, VectorLike
-from flowratio._support.validation import RandomState, check_choice, seed_from
+from flowratio._support.validation import RandomState, seed_from
 from flowratio.applications.crossfit import ratio_to_fit
 from flowratio.applications.effect_weights import (
     ESTIMANDS,
     EffectWeights,
     Estimand,
-    Groups,
     Shares,
-    balance_rows,
     checked_estimand,
-    content_folds,
-    cross_fitted,
-    good_words,
     shares_of,
-    treatment_groups,
     weights_of,
 )
 from flowratio.applications.outcome_model import Measured, check_outcome_model, predicted
+from flowratio.applications.treatment import Groups, content_folds, cross_fitted, treatment_groups
+from flowratio.applications.weight_checks import balance_rows, good_words, reason_of
 from flowratio.applications.weighted_means import (
-    METHODS,
     MeanEstimate,
     Method,
     Tangent,
     WeightedMean,
+    checked_method,
+    checked_values,
     estimated,
-    reason_of,
     row_counts,
     weighted_mean,
 )
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.verdict import verdict_of
-from flowratio.weights import finite_vector
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -66,7 +60,8 @@ class AverageEffect(MeanEstimate):
         return {"estimand": self.estimand, **super().to_dict(), **sizes, "balance": balance}
 
     def _title(self) -> str:
-        return ESTIMANDS[self.estimand].capitalize()
+        words = ESTIMANDS[self.estimand]
+        return words[0].upper() + words[1:]
 
 
 def average_effect(
@@ -134,7 +129,7 @@ def average_effect(
     (2.6, True)
     """
     name: Any = checked_estimand(estimand)
-    way: Any = checked_method(method)
+    way = checked_method(method)
     seed, groups = seed_from(random_state), treatment_groups(X, treatment, sample_weight)
     values = checked_values(outcome, groups.n, "outcome", "X")[groups.order]
     check_outcome_model(outcome_model, values)
@@ -159,23 +154,6 @@ def average_effect(
         weights=weights,
         outcome_model=model,
     )
-
-
-def checked_method(method: Any) -> str:
-    """Return one of `METHODS`."""
-    name = method.lower().replace("_", "-").replace("á", "a") if isinstance(method, str) else method
-    check_choice(name, "method", METHODS)
-    return name
-
-
-def checked_values(values: VectorLike, n: int, name: str, rows: str) -> Vector:
-    """Return finite numbers, one for each of n rows, (n,)."""
-    numbers = finite_vector(values, name)
-    if len(numbers) != n:
-        raise ArgumentError(
-            name, f"`{name}` has {len(numbers)} values but `{rows}` has {n} rows. Give one for each row."
-        )
-    return numbers
 
 
 def _of_groups(groups: Groups) -> tuple[Vector, Vector]:

@@ -6,21 +6,25 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import BaseEstimator, TransformerMixin, clone, is_classifier
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler, TargetEncoder
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from typing_extensions import Self
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import check_choice
 from flowratio.applications.weighted_fit import fit_weighted
 from flowratio.ratios.registry import seeded_like, silent
+from flowratio.samples.folding import folds
 
 MODELS = ("linear", "boosting")
 _ALPHAS = np.logspace(-3, 4, 15)  # penalties of a ridge regression of standardized columns
+_SHRINKAGE = 10.0  # rows of the overall mean that are added to each category
+_N_FOLDS = 5  # of the rows whose category means are learned from other rows
 _BOOSTING: dict[str, Any] = {"max_iter": 100, "max_leaf_nodes": 15, "l2_regularization": 1.0, "early_stopping": False}
 
 
@@ -73,22 +77,21 @@ def predicted(model: Any, measured: Measured, share: Vector, seed: int) -> Predi
 
 
 def _cross_fitted(model: Any, measured: Measured, seed: int) -> Vector:
-    X, values, rows, w, fold, codes = measured
-    prediction = np.empty(len(X))
+    prediction = np.empty(len(measured.X))
     with silent():
-        for k in np.unique(fold):
-            at = fold == k
-            prediction[at] = _fitted_values(model, measured._replace(rows=rows & ~at), X[at], codes, seed)
+        for k in np.unique(measured.fold):
+            at = measured.fold == k
+            prediction[at] = _fitted_values(model, measured._replace(rows=measured.rows & ~at), measured.X[at], seed)
     return prediction
 
 
-def _fitted_values(model: Any, measured: Measured, X: Matrix, codes: Sequence[int], seed: int) -> Vector:
+def _fitted_values(model: Any, measured: Measured, X: Matrix, seed: int) -> Vector:
     """Return predictions of rows (m, d) by a model that is fitted to the measured rows."""
     rows = measured.rows
     values, w = measured.values[rows], measured.w[rows]
     if np.ptp(values) == 0:
         return np.full(len(X), values[0])
-    estimator = _new(model, is_binary(measured.values[rows]), codes, X.shape[1], seed)
+    estimator = _new(model, is_binary(values), measured.codes, X.shape[1], seed)
     labels = values.astype(int) if is_classifier(estimator) else values
     if np.ptp(w) == 0:
         estimator.fit(measured.X[rows], labels)
@@ -112,6 +115,41 @@ def _new(model: Any, binary: bool, codes: Sequence[int], d: int, seed: int) -> A
     means: Any = FunctionTransformer()
     if codes:
         plain = [j for j in range(d) if j not in codes]
-        encoding = ("codes", TargetEncoder(target_type="continuous", random_state=seed), list(codes))
+        encoding = ("codes", _CategoryMeans(seed), list(codes))
         means = ColumnTransformer([("plain", "passthrough", plain), encoding])
     return Pipeline([("means", means), ("scale", StandardScaler()), ("model", last)])
+
+
+class _CategoryMeans(TransformerMixin, BaseEstimator):
+    """Replace codes of categories, (n, k), by shrunken mean values. Those of fitted rows come from other rows."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def fit(self, X: Matrix, y: Vector) -> Self:
+        self.mean_ = float(np.mean(y))
+        self.means_ = [_means_of(column, y, self.mean_) for column in X.T]
+        return self
+
+    def transform(self, X: Matrix) -> Matrix:
+        columns = [
+            [means.get(code, self.mean_) for code in column]
+            for means, column in zip(self.means_, X.T.tolist(), strict=True)
+        ]
+        return np.array(columns).T
+
+    def fit_transform(self, X: Matrix, y: Vector) -> Matrix:  # pyright: ignore[reportIncompatibleMethodOverride]
+        fold = folds(len(X), min(_N_FOLDS, len(X)), np.random.default_rng(self.seed))
+        result = np.empty(X.shape)
+        for k in range(int(fold.max()) + 1):
+            rest = fold != k
+            result[~rest] = type(self)().fit(X[rest], y[rest]).transform(X[~rest])
+        self.fit(X, y)
+        return result
+
+
+def _means_of(codes: Vector, y: Vector, mean: float) -> dict[float, float]:
+    """Return the shrunken mean value of each category."""
+    names, position = np.unique(codes, return_inverse=True)
+    totals, sizes = np.bincount(position, y), np.bincount(position)
+    return dict(zip(names.tolist(), ((totals + _SHRINKAGE * mean) / (sizes + _SHRINKAGE)).tolist(), strict=True))

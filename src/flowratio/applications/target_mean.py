@@ -10,28 +10,28 @@ import numpy as np
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, seed_from
 from flowratio.applications.crossfit import ratio_to_fit
-from flowratio.applications.effect_weights import (
+from flowratio.applications.outcome_model import Measured, check_outcome_model, predicted
+from flowratio.applications.treatment import content_folds, cross_fitted
+from flowratio.applications.weight_checks import (
+    SourceOverlap,
     balance_findings,
     balance_rows,
-    content_folds,
-    cross_fitted,
     form_findings,
     good_words,
+    overlap_findings,
     plain_columns,
+    reason_of,
+    source_overlap,
 )
-from flowratio.applications.effects import checked_method, checked_values
-from flowratio.applications.outcome_model import Measured, check_outcome_model, predicted
 from flowratio.applications.weighted_means import (
     MeanEstimate,
     Method,
     Share,
-    SourceOverlap,
     Tangent,
+    checked_method,
+    checked_values,
     estimated,
-    overlap_findings,
-    reason_of,
     row_counts,
-    source_overlap,
     weighted_mean,
 )
 from flowratio.diagnostics.balance import Balance, balance
@@ -120,7 +120,7 @@ def target_mean(
     >>> abs(mean.value - 0.5) < 3 * mean.standard_error, mean.standard_error < 0.1
     (True, True)
     """
-    way: Any = checked_method(method)
+    way = checked_method(method)
     seed, samples = seed_from(random_state), two_samples(X_p, X_q, sample_weight_p, sample_weight_q)
     w, values_q = _weights_and_values(samples, values_q, sample_weight_p, sample_weight_q)
     values = np.concatenate([np.zeros(samples.n_p), values_q])

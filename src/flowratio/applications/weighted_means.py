@@ -11,7 +11,6 @@ The error of the doubly robust mean is the product of the errors of the ratio an
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -19,13 +18,14 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import t as student
 
-from flowratio._support.types import Matrix, Vector
-from flowratio._support.validation import check_fraction
+from flowratio._support.errors import ArgumentError
+from flowratio._support.types import Matrix, Vector, VectorLike
+from flowratio._support.validation import check_choice, check_fraction
 from flowratio.applications.result import Result, interval_text
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Finding
 from flowratio.samples.weighting import is_whole
-from flowratio.weights import effective_sample_size, effective_sample_size_of_ratio, largest_k_hat, pareto_smooth
+from flowratio.weights import finite_vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,11 +34,9 @@ Method = Literal["doubly-robust", "hajek"]
 METHODS = ("doubly-robust", "hajek")
 _LARGEST_DF = 1e6  # degrees of freedom: Student's distribution is the Gaussian
 _ERRORS_APART = 1.2  # factor between two standard errors from which coverage of 95 % can be 98 %
-_FEWEST_ESS = 50.0  # effective sample size from which an interval of a weighted mean covers at its rate
 _FARTHEST = 10.0  # standard deviations of a column
 _MOST_COLUMNS = 100
 _RIDGE = 1e-6
-_DOMINANCE = 0.02  # of the squared weights: below it, a few distinct weights look like a heavy tail but have none
 _SMALL_BIAS = 0.5  # standard errors: an interval of 95 % that is off by as much covers in 92 % of samples
 
 
@@ -93,11 +91,12 @@ class WeightedMean(NamedTuple):
 
     def minus(self, other: WeightedMean) -> WeightedMean:
         """Return the difference of two means over the same rows."""
-        return WeightedMean(*(a - b for a, b in zip(self, other, strict=True)))
+        parts: Any = [a - b for a, b in zip(self, other, strict=True)]
+        return WeightedMean(*parts)
 
 
 class Share(NamedTuple):
-    """Shares of rows with sum 1, (n,), 0 outside a group, and the derivative of their log by log r, (n,) or a number."""
+    """Shares of rows, (n,), with sum 1 and 0 outside a group, and the derivatives of their logs by log r."""
 
     of: Vector
     slope: Vector | float
@@ -144,7 +143,7 @@ def spread(parts: Vector, counts: Vector) -> Spread:
     if variance == 0:
         return Spread(0.0, _LARGEST_DF)
     excess = float(counts @ np.square(each)) - variance**2 / counts[parts != 0].sum()
-    df = 2 * variance**2 / max(excess, 2 * variance**2 / _LARGEST_DF)
+    df = float(2 * variance**2 / max(excess, 2 * variance**2 / _LARGEST_DF))
     return Spread(math.sqrt(variance), min(max(df, 1.0), _LARGEST_DF))
 
 
@@ -154,7 +153,7 @@ def row_counts(*weights: Vector) -> Vector:
 
 
 class Tangent(NamedTuple):
-    """What a fitted ratio depends on: columns of all rows, (n, d), which rows are p, weights and the odds of p, (n,)."""
+    """What a fitted ratio depends on: columns of all rows, (n, d), which rows are p, weights and log-odds, (n,)."""
 
     X: Matrix
     is_p: np.ndarray
@@ -218,52 +217,18 @@ def _robust(mean: WeightedMean, robust: float, adjusted: Spread, counts: Vector)
     return Estimate(robust, adjusted, [Finding(f"{words} chance, so the ratio is wrong. Try another `ratio`.", False)])
 
 
-class SourceOverlap(NamedTuple):
-    """How far measured rows represent the target."""
-
-    name: str  # of the measured rows, in words
-    n: float  # number of rows, or effective sample size of their own weights
-    ess: float  # effective sample size after weighting
-    k_hat: float  # shape of the tail of the weights
-    beyond: float  # share of the target where fewer than one measured row is expected
-    largest: float  # share of the largest weight
-    dominance: float  # share of the largest squared weight: far above 0 if one row decides
+def checked_method(method: Any) -> Method:
+    """Return one of `METHODS`."""
+    name: Any = method.lower().replace("_", "-").replace("á", "a") if isinstance(method, str) else method
+    check_choice(name, "method", METHODS)
+    return name
 
 
-def source_overlap(
-    name: str, log_target: Vector, w_target: Vector, log_source: Vector, w_source: Vector
-) -> SourceOverlap:
-    """Measure overlap by log g = log(target / source), (m,) on target rows and (n,) on source rows, and their weights."""
-    n = effective_sample_size(np.log(w_source))
-    log_w = log_source + np.log(w_source)
-    ess = effective_sample_size_of_ratio(log_target, w_target, log_source, w_source, n)
-    beyond = float(w_target @ (log_target > math.log(n)) / w_target.sum())
-    largest = float(np.exp(log_w.max() - np.logaddexp.reduce(log_w)))
-    dominance = float(np.exp(2 * log_w.max() - np.logaddexp.reduce(2 * log_w)))
-    return SourceOverlap(name, n, ess, pareto_smooth(log_w).k_hat, beyond, largest, dominance)
-
-
-def overlap_findings(source: SourceOverlap, target: str) -> list[Finding]:
-    """Return what is wrong with the overlap. `target` names the target in words."""
-    findings = []
-    size = f"The effective sample size of the {source.name} is {source.ess:.3g} of {source.n:.0f}"
-    if source.ess < _FEWEST_ESS and source.ess < 0.9 * source.n:
-        words = f"{size}, and one row has {source.largest:.0%} of the weight. A handful of rows decide."
-        findings.append(Finding(words, source.ess <= THRESHOLDS.fewest_ess))
-    elif source.n < THRESHOLDS.small_ess:
-        findings.append(Finding(f"There are {source.n:.0f} {source.name}, too few for a reliable interval.", False))
-    largest = largest_k_hat(source.n)
-    if math.isfinite(source.k_hat) and source.k_hat > largest and source.dominance > _DOMINANCE:
-        words = f"Pareto k̂ of the weights of the {source.name} is {source.k_hat:.2f}, above {largest:.2g}: the"
-        words = f"{words} tail of the weights is too heavy for a reliable interval."
-        findings.append(Finding(words, source.k_hat > THRESHOLDS.heavy_k_hat))
-    if source.beyond > THRESHOLDS.beyond:
-        words = f"{source.beyond:.1%} of the {target} lie where fewer than one of the {source.name} is expected."
-        findings.append(Finding(words, source.beyond > THRESHOLDS.beyond_grave))
-    return findings
-
-
-def reason_of(findings: Sequence[Finding], otherwise: str) -> str:
-    """Return why an estimate has its verdict, the grave findings first."""
-    ordered = sorted(findings, key=lambda finding: not finding.grave)
-    return " ".join(finding.words for finding in ordered) or otherwise
+def checked_values(values: VectorLike, n: int, name: str, rows: str) -> Vector:
+    """Return finite numbers, one for each of n rows, (n,)."""
+    numbers = finite_vector(values, name)
+    if len(numbers) != n:
+        raise ArgumentError(
+            name, f"`{name}` has {len(numbers)} values but `{rows}` has {n} rows. Give one for each row."
+        )
+    return numbers
