@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import json
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from flowratio import effect_weights
-from tests.unit.applications.test_effects import KnownRatio, draw
+from flowratio import RatioEstimator, effect_weights
+from flowratio.ratios.base import Requires
+from flowratio.samples.two_samples import TwoSamples
+
+
+class KnownRatio(RatioEstimator):
+    """log r = a + b x of the first column, whatever is fitted."""
+
+    requires: ClassVar[Requires] = Requires(units="own")
+
+    def __init__(self, a: float = 0.0, b: float = 1.0) -> None:
+        self.a, self.b = a, b
+
+    def _fit(self, samples: TwoSamples) -> None:
+        del samples
+
+    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+        return self.a + self.b * X[:, 0]
+
+
+def draw(n: int = 400, seed: int = 0, slope: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return covariates and treatment."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    treatment = rng.random(n) < 1 / (1 + np.exp(-slope * X[:, 0]))
+    return X, treatment
 
 
 @pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
 def test_weights_are_those_of_the_propensity(estimand: str) -> None:
-    X, t, _ = draw(200)
+    X, t = draw(200)
     result = effect_weights(X, t, estimand, ratio=KnownRatio(-0.1, 0.5), random_state=0)
     e = expit(-0.1 + 0.5 * X[:, 0] + np.log(t.sum() / (~t).sum()))
     np.testing.assert_allclose(result.propensity, e)
@@ -28,7 +53,7 @@ def test_weights_are_those_of_the_propensity(estimand: str) -> None:
 
 @pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
 def test_the_balance_table_compares_weighted_means(estimand: str) -> None:
-    X, t, _ = draw(400)
+    X, t = draw(400)
     result = effect_weights(X, t, estimand, ratio="logistic", random_state=0)
     scale = np.sqrt((X[t].var(axis=0) + X[~t].var(axis=0)) / 2)
     after = [np.average(X[group], axis=0, weights=result.weights[group]) for group in (t, ~t)]
@@ -44,7 +69,7 @@ def test_the_balance_table_compares_weighted_means(estimand: str) -> None:
 
 
 def test_weights_are_not_clipped_but_reported() -> None:
-    X, t, _ = draw(1000, slope=3.0)
+    X, t = draw(1000, slope=3.0)
     result = effect_weights(X, t, "ate", ratio=KnownRatio(0.0, 3.0), random_state=0)
     e = expit(3 * X[:, 0] + np.log(t.sum() / (~t).sum()))
     w = 1 / e[t]
@@ -65,7 +90,7 @@ def test_few_distinct_weights_are_not_a_heavy_tail() -> None:
 
 
 def test_rows_of_weight_zero_have_weight_zero() -> None:
-    X, t, _ = draw(100)
+    X, t = draw(100)
     w = (np.arange(100) % 5 > 0) * 1.0
     result = effect_weights(X, t, ratio="lda", sample_weight=w, random_state=0)
     assert (result.weights[w == 0] == 0).all()
@@ -74,7 +99,7 @@ def test_rows_of_weight_zero_have_weight_zero() -> None:
 
 
 def test_the_result_prints_and_is_ready_for_json() -> None:
-    X, t, _ = draw(100)
+    X, t = draw(100)
     result = effect_weights(X, t.astype(int).tolist(), ratio="lda", random_state=0)
     facts = json.loads(json.dumps(result.to_dict()))
     assert [group["name"] for group in facts["overlap"]] == ["controls"]

@@ -3,15 +3,50 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
 
-from flowratio import target_mean
+from flowratio import RatioEstimator, target_mean
 from flowratio._support.errors import ArgumentError
-from tests.unit.applications.test_effects import KNOWN
+from flowratio.ratios.base import Requires
+from flowratio.samples.two_samples import TwoSamples
+
+
+class KnownRatio(RatioEstimator):
+    """log r = a + b x of the first column, whatever is fitted."""
+
+    requires: ClassVar[Requires] = Requires(units="own")
+
+    def __init__(self, a: float = 0.0, b: float = 1.0) -> None:
+        self.a, self.b = a, b
+
+    def _fit(self, samples: TwoSamples) -> None:
+        del samples
+
+    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
+        return self.a + self.b * X[:, 0]
+
+
+class KnownPrediction(RegressorMixin, BaseEstimator):
+    """Predict a multiple of the first column, whatever is fitted."""
+
+    def __init__(self, slope: float = 1.0) -> None:
+        self.slope = slope
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KnownPrediction:
+        del X, y, sample_weight
+        self.fitted_ = True
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.slope * X[:, 0]
+
+
+KNOWN: dict[str, Any] = {"ratio": KnownRatio(-0.1, 0.5), "outcome_model": KnownPrediction(0.7), "random_state": 0}
 
 
 def draw(n_p: int = 300, n_q: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
