@@ -26,6 +26,7 @@ from flowratio.applications.weight_checks import (
     good_words,
     overlap_findings,
     plain_columns,
+    rarity_findings,
     reason_of,
     source_overlap,
 )
@@ -236,7 +237,7 @@ def weights_of(estimand: Estimand, groups: Groups, log_r: Vector, seed: int) -> 
     table = _balance(estimand, groups, logit)
     findings = [finding for group in overlap for finding in overlap_findings(group, TARGETS[estimand])]
     findings += balance_findings(table, min(group.ess for group in overlap))
-    findings += form_findings(groups.samples, groups.w, log_r, seed)
+    findings += form_findings(groups.samples, groups.w, log_r, seed) + rarity_findings(groups.samples)
     return EffectWeights(
         estimand,
         verdict_of(findings),

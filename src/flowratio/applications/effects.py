@@ -21,7 +21,7 @@ from flowratio.applications.effect_weights import (
 )
 from flowratio.applications.outcome_model import Measured, check_outcome_model, predicted
 from flowratio.applications.treatment import Groups, content_folds, cross_fitted, treatment_groups
-from flowratio.applications.weight_checks import balance_rows, good_words, reason_of
+from flowratio.applications.weight_checks import balance_rows, good_words, plain_columns, reason_of
 from flowratio.applications.weighted_means import (
     MeanEstimate,
     Method,
@@ -138,7 +138,7 @@ def average_effect(
     log_r = cross_fitted(fitted, groups.samples, fold, seed, verbose)
     weights, shares = weights_of(name, groups, log_r, seed), shares_of(name, groups, log_r)
     mean, model = _difference(groups, shares, values, outcome_model, fold, seed)
-    tangent = Tangent(groups.samples.X, groups.is_treated, groups.w, log_r + groups.samples.log_odds)
+    tangent = Tangent(plain_columns(groups.samples)[0], groups.is_treated, groups.w, log_r + groups.samples.log_odds)
     estimate = estimated(mean, way, row_counts(*_of_groups(groups)), tangent)
     findings = [*weights.findings, *estimate.findings]
     return AverageEffect(

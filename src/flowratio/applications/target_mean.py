@@ -20,6 +20,7 @@ from flowratio.applications.weight_checks import (
     good_words,
     overlap_findings,
     plain_columns,
+    rarity_findings,
     reason_of,
     source_overlap,
 )
@@ -133,11 +134,11 @@ def target_mean(
     measured = Measured(samples.X, values, is_q, w, fold, tuple(getattr(samples, "codes", ())))
     prediction, model = predicted(outcome_model, measured, source, seed)
     mean = weighted_mean(values, prediction, target / target.sum(), Share(source, 1.0), counts)
-    estimate = estimated(mean, way, counts, Tangent(samples.X, ~is_q, w, log_r + samples.log_odds))
+    estimate = estimated(mean, way, counts, Tangent(plain_columns(samples)[0], ~is_q, w, log_r + samples.log_odds))
     overlap = source_overlap("rows of `X_q`", log_r[~is_q], w[~is_q], log_r[is_q], w[is_q])
     table = _balance(samples, w, log_r)
     findings = overlap_findings(overlap, "rows of `X_p`") + balance_findings(table, overlap.ess)
-    findings += form_findings(samples, w, log_r, seed) + estimate.findings
+    findings += form_findings(samples, w, log_r, seed) + rarity_findings(samples) + estimate.findings
     return TargetMean(
         value=estimate.value,
         standard_error=estimate.spread.error,

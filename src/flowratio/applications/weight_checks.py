@@ -20,6 +20,7 @@ from flowratio.weights import effective_sample_size, effective_sample_size_of_ra
 _FEWEST_ESS = 50.0  # effective sample size from which an interval of a weighted mean covers at its rate
 _DOMINANCE = 0.05  # share of the largest squared weight. Below it, distinct weights may look like a heavy tail
 _DOMINANCE_GRAVE = 0.2  # the same share: one row has a fifth of the variance
+_RARE = 0.05  # share of rows with a rare category that matters
 _LARGEST_AUC = 0.55  # of a classifier after weighting: the bounded weights leave less to see than the ratio itself
 
 
@@ -112,6 +113,16 @@ def form_findings(samples: TwoSamples, w: Vector, log_r: Vector, seed: int) -> l
     problem = "The ratio has the wrong form: after weighting, a simple classifier still distinguishes the groups in"
     words = f"{problem} {rest.auc:.0%} of pairs (50 % is a guess). Try a more flexible `ratio`, such as 'quadratic'."
     return [Finding(words, False)]
+
+
+def rarity_findings(samples: TwoSamples) -> list[Finding]:
+    """Return which columns have many rows with a category that is too rare for a ratio of its own."""
+    shares: dict[str, float] = getattr(samples.encoder, "rare_shares_", {})
+    columns = [f"{name} ({share:.0%} of the rows)" for name, share in shares.items() if share > _RARE]
+    if not columns:
+        return []
+    words = f"Categories with fewer than 5 rows cannot be balanced, in {', '.join(columns[:3])}."
+    return [Finding(f"{words} Merge such categories.", False)]
 
 
 def good_words(overlap: Sequence[SourceOverlap], table: Balance) -> str:
