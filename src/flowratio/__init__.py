@@ -43,8 +43,12 @@ if TYPE_CHECKING:  # each public name is written once: here, or in the registry 
     from flowratio.applications.testing import TwoSampleTest as TwoSampleTest, two_sample_test as two_sample_test
     from flowratio.applications.information import MutualInformation as MutualInformation
     from flowratio.applications.information import mutual_information as mutual_information
+    from flowratio.applications.target_mean import TargetMean as TargetMean, target_mean as target_mean
+    from flowratio.applications.effect_weights import EffectWeights as EffectWeights, effect_weights as effect_weights
+    from flowratio.applications.effects import AverageEffect as AverageEffect, average_effect as average_effect
     from flowratio.applications.generation import TargetedSample as TargetedSample, TargetedSampler as TargetedSampler
     from flowratio.applications.generation import DepletedWarning as DepletedWarning
+    from flowratio.applications.draw_check import DrawCheck as DrawCheck, check_draws as check_draws
     from flowratio.applications.augmentation import augmentation_weights as augmentation_weights
     from flowratio.applications.result import Limit as Limit
     from flowratio.diagnostics.verdict import TestVerdict as TestVerdict, Verdict as Verdict

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from scipy.special import expit
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 from typing_extensions import Self
 
 from flowratio._support.chunks import chunks
 from flowratio._support.errors import ArgumentError
 from flowratio._support.progress import progress
-from flowratio._support.types import Matrix, Vector
+from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, check_choice, check_count, seed_from
+from flowratio.applications.draw_check import DrawCheck, check_draws
 from flowratio.flows import Flow
 from flowratio.flows.base import new_generator
 from flowratio.latent.featurizer import FlowFeaturizer
@@ -39,6 +40,7 @@ _LARGEST_SHARE = 0.1  # of the effective candidates, that can be drawn without r
 _N_CANDIDATES = 100  # for each row
 _TABLE_POOL = 200_000  # candidates for rows of a table: as many as take seconds
 _FEWEST_EFFECTIVE = 10  # candidates of the target for each row of a table
+_FEWEST_CHECKED, _MOST_CHECKED = 200, 10_000  # draws that are compared with real rows
 
 
 class DepletedWarning(UserWarning):
@@ -139,6 +141,26 @@ class TargetedSampler(BaseEstimator):
     def draw(self, n: int = 1, toward: Literal["p", "q"] | None = "p") -> TargetedSample:
         """Draw rows of x, as `sample` does, and return them with their weights and how reliable they are."""
         return self._draw(n, toward)
+
+    def check(
+        self,
+        X_target: TableLike,
+        toward: Literal["p", "q"] = "p",
+        n: int | None = None,
+        *,
+        ratio: Any = None,
+        n_folds: int = 5,
+    ) -> DrawCheck:
+        """Draw n rows and check them against real rows of the target, (m, d), that no model was fitted to.
+
+        The weights of the candidates show nothing about rows that the flow draws wrongly. This check does. `n` is None
+        for as many draws as real rows, from 200 to 10 000. `ratio` and `n_folds` are those of the classifier: see
+        `flowratio.applications.draw_check.check_draws`.
+        """
+        n_target = _num_samples(X_target)
+        size = min(max(n_target, _FEWEST_CHECKED), _MOST_CHECKED) if n is None else n
+        draws = self._draw(size, toward).X
+        return check_draws(X_target, draws, ratio=ratio, n_folds=n_folds, random_state=seed_from(self.random_state))
 
     def _draw(self, n: int, toward: Literal["p", "q"] | None) -> TargetedSample:
         self._check_settings(n, toward)

@@ -92,6 +92,15 @@ def p_values(X: np.ndarray, Y: np.ndarray) -> list[float]:
     return [float(result.pvalue) for result in results]
 
 
+class WrongFlow(MixtureFlow):
+    """A quarter of its candidates are of neither sample: they lie across the direction in which p and q differ."""
+
+    def base_sample(self, n: int, generator: torch.Generator | None = None) -> torch.Tensor:
+        z = super().base_sample(n, generator)
+        is_wrong = torch.rand(n, 1, generator=generator, dtype=torch.float64) < 0.25
+        return z + torch.where(is_wrong, 1.0, 0.0) * torch.tensor([4.0, -4.0], dtype=torch.float64)
+
+
 def two_samples(n_p: int = 60, n_q: int = 90) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     return rng.normal(size=(n_p, 2)) + 0.7, rng.normal(size=(n_q, 2))
@@ -99,6 +108,28 @@ def two_samples(n_p: int = 60, n_q: int = 90) -> tuple[np.ndarray, np.ndarray]:
 
 def quick_flow(**changed: Any) -> FlowFeaturizer:
     return FlowFeaturizer(n_blocks=2, hidden=(8,), max_epochs=3, patience=3, random_state=0, **changed)
+
+
+class TestDrawsAreChecked:
+    @pytest.mark.parametrize("toward", ["p", "q"])
+    def test_draws_of_a_right_flow_pass(self, toward: Any) -> None:
+        check = sampler().check(target(toward, 500), toward)
+        assert str(check.verdict) == "reliable"
+        assert len(check.log_draws) == 500
+
+    def test_draws_of_a_wrong_flow_do_not_although_the_weights_look_perfect(self) -> None:
+        flow = FlowFeaturizer(WrongFlow()).fit(np.random.default_rng(0).normal(size=(10, 2)))
+        wrong = sampler(featurizer=flow)
+        draws = wrong.draw(1000, "p")
+        assert draws.effective_sample_size > 10_000
+        assert draws.k_hat < 0.5
+        check = wrong.check(target("p", 800), "p", n=1000)
+        assert str(check.verdict) == "do not use"
+        assert abs(check.unlike - 0.25) < 4 * check.unlike_error
+        np.testing.assert_array_equal(check.log_draws.shape, (1000,))
+
+    def test_draws_of_the_other_sample_do_not_pass(self) -> None:
+        assert str(sampler().check(target("q", 500), "p").verdict) == "do not use"
 
 
 class TestDrawsAreOfTheTarget:

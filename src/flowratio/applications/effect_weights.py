@@ -1,0 +1,300 @@
+r"""Weights that make treated rows and controls comparable, from the density ratio of the two groups.
+
+With r = p/q, p the treated rows and q the controls, the odds of the propensity e(x) = P(treated | x) are
+
+.. math:: \frac{e(x)}{1 - e(x)} = r(x)\, \frac{n_1}{n_0}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.special import expit, log_expit
+
+from flowratio._support.types import TableLike, Vector, VectorLike
+from flowratio._support.validation import RandomState, check_choice, seed_from
+from flowratio.applications.crossfit import ratio_to_fit
+from flowratio.applications.treatment import Groups, content_folds, cross_fitted, treatment_groups
+from flowratio.applications.weight_checks import (
+    SourceOverlap,
+    balance_findings,
+    balance_rows,
+    form_findings,
+    good_words,
+    overlap_findings,
+    plain_columns,
+    rarity_findings,
+    reason_of,
+    source_overlap,
+)
+from flowratio.applications.weighted_means import Share
+from flowratio.diagnostics.balance import Balance, balance
+from flowratio.diagnostics.scored_sample import ScoredSample
+from flowratio.diagnostics.verdict import Finding, Verdict, verdict_of
+from flowratio.samples.weighting import log_mean_exp
+from flowratio.weights import effective_sample_size, self_normalize
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Estimand = Literal["att", "ate", "overlap"]
+ESTIMANDS: dict[str, str] = {
+    "att": "average effect on the treated (ATT)",
+    "ate": "average effect on all rows (ATE)",
+    "overlap": "average effect where the groups overlap (ATO)",
+}
+TARGETS: dict[str, str] = {"att": "treated rows", "ate": "rows", "overlap": "rows"}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EffectWeights:
+    """Weights that make treated rows and controls comparable. `effect_weights` returns one.
+
+    Attributes
+    ----------
+    estimand, verdict, reason, findings
+        The population that the weighted groups represent, whether to use the weights, and why not, in words and one by
+        one.
+    weights, log_ratio, propensity
+        Of each row of the input, of shape (n,). The weights have mean 1 in each group. They include the sample weights.
+        log r and e(x) come from models that were not fitted to the row. They are NaN on rows of weight 0.
+    ess_treated, ess_control
+        Effective sample size of the weights of each group.
+    balance
+        Standardized mean differences between the groups, before and after weighting, for each column.
+    overlap
+        Effective sample size, Pareto k̂ and rows without a counterpart, for each group that is weighted.
+    """
+
+    estimand: Estimand
+    verdict: Verdict
+    reason: str
+    findings: tuple[Finding, ...]
+    weights: Vector
+    log_ratio: Vector
+    propensity: Vector
+    ess_treated: float
+    ess_control: float
+    balance: Balance
+    overlap: tuple[SourceOverlap, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything except what is there for each row, ready for JSON."""
+        return {
+            "estimand": self.estimand,
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "ess_treated": self.ess_treated,
+            "ess_control": self.ess_control,
+            "balance": balance_rows(self.balance),
+            "overlap": [{**group._asdict(), "k_hat": _finite(group.k_hat)} for group in self.overlap],
+        }
+
+    def plot(self) -> Figure:
+        """Return a figure of the standardized mean differences before and after weighting."""
+        from flowratio.diagnostics.plots import plot_balance
+
+        return plot_balance(self.balance)
+
+    def __str__(self) -> str:
+        worst = f"largest difference {np.abs(self.balance.before).max():.2f} before and"
+        worst = f"{worst} {np.abs(self.balance.after).max():.2f} after weighting"
+        sizes = f"effective sample size {self.ess_treated:.0f} treated, {self.ess_control:.0f} controls"
+        return f"Weights for the {ESTIMANDS[self.estimand]}: {sizes}, {worst}\n{self.verdict}: {self.reason}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        cells = [(row["column"], f"{row['before']:+.2f}", f"{row['after']:+.2f}") for row in balance_rows(self.balance)]
+        rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in cells)
+        head = "<tr><th>column</th><th>before</th><th>after weighting</th></tr>"
+        return f"<table><caption>{escape(str(self))}</caption>{head}{rows}</table>"
+
+
+def effect_weights(
+    X: TableLike,
+    treatment: VectorLike,
+    estimand: Estimand | str = "att",
+    *,
+    ratio: Any = None,
+    n_folds: int = 5,
+    sample_weight: VectorLike | None = None,
+    random_state: RandomState = None,
+    verbose: bool = False,
+) -> EffectWeights:
+    r"""Return weights that make treated rows and controls comparable.
+
+    The odds of the propensity are :math:`e/(1 - e) = r\, n_1/n_0`, where r = p/q is the density ratio of treated rows
+    (p) to controls (q). The weights before normalization are
+
+    ============ ================ ===================
+    estimand     treated rows     controls
+    ============ ================ ===================
+    `"att"`      1                e / (1 - e)
+    `"ate"`      1 / e            1 / (1 - e)
+    `"overlap"`  1 - e            e
+    ============ ================ ===================
+
+    Parameters
+    ----------
+    X
+        Covariates of all rows, (n, d), measured before the treatment: an array, or a table with text, dates and missing
+        values. Do not include the outcome, or anything that the treatment changes.
+    treatment
+        1 or True on treated rows, 0 or False on controls, (n,).
+    estimand
+        The population to represent: `"att"` for the treated rows, `"ate"` for all rows, `"overlap"` for the rows that
+        could be in either group. Overlap weights are bounded, so use them if the groups differ a lot.
+    ratio
+        A ratio, or its name. None for what `AutoRatio()` chooses, which takes 1–4 minutes.
+    n_folds, random_state, verbose
+        Number of folds of the cross-fit, seed of the folds and of the ratio, and whether to show progress bars.
+    sample_weight
+        Weights of the rows, (n,). Integer weights are counts. Other weights are relative. All weights are 1 if None.
+
+    Notes
+    -----
+    Large weights are reported in `overlap` and in the verdict. They are not clipped.
+
+    References
+    ----------
+    .. [1] Rosenbaum, Rubin (1983). *The central role of the propensity score in observational studies.* Biometrika.
+    .. [2] Li, Morgan, Zaslavsky (2018). *Balancing covariates via propensity score weighting.* JASA.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2))
+    >>> treatment = rng.random(2000) < 1 / (1 + np.exp(-X[:, 0]))  # more likely if the first column is large
+    >>> weights = effect_weights(X, treatment, "att", ratio="logistic", random_state=0)
+    >>> weights.balance.before.round(1).tolist(), bool(abs(weights.balance.after).max() < 0.1)
+    ([0.8, 0.0], True)
+    """
+    name: Any = checked_estimand(estimand)
+    seed, groups = seed_from(random_state), treatment_groups(X, treatment, sample_weight)
+    fold = content_folds(groups.samples, None, n_folds, np.random.default_rng([seed, 0, 11]))
+    ratio = ratio_to_fit(ratio, groups.samples, seed, verbose)
+    return weights_of(name, groups, cross_fitted(ratio, groups.samples, fold, seed, verbose), seed)
+
+
+class Shares(NamedTuple):
+    """Shares of the rows with sum 1, of shape (m,): of the target, and of each weighted group, 0 outside."""
+
+    target: Vector
+    treated: Share
+    controls: Share
+
+
+def checked_estimand(estimand: Any) -> str:
+    """Return one of `ESTIMANDS`, in lower case."""
+    name = estimand.lower() if isinstance(estimand, str) else estimand
+    check_choice({"ato": "overlap"}.get(name, name) if isinstance(name, str) else name, "estimand", list(ESTIMANDS))
+    return {"ato": "overlap"}.get(name, name)
+
+
+def _log_factors(estimand: str, logit: Vector) -> tuple[Vector, Vector]:
+    """Return log-weights of treated rows and of controls at all rows, each (m,)."""
+    log_e, log_rest = log_expit(logit), log_expit(-logit)
+    if estimand == "att":
+        return np.zeros_like(logit), logit
+    return (-log_e, -log_rest) if estimand == "ate" else (log_rest, log_e)
+
+
+def shares_of(estimand: str, groups: Groups, log_r: Vector) -> Shares:
+    r"""Return the shares of the rows. The target of overlap weights has shares of :math:`(T - e)^2`.
+
+    Their mean given x is e (1 - e). With them a doubly robust estimate is a regression of residuals on residuals
+    (Robinson 1988), whose error does not depend on that of e to first order.
+    """
+    is_treated, logit = groups.is_treated, log_r + groups.samples.log_odds
+    log_w, e = np.log(groups.w), expit(logit)
+    slopes = {"att": (0.0, 1.0), "ate": (e - 1, e), "overlap": (-e, 1 - e)}[estimand]
+    both = []
+    for rows, log_g, slope in zip((is_treated, ~is_treated), _log_factors(estimand, logit), slopes, strict=True):
+        share = np.zeros(len(logit))
+        share[rows] = self_normalize((log_g + log_w)[rows])
+        both.append(Share(share, slope))
+    treated, controls = both
+    if estimand == "att":
+        return Shares(treated.of, treated, controls)
+    factor = np.square(is_treated - e) if estimand == "overlap" else 1.0
+    target = groups.w * factor
+    if not target.any():  # the ratio separates the groups completely
+        target = groups.w
+    return Shares(target / target.sum(), treated, controls)
+
+
+def weights_of(estimand: Estimand, groups: Groups, log_r: Vector, seed: int) -> EffectWeights:
+    """Return the weights of all rows of the input, with their checks, from held-out log r, (m,)."""
+    is_treated, logit = groups.is_treated, log_r + groups.samples.log_odds
+    shares = shares_of(estimand, groups, log_r)
+    weights = shares.treated.of * is_treated.sum() + shares.controls.of * (~is_treated).sum()
+    overlap = _overlap(estimand, groups, log_r)
+    table = _balance(estimand, groups, logit)
+    findings = [finding for group in overlap for finding in overlap_findings(group, TARGETS[estimand])]
+    findings += balance_findings(table, min(group.ess for group in overlap))
+    findings += form_findings(groups.samples, groups.w, log_r, seed) + rarity_findings(groups.samples)
+    return EffectWeights(
+        estimand,
+        verdict_of(findings),
+        reason_of(findings, good_words(overlap, table)),
+        tuple(findings),
+        weights=groups.in_input_order(weights, 0.0),
+        log_ratio=groups.in_input_order(log_r, np.nan),
+        propensity=groups.in_input_order(expit(logit), np.nan),
+        ess_treated=_ess(shares.treated.of, is_treated),
+        ess_control=_ess(shares.controls.of, ~is_treated),
+        balance=table,
+        overlap=overlap,
+    )
+
+
+def _ess(share: Vector, rows: np.ndarray) -> float:
+    with np.errstate(divide="ignore"):  # a weight can be too small for a float
+        return effective_sample_size(np.log(share[rows]))
+
+
+def _overlap(estimand: str, groups: Groups, log_r: Vector) -> tuple[SourceOverlap, ...]:
+    """Return how far each weighted group represents the target."""
+    is_treated, w, log_odds = groups.is_treated, groups.w, groups.samples.log_odds
+    factors = _log_factors(estimand, log_r + log_odds)
+    target = w * is_treated if estimand == "att" else w
+    if estimand == "overlap":
+        target = w * expit(log_r + log_odds) * expit(-log_r - log_odds)
+    result = []
+    for name, rows, log_g, sign in (("treated", is_treated, factors[0], 1), ("controls", ~is_treated, factors[1], -1)):
+        if estimand == "att" and name == "treated":
+            continue  # they are the target
+        if estimand == "overlap":
+            log_g = log_g - log_mean_exp(log_g[rows], w[rows])
+        else:  # the density of the target divided by that of the group
+            log_g = log_r if estimand == "att" else log_g + log_expit(sign * log_odds)
+        at = target > 0
+        result.append(source_overlap(name, log_g[at], target[at], log_g[rows], w[rows]))
+    return tuple(result)
+
+
+def _balance(estimand: str, groups: Groups, logit: Vector) -> Balance:
+    """Return differences between the groups before and after both are weighted, in units of before."""
+    X, names = plain_columns(groups.samples)
+    factors = _log_factors(estimand, logit)
+    parts = zip((groups.is_treated, ~groups.is_treated), factors, strict=True)
+    p, q = (ScoredSample(X[of], log_g[of], groups.w[of] / groups.w[of].sum()) for of, log_g in parts)
+    of_controls = balance(p, q, names)
+    if estimand == "att":
+        return of_controls
+    of_treated = balance(q, p, names)
+    return replace(
+        of_controls,
+        after=of_controls.after - of_treated.after - of_controls.before,
+        standard_error=np.hypot(of_controls.standard_error, of_treated.standard_error),
+        deviation_after=of_controls.deviation_after / of_treated.deviation_after / of_controls.deviation_before,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
