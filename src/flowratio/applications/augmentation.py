@@ -14,9 +14,9 @@ from flowratio.applications.crossfit import cross_fit, folds_of, ratio_to_fit
 from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.inverse import InverseRatio
 from flowratio.ratios.registry import is_ready, log_ratio_of
+from flowratio.ratios.shared_support import shared_support
 from flowratio.samples.two_samples import two_samples
-from flowratio.weights import effective_sample_size, is_small, ratios_from_logs, self_normalize, temper
-from flowratio.weights import effective_sample_size_of_ratio as ess_of_ratio
+from flowratio.weights import ratios_from_logs, self_normalize, temper
 
 
 def augmentation_weights(
@@ -75,6 +75,7 @@ def augmentation_weights(
     if isinstance(ratio, InverseRatio):
         raise TypeError(f"`ratio` is {ratio!r}, which is synthetic/real. Give the ratio real/synthetic.")
     if is_ready(ratio):
+        samples = None
         log_p, log_q = (np.asarray(log_ratio_of(ratio)(X), np.float64) for X in (X_real, X_synthetic))
     else:
         samples, seed = two_samples(X_real, X_synthetic, arguments=("X_real", "X_synthetic")), seed_from(random_state)
@@ -82,11 +83,10 @@ def augmentation_weights(
         scores = cross_fit(ratio_to_fit(ratio, samples, seed), samples, fold, seed)
         log_p, log_q = scores.p.log_r, scores.q.log_r
     log_w, n = temper(log_q, power), len(log_q)
-    ess = min(effective_sample_size(log_w), ess_of_ratio(log_p, np.ones(len(log_p)), log_q, np.ones(n), n, power))
-    if is_small(ess, n):
-        problem = f"The effective sample size is {ess:.3g} of {n}: real and synthetic rows hardly overlap, and weights"
-        remedy = "Use a `gamma` below 1, or a better generator."
-        warnings.warn(f"{problem} depend on a handful of synthetic rows. {remedy}", OverlapWarning, stacklevel=2)
+    support = shared_support(log_p, np.ones(len(log_p)), log_q, np.ones(n), power)
+    if support.is_poor:
+        text = support.problem(samples, ("X_real", "X_synthetic"), "Use a `gamma` below 1, or a better generator.")
+        warnings.warn(text, OverlapWarning, stacklevel=2)
     if normalize is None:
         return ratios_from_logs(log_w)
     return self_normalize(log_w, total=n if normalize == "mean" else 1.0)

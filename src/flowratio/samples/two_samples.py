@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
+from flowratio.samples.containers import to_tables
 from flowratio.samples.stacking import check_samples, column_names, has_names
 from flowratio.samples.weighting import (
     MAX_REPEATED,
@@ -185,9 +186,11 @@ def two_samples(
 ) -> TwoSamples:
     """Check two samples, encode mixed tables, and return one `TwoSamples`.
 
-    X_p and X_q are arrays or tables of shapes (n_p, d) and (n_q, d), their weights of shapes (n_p,) and (n_q,) are 1 if
-    None. `encoder` has settings or is fitted: with None, only mixed tables are encoded. `arguments` stand in errors.
+    X_p and X_q are arrays or tables of shapes (n_p, d) and (n_q, d), or (n_p,) and (n_q,) for one column. Their weights
+    of shapes (n_p,) and (n_q,) are 1 if None. `encoder` has settings or is fitted: with None, only mixed tables are
+    encoded. `arguments` stand in errors.
     """
+    X_p, X_q = to_tables(X_p, X_q)
     if encoder is not None or is_mixed(X_p) or is_mixed(X_q):
         frame, y = pooled_tables(X_p, X_q, arguments, encoder)
         encoder = fitted_encoder(frame, y, encoder)
