@@ -216,6 +216,7 @@ def pooled_tables(
     Both must write numbers and dates in one format, that of the `encoder` if it has one. A fitted encoder knows them.
     """
     from flowratio.tables.cells import check_formats, pooled, to_frame
+    from flowratio.tables.hints import warn_of_spellings
     from flowratio.tables.recognition import GUESS
 
     P, Q = to_frame(X_p, arguments[0]), to_frame(X_q, arguments[1])
@@ -224,7 +225,9 @@ def pooled_tables(
             raise ValueError(f"`{argument}` has shape {frame.shape}. A sample must have at least 2 rows and 1 column.")
     frame = pooled(P, Q, arguments)
     if not hasattr(encoder, "columns_"):
-        check_formats(P, Q, arguments, getattr(encoder, "text_format", None) or GUESS)
+        text_format = getattr(encoder, "text_format", None) or GUESS
+        check_formats(P, Q, arguments, text_format)
+        warn_of_spellings(P, Q, arguments, text_format)
     return frame, np.repeat([1, 0], [P.height, Q.height])
 
 
