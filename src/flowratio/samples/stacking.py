@@ -120,7 +120,7 @@ def to_matrix(X: TableLike, name: str) -> Matrix:
         raise ValueError(f"`{name}` is {A.ndim}-D with {A.size} values. A sample must have rows and columns. {hint}")
     if A.dtype.kind not in "fiub":
         raise _not_numbers(name, [j for j in range(A.shape[1]) if not _holds_numbers(A[:, j])], str(A.dtype))
-    return A.astype(np.float32 if A.dtype == np.float32 else np.float64, copy=False)
+    return A.astype(np.float32 if A.dtype == np.float32 else np.float64, order="C", copy=False)
 
 
 def _columns(X: Any) -> list[Any] | None:
