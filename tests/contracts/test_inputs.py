@@ -314,6 +314,29 @@ def test_columns_that_separate_the_samples_are_named(name: str, case: str) -> No
     assert model.uncovered_share_ == 1.0
 
 
+# lda and qda join when each variance has a floor: today log r is 1e8 where a column is constant in one sample
+@pytest.mark.parametrize("name", [name for name in PRESETS if name not in {"lda", "qda"}])
+@pytest.mark.parametrize("case", SEPARATING)
+def test_ratios_of_separate_samples_are_bounded(name: str, case: str) -> None:
+    of_p, of_q, _ = SEPARATING[case]
+    p, q = NUMBERS_P.with_columns(last=pl.Series(of_p)), NUMBERS_Q.with_columns(last=pl.Series(of_q))
+    model = fit(p, q, name)
+    assert max(np.abs(model.log_ratio(rows)).max() for rows in (p, q)) < 100
+
+
+@pytest.mark.parametrize("name", ["logistic", "quadratic", "additive", "qda"])
+def test_missing_values_in_a_part_of_one_sample(name: str) -> None:
+    p = NUMBERS_P.with_columns(age=pl.when(pl.arange(0, pl.len()) % 5 > 0).then("age"))
+    with pytest.warns(OverlapWarning, match="column `age` is missing in rows of p only") as records:
+        model = fit(p, NUMBERS_Q, name)
+    # the warning has the effective sample size of the weights, and not a small one of its own
+    ess = effective_sample_size(model.log_ratio(NUMBERS_Q))
+    assert ess > N / 2
+    assert 0.2 <= model.uncovered_share_ < 0.25  # rows with a missing value, and at most a few others
+    assert f"{model.uncovered_share_:.0%} of the rows of p lie where q has hardly any rows" in str(records[0].message)
+    assert f"the effective sample size of {ess:.3g} of {N} does not show it" in str(records[0].message)
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_one_definition_of_the_effective_sample_size(name: str) -> None:
     model = fit(P, Q, name)

@@ -35,13 +35,14 @@ def augmentation_weights(
 
     p is the real sample (y = 1), q the synthetic one. Each row is weighted by a ratio that was fitted without it. A
     synthetic row counts less where a generator draws too many rows, or unrealistic ones. Real rows have the weight 1.
-    If the weights depend on a handful of synthetic rows, an `OverlapWarning` is issued.
+    An `OverlapWarning` is issued if the weights depend on a handful of synthetic rows, or if part of the real rows lies
+    where there are hardly any synthetic rows. It names columns that alone separate the samples.
 
     Parameters
     ----------
     X_real, X_synthetic
-        Rows of both samples, of shapes (n_real, d) and (n_synthetic, d), without labels: arrays, or tables with text,
-        dates and missing values.
+        Rows of both samples, of shapes (n_real, d) and (n_synthetic, d), or (n_real,) and (n_synthetic,) for one
+        column, without labels: arrays, or tables with text, dates and missing values, matched by name.
     ratio
         A ratio, or its name. A fitted ratio (real rows are y = 1), or a fitted pipeline that ends with one, is used
         unchanged: fit it to other rows. None for what `AutoRatio()` chooses.
