@@ -2,9 +2,9 @@
 
 Rows of q = N(0, I) with four columns are weighted toward p, a shifted Gaussian. Left: the farther p is, the fewer rows
 carry the weight. With the true ratio the effective sample size is n exp(−2 KL) on average. Rows of q alone cannot show
-that hardly any of them lies where p is. `effective_sample_size_` also uses rows of p. Right: the mean of the first
-column under p, from weights r and from smoothed, capped or tempered weights. These have less variance and a bias toward
-q. If p lies beyond the sample of q, all of them are wrong, and k̂ exceeds 0.7.
+that hardly any of them lies where p is. `effective_sample_size_of_ratio` also uses rows of p. Right: the mean of the
+first column under p, from weights r and from smoothed, capped or tempered weights. These have less variance and a bias
+toward q. If p lies beyond the sample of q, all of them are wrong, and k̂ exceeds 0.7.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from flowratio import (
     self_normalize,
     temper,
 )
+from flowratio.weights import effective_sample_size_of_ratio
 
 
 def main(n: int = 2000) -> Figure:
     """Draw the effective sample size and weighted means over the distance of p and q."""
     rng = np.random.default_rng(0)
-    X_q = rng.normal(0, 1, (n, 4))
+    X_q, ones = rng.normal(0, 1, (n, 4)), np.ones(n)
     divergences = np.array([0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0])  # KL(p ‖ q)
     shifts = np.sqrt(2 * divergences / 4)  # of each of four columns
     changes = {
@@ -44,7 +45,7 @@ def main(n: int = 2000) -> Figure:
             X_p = rng.normal(shift, 1, (n, 4))
             ratio = ClassifierRatio("logistic").fit_samples(X_p, X_q)
             log_r = ratio.log_ratio(X_q)
-            of_both.append(ratio.effective_sample_size_)
+            of_both.append(effective_sample_size_of_ratio(ratio.log_ratio(X_p), ones, log_r, ones, n))
             draws.append(effective_sample_size(log_r))
             k_hat.append(pareto_smooth(log_r).k_hat)
             for name, change in changes.items():

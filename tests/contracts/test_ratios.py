@@ -540,16 +540,13 @@ def test_frames(name: str, library: str) -> None:
     model = CASES[name].make().fit_samples(frame(X[Y == 1]), frame(X[Y == 0]))
     assert model.feature_names_in_.tolist() == NAMES
     check_same_log_ratio(fitted(name), model, X_NEW, frame(X_NEW))
-    with pytest.raises(ValueError, match="same order"):
-        model.log_ratio(frame(X_NEW)[NAMES[::-1]])
+    np.testing.assert_array_equal(model.log_ratio(frame(X_NEW)[NAMES[::-1]]), model.log_ratio(frame(X_NEW)))
     with pytest.raises(ValueError, match=r"missing:\n- dose"):
         model.log_ratio(frame(X_NEW)[NAMES[:3]])
-    with pytest.raises(ValueError, match=r"column 0 is 'age' in `X_p` but 'dose' in `X_q`"):
-        CASES[name].make().fit_samples(frame(X), frame(X)[NAMES[::-1]])
+    by_name = CASES[name].make().fit_samples(frame(X[Y == 1]), frame(X[Y == 0])[NAMES[::-1]])
+    np.testing.assert_array_equal(by_name.log_ratio(frame(X_NEW)), model.log_ratio(frame(X_NEW)))
     with pytest.raises(ValueError, match=r"'dose' only in `X_p`"):
         CASES[name].make().fit_samples(frame(X), frame(X)[NAMES[:3]])
-    with pytest.raises(ValueError, match="same order"):
-        model.inverse().log_ratio(frame(X_NEW)[NAMES[::-1]])
 
 
 def mixed(rows: np.ndarray) -> pl.DataFrame:
@@ -610,9 +607,8 @@ def test_disjoint_supports(name: str) -> None:
     if sign(name) == -1:
         X_p, X_q = X_q, X_p
     case = CASES[name]
-    with pytest.warns(
-        OverlapWarning, match=r"The effective sample size is [\d.e-]+ of 1[05]0: p and q hardly overlap"
-    ) as records:
+    # each column separates the samples, and the warning names three of the four
+    with pytest.warns(OverlapWarning, match=r"because columns `x\d`, `x\d` and `x\d` separate the samples") as records:
         model = (case.trained or case.make)().fit_samples(X_p, X_q)
     assert len([warning for warning in records if warning.category is OverlapWarning]) == 1
     log_r = model.log_ratio(np.concatenate([X_p, X_q, rng.uniform(-20, 20, (100, D))]))

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    TableLike: TypeAlias = np.ndarray | pd.DataFrame | pl.DataFrame | pa.Table | Sequence[Sequence[Any]]
-    VectorLike: TypeAlias = np.ndarray | pd.Series | pl.Series | Sequence[Any]
+    VectorLike: TypeAlias = np.ndarray | pd.Series | pl.Series | pa.Array | pa.ChunkedArray | Sequence[Any]
+    TableLike: TypeAlias = pd.DataFrame | pl.DataFrame | pa.Table | VectorLike
 else:
-    TableLike = VectorLike = Any  # rows, of shape (n, d), and one value for each row, of shape (n,)
+    # rows, of shape (n, d), or (n,) where one column is accepted, and one value for each row, of shape (n,)
+    TableLike = VectorLike = Any
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Matrix: TypeAlias = np.ndarray  # (n, d)

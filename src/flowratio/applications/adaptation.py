@@ -23,11 +23,11 @@ from flowratio.applications.weighted_fit import fit_weighted, last_step
 from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.registry import is_ready, log_ratio_of, new_ratio
+from flowratio.ratios.shared_support import SharedSupport, shared_support
 from flowratio.samples.folding import folds
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
-from flowratio.weights import effective_sample_size, is_small, pareto_smooth, self_normalize, temper
-from flowratio.weights import effective_sample_size_of_ratio as ess_of_ratio
+from flowratio.weights import effective_sample_size, pareto_smooth, self_normalize, temper
 
 
 def _estimator_has(name: str) -> Callable[[Any], bool]:
@@ -87,7 +87,8 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         Weights that the estimator was fitted with, of shape (n,): `sample_weight` times r to the power of `gamma`. They
         add up to the sum of `sample_weight`. Without one their mean is 1.
     effective_sample_size_, k_hat_
-        Effective sample size of the weights, by rows of both samples. An `OverlapWarning` is issued if it is small.
+        Effective sample size of the weights. An `OverlapWarning` is issued if it is small, or if part of the target
+        lies where the source has hardly any rows.
         Pareto k̂ of the weights. Above `weights.largest_k_hat(n)` weighted means are not reliable. inf for few rows.
 
     Notes
@@ -174,35 +175,41 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         counts = checked_weights(sample_weight, _num_samples(X), "sample_weight")
         validate_data(self, X, skip_check_array=True)  # names and number of the columns
         seed = seed_from(self.random_state)
-        log_p, log_q = self._log_ratios(X, X_target, counts, seed)
+        log_p, log_q, samples = self._log_ratios(X, X_target, counts, seed)
         log_w = temper(log_q, self.gamma)  # (n,)
         log_w[counts == 0] = -np.inf
         smoothed = pareto_smooth(log_w)
         with np.errstate(divide="ignore"):
             log_w = (smoothed.log_w if self.smooth else log_w) + np.log(counts)
         self.k_hat_ = smoothed.k_hat
-        n = float(counts.sum() ** 2 / (counts @ counts))
-        self.effective_sample_size_ = min(effective_sample_size(log_w), self._ess(log_p, log_q, counts, n))
+        self.effective_sample_size_ = effective_sample_size(log_w)
         self.sample_weight_ = self_normalize(log_w, total=float(counts.sum()))
-        if is_small(self.effective_sample_size_, n):
-            problem = f"The effective sample size is {self.effective_sample_size_:.3g} of {n:.0f}"
-            reason = "source and target hardly overlap, and the weights depend on a handful of source rows"
-            remedy = "Drop columns that separate them, or use a `gamma` below 1."
-            warnings.warn(f"{problem}: {reason}. {remedy}", OverlapWarning, stacklevel=3)
+        self._warn_of_overlap(log_p, log_q, counts, samples)
         self.estimator_ = fit_weighted(clone(self.estimator), X, y, self.sample_weight_.copy(), seed)
 
-    def _ess(self, log_p: Vector | None, log_q: Vector, counts: Vector, n: float) -> float:
-        """Return the effective sample size of n source rows, by rows of the target."""
-        if log_p is None:
-            return getattr(last_step(self.ratio_), "effective_sample_size_", n) if self.gamma >= 1 else n
-        w_p, positive = np.ones(len(log_p)), counts > 0
-        return ess_of_ratio(log_p, w_p, log_q[positive], counts[positive], n, self.gamma)
+    def _warn_of_overlap(self, log_p: Vector | None, log_q: Vector, counts: Vector, samples: TwoSamples | None) -> None:
+        """Issue a warning if the weights depend on a handful of source rows, or miss a part of the target."""
+        n, is_far = float(counts.sum() ** 2 / (counts @ counts)), None
+        if log_p is not None:
+            w_p, positive = np.ones(len(log_p)), counts > 0
+            is_far = shared_support(log_p, w_p, log_q[positive], counts[positive], self.gamma).is_far
+        elif self.gamma >= 1 and (share := getattr(last_step(self.ratio_), "uncovered_share_", 0.0)):
+            is_far = np.arange(1000) < 1000 * share  # the ratio counted them
+        support = SharedSupport(self.effective_sample_size_, n, is_far)
+        if support.is_poor:
+            text = support.problem(samples, ("the target", "the source"), 'Use a `gamma` below 1, or see "Limits".')
+            warnings.warn(text, OverlapWarning, stacklevel=4)
 
-    def _log_ratios(self, X: Any, X_target: Any, counts: Vector, seed: int) -> tuple[Vector | None, Vector]:
-        """Return log r of the rows of the target, if there are any, and of the source, (n_target,) and (n,)."""
+    def _log_ratios(
+        self, X: Any, X_target: Any, counts: Vector, seed: int
+    ) -> tuple[Vector | None, Vector, TwoSamples | None]:
+        """Return log r of the rows of the target, (n_target,), and of the source, (n,), and both samples.
+
+        With a fitted ratio there is neither a target nor a pair of samples.
+        """
         if X_target is None:
             self.ratio_ = self.ratio
-            return None, np.asarray(log_ratio_of(self.ratio_)(X), np.float64)
+            return None, np.asarray(log_ratio_of(self.ratio_)(X), np.float64), None
         samples = two_samples(X_target, X, None, counts, arguments=("X_target", "X"))
         if self.n_folds is not None:
             check_folds(self.n_folds, min(samples.n_p, samples.n_q))
@@ -216,7 +223,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         log_r = self._scores(samples, counts > 0, seed)
         log_q = np.zeros(len(counts))
         log_q[counts > 0] = log_r[samples.n_p :]
-        return log_r[: samples.n_p], log_q
+        return log_r[: samples.n_p], log_q, samples
 
     def _scores(self, samples: TwoSamples, is_positive: Vector, seed: int) -> Vector:
         """Return log r of all rows of positive weight, of shape (n,)."""

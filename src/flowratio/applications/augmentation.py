@@ -14,9 +14,9 @@ from flowratio.applications.crossfit import cross_fit, folds_of, ratio_to_fit
 from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.inverse import InverseRatio
 from flowratio.ratios.registry import is_ready, log_ratio_of
+from flowratio.ratios.shared_support import shared_support
 from flowratio.samples.two_samples import two_samples
-from flowratio.weights import effective_sample_size, is_small, ratios_from_logs, self_normalize, temper
-from flowratio.weights import effective_sample_size_of_ratio as ess_of_ratio
+from flowratio.weights import ratios_from_logs, self_normalize, temper
 
 
 def augmentation_weights(
@@ -35,13 +35,14 @@ def augmentation_weights(
 
     p is the real sample (y = 1), q the synthetic one. Each row is weighted by a ratio that was fitted without it. A
     synthetic row counts less where a generator draws too many rows, or unrealistic ones. Real rows have the weight 1.
-    If the weights depend on a handful of synthetic rows, an `OverlapWarning` is issued.
+    An `OverlapWarning` is issued if the weights depend on a handful of synthetic rows, or if part of the real rows lies
+    where there are hardly any synthetic rows. It names columns that alone separate the samples.
 
     Parameters
     ----------
     X_real, X_synthetic
-        Rows of both samples, of shapes (n_real, d) and (n_synthetic, d), without labels: arrays, or tables with text,
-        dates and missing values.
+        Rows of both samples, of shapes (n_real, d) and (n_synthetic, d), or (n_real,) and (n_synthetic,) for one
+        column, without labels: arrays, or tables with text, dates and missing values, matched by name.
     ratio
         A ratio, or its name. A fitted ratio (real rows are y = 1), or a fitted pipeline that ends with one, is used
         unchanged: fit it to other rows. None for what `AutoRatio()` chooses.
@@ -75,6 +76,7 @@ def augmentation_weights(
     if isinstance(ratio, InverseRatio):
         raise TypeError(f"`ratio` is {ratio!r}, which is synthetic/real. Give the ratio real/synthetic.")
     if is_ready(ratio):
+        samples = None
         log_p, log_q = (np.asarray(log_ratio_of(ratio)(X), np.float64) for X in (X_real, X_synthetic))
     else:
         samples, seed = two_samples(X_real, X_synthetic, arguments=("X_real", "X_synthetic")), seed_from(random_state)
@@ -82,11 +84,10 @@ def augmentation_weights(
         scores = cross_fit(ratio_to_fit(ratio, samples, seed), samples, fold, seed)
         log_p, log_q = scores.p.log_r, scores.q.log_r
     log_w, n = temper(log_q, power), len(log_q)
-    ess = min(effective_sample_size(log_w), ess_of_ratio(log_p, np.ones(len(log_p)), log_q, np.ones(n), n, power))
-    if is_small(ess, n):
-        problem = f"The effective sample size is {ess:.3g} of {n}: real and synthetic rows hardly overlap, and weights"
-        remedy = "Use a `gamma` below 1, or a better generator."
-        warnings.warn(f"{problem} depend on a handful of synthetic rows. {remedy}", OverlapWarning, stacklevel=2)
+    support = shared_support(log_p, np.ones(len(log_p)), log_q, np.ones(n), power)
+    if support.is_poor:
+        text = support.problem(samples, ("X_real", "X_synthetic"), "Use a `gamma` below 1, or a better generator.")
+        warnings.warn(text, OverlapWarning, stacklevel=2)
     if normalize is None:
         return ratios_from_logs(log_w)
     return self_normalize(log_w, total=n if normalize == "mean" else 1.0)

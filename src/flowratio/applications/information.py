@@ -27,6 +27,7 @@ from flowratio.applications.result import BoundEstimate, Conclusion, Limit, boun
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict
 from flowratio.ratios.registry import is_additive, new_ratio
+from flowratio.samples.containers import to_table
 from flowratio.samples.folding import folds
 from flowratio.samples.stacking import to_matrix
 from flowratio.samples.two_samples import TwoSamples
@@ -278,7 +279,7 @@ def _matrix(value: Any, name: str) -> Matrix:
     shape = getattr(value, "shape", None) or np.shape(value)
     if len(shape) == 0:
         raise ValueError(f"`{name}` is {value!r}. Give its rows, of shape (n,) or (n, d).")
-    value = np.asarray(value).reshape(-1, 1) if len(shape) == 1 else value
+    value = to_table(value)
     if not is_mixed(value):
         return to_matrix(value, name)
     from flowratio.tables.encoder import TableEncoder

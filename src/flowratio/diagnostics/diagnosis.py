@@ -25,7 +25,8 @@ from flowratio.diagnostics.summary import summary_of
 from flowratio.diagnostics.verdict import Verdict, log_factor_of, verdict_of
 from flowratio.ratios.base import Design, RatioEstimator
 from flowratio.ratios.registry import design_of, is_ready, log_ratio_of
-from flowratio.samples.stacking import stack
+from flowratio.samples.containers import to_tables
+from flowratio.samples.stacking import stack, to_matrix
 from flowratio.samples.weighting import checked_weights, counts, mean_and_error, repeated
 from flowratio.tables.detection import is_mixed
 
@@ -150,6 +151,7 @@ def diagnose(
 
 def _design(ratio: Any, X_p: TableLike, X_q: TableLike) -> tuple[Design, int, Callable[[Matrix], Any]]:
     """Return the rows as a ratio sees them, those of p, then those of q, with n_p, and log r of such rows."""
+    X_p, X_q = to_tables(X_p, X_q)
     samples = {"X_p": X_p, "X_q": X_q}
     if getattr(ratio, "encoder_", None) is not None:
         P, Q = (_table_design(ratio, X, name) for name, X in samples.items())
@@ -159,6 +161,8 @@ def _design(ratio: Any, X_p: TableLike, X_q: TableLike) -> tuple[Design, int, Ca
         return _last_design(ratio, X_p, X_q)
     try:
         X, y = stack(X_p, X_q)
+        if mixed and np.isnan(to_matrix(X, mixed[0])).any():
+            raise ValueError(f"`{mixed[0]}` has missing values.")
     except ValueError as error:
         if not mixed:
             raise

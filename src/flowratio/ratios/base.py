@@ -26,11 +26,13 @@ from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import unchanged_on_failure
 from flowratio.ratios.categories import CategoryOdds, with_category_odds
 from flowratio.ratios.labels import labels_of_rows, refuse_second_sample, row_weights, two_classes
+from flowratio.ratios.shared_support import SharedSupport, kish, shared_support
+from flowratio.samples.containers import in_order, is_arrow_table, is_vector, to_table, to_tables
 from flowratio.samples.stacking import column_names, has_names, stack
 from flowratio.samples.two_samples import TwoSamples, bounded, fitted_encoder, pooled_tables, standardized
 from flowratio.samples.weighting import checked_weights, log_mean_exp
 from flowratio.tables.detection import is_mixed
-from flowratio.weights import effective_sample_size_of_ratio, is_small, ratios_from_logs, self_normalize
+from flowratio.weights import ratios_from_logs, self_normalize
 
 if TYPE_CHECKING:
     from flowratio.latent.featurizer import FlowFeaturizer
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from flowratio.tables.encoder import TableEncoder
 
 _FLOATS: Any = [np.float64, np.float32]  # types that stay. Others become the first
-_OVERLAP_ROWS = 5_000  # rows of each sample on which the overlap is measured
+_OVERLAP = ("effective_sample_size_", "inverse_sample_size_", "uncovered_share_")  # measured by a public fit
 
 
 class OverlapWarning(UserWarning):
@@ -91,8 +93,10 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         column, (d,), both samples counting one half. Constant columns have scale `inf` and are ignored.
     category_odds_
         The `CategoryOdds` that replace codes of text columns with many categories. None if there are none.
-    effective_sample_size_
-        Number of equally weighted rows of q that the ratio leaves, estimated on training rows.
+    effective_sample_size_, inverse_sample_size_
+        Effective sample size of the training rows of q weighted by r, and of those of p weighted by 1/r.
+    uncovered_share_
+        Share of the training rows of p that lie where q has hardly any rows. 0 if the weights represent p.
     """
 
     requires: ClassVar[Requires] = Requires()
@@ -119,6 +123,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             A `TableEncoder` with settings of your own, or a fitted one. None for the default settings.
         """
         refuse_second_sample(y)
+        X = to_table(X) if is_arrow_table(X) else X
         with unchanged_on_failure(self):
             mixed = encoder is not None or is_mixed(X)
             self._fit_public(self._two_samples(X, y, sample_weight, encoder, mixed, has_names(X)))
@@ -138,11 +143,12 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X_p, X_q, sample_weight_p, sample_weight_q
-            Rows of p (the numerator) and of q, (n_p, d) and (n_q, d), and their weights, (n_p,) and (n_q,). Mixed
-            tables are matched by name. All weights are 1 if None.
+            Rows of p (the numerator) and of q, (n_p, d) and (n_q, d), or (n_p,) and (n_q,) for one column, and their
+            weights, (n_p,) and (n_q,). Columns of tables are matched by name. All weights are 1 if None.
         encoder
             A `TableEncoder` with settings of your own, or a fitted one. None for the default settings.
         """
+        X_p, X_q = to_tables(X_p, X_q)
         mixed = encoder is not None or is_mixed(X_p) or is_mixed(X_q)
         X, y = pooled_tables(X_p, X_q, encoder=encoder) if mixed else stack(X_p, X_q)
         w = None
@@ -186,18 +192,16 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         return self.encoder_.transform(frame), labels
 
     def _fit_public(self, samples: TwoSamples) -> None:
-        rows = self._fit_units(samples)
-        self._measure_overlap(rows)
-        if is_small(self.effective_sample_size_, rows.w_q.sum()):
-            size = f"The effective sample size is {self.effective_sample_size_:.3g} of {rows.w_q.sum():.0f}"
-            reason = "p and q hardly overlap, so weights depend on a handful of rows of q"
-            advice = "Drop columns that separate the samples by construction, or use `RULSIF`, which is bounded."
-            warnings.warn(f"{size}: {reason}. {advice}", OverlapWarning, stacklevel=3)
+        self._fit_units(samples)
+        support = self._measure_overlap(samples)
+        if support.is_poor:
+            advice = 'Use `RULSIF`, which is bounded, or see "Limits".'
+            warnings.warn(support.problem(samples, advice=advice), OverlapWarning, stacklevel=3)
 
     def fit_prepared(self, samples: TwoSamples) -> Self:
         """Fit to samples that are checked and encoded already, as a part of another estimator. It never warns."""
         with unchanged_on_failure(self):
-            for name in ("feature_names_in_", "effective_sample_size_", "inverse_sample_size_"):
+            for name in ("feature_names_in_", *_OVERLAP):
                 vars(self).pop(name, None)
             self.encoder_, self.classes_, self.n_features_in_ = None, np.array([0, 1]), samples.X.shape[1]
             self._fit_units(samples)
@@ -231,6 +235,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     def design(self, X: TableLike) -> Design:
         """Check rows, and return the matrix that the ratio computes with, with names and groups of its columns."""
         check_is_fitted(self)
+        X = self._table(X)
         if self.encoder_ is not None:
             matrix, unseen = self.encoder_.encode(X)
             if not len(matrix):
@@ -248,6 +253,13 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         names = getattr(self, "feature_names_in_", None)
         columns = column_names(X, matrix.shape[1]) if names is None else [str(name) for name in names]
         return Design(matrix, columns, np.arange(len(columns)), columns, {})
+
+    def _table(self, X: TableLike) -> Any:
+        """Return rows as a table with the columns in their order at fit. For one column, (n,) is accepted too."""
+        names = list(getattr(self, "feature_names_in_", ()))
+        if is_vector(X):
+            return to_table(X, names[0] if names else None) if self.n_features_in_ == 1 else X
+        return in_order(to_table(X), names)
 
     def score_rows(self, X: TableLike) -> RowScores:
         """Return log r of rows, and where they hold something unseen at fit. It does not warn."""
@@ -367,16 +379,13 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         inverse.estimator_ = self
         return inverse
 
-    def _measure_overlap(self, rows: TwoSamples) -> None:
-        """Estimate the effective sample sizes of r on rows of q, and of 1/r on rows of p."""
-        some_p, some_q = (slice(None, None, math.ceil(len(X) / _OVERLAP_ROWS)) for X in (rows.X_p, rows.X_q))
-        w_p, w_q = rows.w_p[some_p], rows.w_q[some_q]
-        log_p, log_q = (
-            np.concatenate([self._log_ratio(X[part]) for part in chunks(*X.shape)])
-            for X in (rows.X_p[some_p], rows.X_q[some_q])
-        )
-        self.effective_sample_size_ = effective_sample_size_of_ratio(log_p, w_p, log_q, w_q, rows.w_q.sum())
-        self.inverse_sample_size_ = effective_sample_size_of_ratio(-log_q, w_q, -log_p, w_p, rows.w_p.sum())
+    def _measure_overlap(self, samples: TwoSamples) -> SharedSupport:
+        """Measure the effective sample sizes of r on all rows of q, and of 1/r on all rows of p."""
+        log_p, log_q = (self.log_ratio_prepared(X) for X in (samples.X_p, samples.X_q))
+        support = shared_support(log_p, samples.w_p, log_q, samples.w_q)
+        self.effective_sample_size_, self.inverse_sample_size_ = support.ess, kish(-log_p, samples.w_p)
+        self.uncovered_share_ = 0.0 if support.is_far is None else float(support.is_far.mean())
+        return support
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         return f"<{super().__repr__(N_CHAR_MAX)}: r = {self._direction}, p is y = 1>"

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
+from flowratio.samples.containers import to_tables
 from flowratio.samples.stacking import check_samples, column_names, has_names
 from flowratio.samples.weighting import (
     MAX_REPEATED,
@@ -186,9 +187,11 @@ def two_samples(
 ) -> TwoSamples:
     """Check two samples, encode mixed tables, and return one `TwoSamples`.
 
-    X_p and X_q are arrays or tables of shapes (n_p, d) and (n_q, d), their weights of shapes (n_p,) and (n_q,) are 1 if
-    None. `encoder` has settings or is fitted: with None, only mixed tables are encoded. `arguments` stand in errors.
+    X_p and X_q are arrays or tables of shapes (n_p, d) and (n_q, d), or (n_p,) and (n_q,) for one column. Their weights
+    of shapes (n_p,) and (n_q,) are 1 if None. `encoder` has settings or is fitted: with None, only mixed tables are
+    encoded. `arguments` stand in errors.
     """
+    X_p, X_q = to_tables(X_p, X_q)
     if encoder is not None or is_mixed(X_p) or is_mixed(X_q):
         frame, y = pooled_tables(X_p, X_q, arguments, encoder)
         encoder = fitted_encoder(frame, y, encoder)
@@ -214,6 +217,7 @@ def pooled_tables(
     Both must write numbers and dates in one format, that of the `encoder` if it has one. A fitted encoder knows them.
     """
     from flowratio.tables.cells import check_formats, pooled, to_frame
+    from flowratio.tables.hints import warn_of_spellings
     from flowratio.tables.recognition import GUESS
 
     P, Q = to_frame(X_p, arguments[0]), to_frame(X_q, arguments[1])
@@ -222,7 +226,9 @@ def pooled_tables(
             raise ValueError(f"`{argument}` has shape {frame.shape}. A sample must have at least 2 rows and 1 column.")
     frame = pooled(P, Q, arguments)
     if not hasattr(encoder, "columns_"):
-        check_formats(P, Q, arguments, getattr(encoder, "text_format", None) or GUESS)
+        text_format = getattr(encoder, "text_format", None) or GUESS
+        check_formats(P, Q, arguments, text_format)
+        warn_of_spellings(P, Q, arguments, text_format)
     return frame, np.repeat([1, 0], [P.height, Q.height])
 
 

@@ -56,6 +56,9 @@ def to_frame(X: TableLike, name: str = "X") -> pl.DataFrame:
 
 
 def _from_pandas(column: Any, name: str) -> pl.Series:
+    if getattr(column.dtype, "kind", "O") == "c":
+        rule = "Use numbers, booleans, text, dates or times, or drop the column."
+        raise ArgumentError("exclude", f"Column {name!r} has complex numbers. {rule}")
     try:
         match type(column.dtype).__name__:
             case "PeriodDtype":

@@ -291,8 +291,10 @@ def test_data_frames(library: Any) -> None:
     assert model.ratio_.feature_names_in_.tolist() == names
     assert model.n_features_in_ == 2
     np.testing.assert_array_equal(model.predict(target), plain.predict(X_target))
-    with pytest.raises(ValueError, match="`X_target` and `X` have the same columns in a different order"):
-        model.fit(frame, y, X_target=target[["height", "age"]])
+    by_name = ImportanceWeighted(LogisticRegression(), "logistic").fit(frame, y, X_target=target[["height", "age"]])
+    np.testing.assert_allclose(by_name.sample_weight_, model.sample_weight_, rtol=1e-9)
+    with pytest.raises(ValueError, match="have different columns \\('age' only in `X`\\)"):
+        model.fit(frame, y, X_target=target[["height"]])
     with pytest.raises(ValueError, match="feature names"):
         model.predict(target[["height", "age"]])
     np.testing.assert_array_equal(model.predict(target), plain.predict(X_target))  # a failed fit changes nothing
@@ -477,15 +479,18 @@ def test_a_target_beyond_the_source_leaves_no_rows() -> None:
     rng = np.random.default_rng(0)
     X, X_target = rng.normal(size=(500, 1)), rng.normal(100, 1, size=(500, 1))
     model = ImportanceWeighted(Ridge(), "logistic")
-    with pytest.warns(OverlapWarning, match="source and target hardly overlap") as caught:
+    text = "100% of the rows of the target lie where the source has hardly any rows, because column `x1` separates"
+    with pytest.warns(OverlapWarning, match=text) as caught:
         model.fit(X, X[:, 0], X_target=X_target)
     assert [warning.filename for warning in caught] == [__file__]
-    assert effective_sample_size(np.log(model.sample_weight_)) > 100  # which does not notice
-    assert model.effective_sample_size_ == 1.0
-    assert model.ratio_.effective_sample_size_ == 1.0
-    with pytest.warns(OverlapWarning):
-        again = ImportanceWeighted(Ridge(), model.ratio_).fit(X, X[:, 0])
-    assert again.effective_sample_size_ == 1.0
+    # the weights of the source rows alone do not show it
+    assert model.effective_sample_size_ == pytest.approx(effective_sample_size(np.log(model.sample_weight_)))
+    assert model.effective_sample_size_ > 100
+    assert model.ratio_.effective_sample_size_ == pytest.approx(model.effective_sample_size_)
+    assert model.ratio_.uncovered_share_ == 1.0
+    with pytest.warns(OverlapWarning, match="100% of the rows of the target") as caught:
+        ImportanceWeighted(Ridge(), model.ratio_).fit(X, X[:, 0])
+    assert [warning.filename for warning in caught] == [__file__]
     flat = ImportanceWeighted(Ridge(), "logistic", gamma=0).fit(X, X[:, 0], X_target=X_target)
     assert flat.effective_sample_size_ == pytest.approx(500)
 
@@ -496,7 +501,10 @@ def test_draws_of_flattened_weights_are_those_of_a_large_sample(gamma: float) ->
     rng = np.random.default_rng(0)
     X, X_target = rng.normal(size=(5000, 1)), rng.normal(1.5, 1, size=(5000, 1))
     model = ImportanceWeighted(Ridge(), KnownRatio(1.5), gamma=gamma).fit(X, X[:, 0], X_target=X_target)
-    assert model.effective_sample_size_ == pytest.approx(5000 * math.exp(-((1.5 * gamma) ** 2)), rel=0.1)
+    # r^2g is lognormal with sigma = 3 g, so that its mean over 5000 rows has this relative standard error
+    error = math.sqrt(math.expm1((3 * gamma) ** 2) / 5000)
+    assert model.effective_sample_size_ == pytest.approx(5000 * math.exp(-((1.5 * gamma) ** 2)), rel=3 * error)
+    assert model.effective_sample_size_ == pytest.approx(effective_sample_size(np.log(model.sample_weight_)))
 
 
 def test_a_fitted_pipeline_and_anything_with_log_ratios_are_ratios() -> None:

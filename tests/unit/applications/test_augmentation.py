@@ -119,7 +119,7 @@ class TestSettings:
 
         fitted = Far("logistic").fit_samples(X_REAL, X_SYNTHETIC)
         for normalize in ("mean", "sum", None):
-            with pytest.warns(OverlapWarning, match="of 3000: real and synthetic rows hardly overlap"):
+            with pytest.warns(OverlapWarning, match="of 3000, because X_real and X_synthetic hardly overlap"):
                 w = weights(fitted, normalize=normalize)
             assert np.isfinite(w).all()
 
@@ -141,7 +141,9 @@ class TestSettings:
 
     def test_few_rows_that_take_all_weight_are_told(self) -> None:
         far = np.random.default_rng(1).normal(12, 1, size=(200, 2))
-        with pytest.warns(OverlapWarning, match="effective sample size is 1 of 200") as caught:
+        with pytest.warns(
+            OverlapWarning, match="100% of the rows of X_real .* columns `x1` and `x2` separate"
+        ) as caught:
             augmentation_weights(far, X_SYNTHETIC[:200], "logistic", random_state=0)
         assert caught[-1].filename == __file__
         flat = augmentation_weights(far, X_SYNTHETIC[:200], "logistic", gamma=0, random_state=0)
@@ -200,8 +202,10 @@ class TestBadInput:
         with pytest.raises(ValueError, match="`X_real` has 1 columns but `X_synthetic` has 2"):
             augmentation_weights(X_REAL[:, :1], X_SYNTHETIC, "logistic")
         frames = pd.DataFrame(X_REAL, columns=["a", "b"]), pd.DataFrame(X_SYNTHETIC, columns=["b", "a"])
-        with pytest.raises(ValueError, match="`X_real` and `X_synthetic` have the same columns in a different order"):
-            augmentation_weights(*frames, "logistic")
+        by_name = augmentation_weights(frames[0], frames[1][["a", "b"]], "logistic", random_state=0)
+        np.testing.assert_array_equal(augmentation_weights(*frames, "logistic", random_state=0), by_name)
+        with pytest.raises(ValueError, match="'c' only in `X_synthetic`"):
+            augmentation_weights(frames[0], frames[1].rename(columns={"a": "c"}), "logistic")
         fitted = ClassifierRatio("logistic").fit_samples(X_REAL[:, :1], X_SYNTHETIC[:, :1])
         with pytest.raises(ValueError, match="2 features"):
             weights(fitted)

@@ -260,8 +260,10 @@ def test_data_frames_give_the_same_numbers_and_their_names(frame: Any) -> None:
     np.testing.assert_allclose(framed.importance.effect, plain.importance.effect)
     np.testing.assert_allclose(framed.balance.after, plain.balance.after)
     swapped = [F[["income", "age"]] for F in (F_p, F_q)]
+    by_name = diagnose(ratio, *swapped, random_state=0)
+    np.testing.assert_array_equal(by_name.log_q, framed.log_q)
     with pytest.raises(ValueError, match="feature names should match"):
-        diagnose(ratio, *swapped)
+        diagnose(ratio, *(frame({"age": X[:, 0], "pay": X[:, 1]}) for X in (X_p, X_q)))
 
 
 def test_whole_weights_count_rows_and_rows_of_weight_zero_do_not() -> None:

@@ -1,0 +1,95 @@
+"""Whether weighted rows of q can represent p: the effective sample size, and the words of a warning."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from flowratio._support.types import Vector
+from flowratio.samples.separating import SeparatingColumn, separating_columns
+from flowratio.samples.two_samples import TwoSamples
+from flowratio.samples.weighting import is_whole
+from flowratio.weights import MIN_ESS, MIN_ESS_SHARE, effective_sample_size, effective_sample_size_of_ratio, is_small
+
+_MOST_NAMED = 3  # columns in a warning
+
+
+class SharedSupport(NamedTuple):
+    """How well rows of q, weighted by a power of r, represent p."""
+
+    ess: float  # effective sample size of the weights (Kish)
+    n: float  # number of rows of q, or their effective number if their own weights differ
+    is_far: Vector | None  # rows of p, (n_p,), where q has hardly any rows, if these decide. None if there are none
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether weights depend on a handful of rows of q, or miss a part of p."""
+        return is_small(self.ess, self.n) or self.is_far is not None
+
+    def problem(self, samples: TwoSamples | None, names: tuple[str, str] = ("p", "q"), advice: str = "") -> str:
+        """Return the text of a warning. `names` are those of p and q, `advice` is for columns that do not separate."""
+        is_far = None if is_small(self.ess, self.n) else self.is_far
+        columns = [] if samples is None else separating_columns(samples, is_far)
+        reason = f", because {_listed(columns)}" if columns else ""
+        remedy = f'Drop {"it" if len(columns) == 1 else "them"}, or see "Limits".' if columns else advice
+        size, (p, q) = f"{self.ess:.3g} of {self.n:.0f}", names
+        if is_small(self.ess, self.n):
+            reason = reason or f", because {p} and {q} hardly overlap. Weights depend on a handful of rows of {q}"
+            return f"The effective sample size is {size}{reason}. {remedy}"
+        far = f"{_percent(self.is_far)} of the rows of {p} lie where {q} has hardly any rows{reason}"
+        effect = f"No weights of {q} can represent them, and the effective sample size of {size} does not show it"
+        return f"{far}. {effect}. {remedy}"
+
+
+def shared_support(log_p: Vector, w_p: Vector, log_q: Vector, w_q: Vector, gamma: float = 1.0) -> SharedSupport:
+    r"""Measure how well rows of q, weighted by :math:`r^\gamma`, represent p.
+
+    log r and the counts of rows have shapes (n_p,) and (n_q,). The weights of rows of q alone cannot show that no row
+    of q lies where p does. The rows of p do show it, by :math:`\mathrm{mean}_q r^2 = \mathrm{mean}_p r`.
+    """
+    n = kish(np.zeros(len(w_q)), w_q)
+    ess = kish(gamma * log_q, w_q)
+    is_far = None
+    if is_small(effective_sample_size_of_ratio(log_p, w_p, log_q, w_q, n, gamma), n):
+        # mean_p r is above this limit, so some rows of p are too
+        least = n / min(MIN_ESS, max(MIN_ESS_SHARE * n, 1.0))
+        is_far = log_p > min(math.log(least), float(log_p.max()) - 1e-9)
+    return SharedSupport(ess, n, is_far)
+
+
+def kish(log_r: Vector, w: Vector) -> float:
+    r"""Return the effective sample size of rows with weights, :math:`(\sum_i w_i r_i)^2 / \sum_i (w_i r_i)^2`.
+
+    Both have shape (n,), and the weights are positive. If all weights are integers, a row counts as so many rows.
+    """
+    if not is_whole(w):
+        return effective_sample_size(log_r + np.log(w))
+    largest = float(log_r.max())
+    return math.exp(2 * logsumexp(log_r - largest, b=w) - logsumexp(2 * (log_r - largest), b=w))
+
+
+def _percent(is_far: Vector | None) -> str:
+    share = 0.0 if is_far is None else float(is_far.mean())
+    return f"{share:.0%}" if share >= 0.005 else "Less than 1%"
+
+
+def _listed(columns: list[SeparatingColumn]) -> str:
+    """Return a phrase such as "columns `site` and `year` separate the samples"."""
+    shown = columns[:_MOST_NAMED]
+    names: dict[str, list[str]] = {}
+    for column in shown:
+        names.setdefault(column.effect, []).append(f"`{column.name}`")
+    n_more = len(columns) - len(shown)
+    more = f", and {n_more} more column{'s' * (n_more > 1)} differ so" * bool(n_more)
+    return " and ".join(_phrase(own, effect) for effect, own in names.items()) + more
+
+
+def _phrase(names: list[str], effect: str) -> str:
+    if len(names) == 1:
+        return f"column {names[0]} {effect}"
+    verb, _, rest = effect.partition(" ")
+    plural = {"separates": "separate", "is": "are", "has": "have"}[verb]
+    return f"columns {', '.join(names[:-1])} and {names[-1]} {plural} {rest}"

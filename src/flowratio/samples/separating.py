@@ -1,0 +1,133 @@
+"""Columns that alone separate two samples, so that no row of q can stand for a row of p.
+
+Such a column has disjoint ranges, is constant in each sample but different, has no category in common, or is missing
+in one sample only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from flowratio._support.types import Vector
+from flowratio.samples.two_samples import TwoSamples
+
+_SEPARATES = 0.95  # total variation of one column: at least 97.5 % of the rows can be labeled right by it
+_EXPLAINS = 0.5  # share of the rows of p far from q that have a value which does not occur in q
+_MOST_ROWS = 5_000  # rows of each sample that are sorted
+_FEW_VALUES = 0.2  # distinct values per row, up to which shares of values are compared
+
+
+class SeparatingColumn(NamedTuple):
+    """The name of a column of the table, and what it does, such as "separates the samples"."""
+
+    name: str
+    effect: str
+
+
+class _Values(NamedTuple):
+    """The values of one column of the table."""
+
+    name: str
+    x: Vector | None  # numbers, or codes of categories, (n,). None if it only has an indicator of missing values
+    is_missing: Vector  # (n,)
+    is_category: bool
+
+
+def separating_columns(samples: TwoSamples, is_far: Vector | None = None) -> list[SeparatingColumn]:
+    """Return the columns that separate two samples, those that do it best first.
+
+    `is_far` marks rows of p, (n_p,), that lie where q has hardly any rows. A column is returned too if these rows have
+    values of it that do not occur in q.
+    """
+    columns: list[tuple[float, SeparatingColumn]] = []
+    for values in _sources(samples):
+        distance = _total_variation(values, samples.n_p)
+        if distance >= _SEPARATES:
+            columns.append((1 + distance, SeparatingColumn(values.name, _effect(values, samples.n_p))))
+        elif is_far is not None and is_far.any():
+            share, effect = _only_in_p(values, samples.n_p, is_far)
+            if share >= _EXPLAINS:
+                columns.append((share, SeparatingColumn(values.name, effect)))
+    return [column for _, column in sorted(columns, key=lambda pair: -pair[0])]
+
+
+def _sources(samples: TwoSamples) -> Iterator[_Values]:
+    """Yield the columns of the table that the matrix was made from."""
+    X, encoder = samples.X, samples.encoder
+    if encoder is None:
+        names = samples.names or [f"x{j + 1}" for j in range(X.shape[1])]
+        for j, name in enumerate(names):
+            yield _Values(name, X[:, j], np.isnan(X[:, j]), is_category=False)
+        return
+    codes = set(getattr(samples, "codes", ()))
+    for k, column in enumerate(encoder.columns_):
+        places = np.flatnonzero(encoder.groups_ == k)
+        is_indicator = np.array([encoder.names_[j].startswith(f"{column.name} is missing") for j in places], bool)
+        missing, rest = places[is_indicator & column.has_missing], places[~(is_indicator & column.has_missing)]
+        is_missing: Vector = np.any(X[:, missing] > 0.5, axis=1)
+        if not len(rest):
+            yield _Values(column.name, None, is_missing, is_category=False)
+        elif column.n_categories:
+            own = [j for j in rest if j in codes]
+            x = X[:, own[0]] if own else X[:, rest] @ np.arange(1.0, 1 + len(rest))
+            yield _Values(column.name, x, is_missing, is_category=True)
+        else:
+            yield _Values(column.name, X[:, rest[0]], is_missing, is_category=False)
+
+
+def _total_variation(values: _Values, n_p: int) -> float:
+    """Return the largest difference of probabilities of a set of values: values below a threshold, or any of few."""
+    parts = [_some(part) for part in (np.arange(n_p), np.arange(n_p, len(values.is_missing)))]
+    missing = [float(values.is_missing[rows].mean()) for rows in parts]
+    if values.x is None:
+        return abs(missing[0] - missing[1])
+    distances = [abs(missing[0] - missing[1])]
+    for place in (-np.inf, np.inf):  # a missing value is below or above all others
+        x_p, x_q = (np.where(values.is_missing[rows], place, values.x[rows]) for rows in parts)
+        distances.append(_shares_apart(x_p, x_q, values.is_category))
+    return max(distances)
+
+
+def _shares_apart(x_p: Vector, x_q: Vector, is_category: bool) -> float:
+    points = np.unique(np.concatenate([x_p, x_q]))
+    below = [np.searchsorted(np.sort(x), points, "right") / len(x) for x in (x_p, x_q)]
+    ordered = float(np.abs(below[0] - below[1]).max())
+    if not is_category and len(points) > _FEW_VALUES * (len(x_p) + len(x_q)):
+        return ordered
+    shares = [np.diff(part, prepend=0.0) for part in below]
+    return max(ordered, float(np.abs(shares[0] - shares[1]).sum() / 2))
+
+
+def _effect(values: _Values, n_p: int) -> str:
+    in_p, in_q = values.is_missing[:n_p], values.is_missing[n_p:]
+    for only, other, sample in ((in_p, in_q, "p"), (in_q, in_p, "q")):
+        if only.mean() >= _SEPARATES and not other.any():
+            return f"is missing in {'all' * bool(only.all()) or 'most'} rows of {sample} and in no other row"
+    return "separates the samples"
+
+
+def _only_in_p(values: _Values, n_p: int, is_far: Vector) -> tuple[float, str]:
+    """Return the share of some rows of p, (n_p,), whose value does not occur in q, and what the column does."""
+    missing_p, missing_q = values.is_missing[:n_p][is_far], values.is_missing[n_p:]
+    share_missing = 0.0 if missing_q.any() else float(missing_p.mean())
+    if values.x is None:
+        return share_missing, "is missing in rows of p only"
+    x_p, x_q = values.x[:n_p][is_far], values.x[n_p:][~missing_q]
+    if values.is_category:
+        is_new = ~np.isin(x_p, np.unique(x_q)) & ~missing_p
+    elif len(x_q):
+        is_new = ((x_p < x_q.min()) | (x_p > x_q.max())) & ~missing_p
+    else:
+        is_new = ~missing_p
+    if share_missing >= is_new.mean():
+        return share_missing, "is missing in rows of p only"
+    noun = "categories" if values.is_category else "values"
+    return share_missing + float(is_new.mean()), f"has {noun} in p that do not occur in q"
+
+
+def _some(rows: Vector) -> Vector:
+    """Return positions unchanged, or a random part of them if there are many."""
+    return rows if len(rows) <= _MOST_ROWS else np.random.default_rng(0).choice(rows, _MOST_ROWS, replace=False)
