@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from html import escape
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import log_ndtr
 
-from flowratio._support.types import Matrix, Vector
-from flowratio.applications.category_scores import N_STATISTICS, CategoryScores
-from flowratio.applications.column_effect import (
-    Variance,
-    effect_of,
-    variance_of_categories,
-    variance_of_number,
-    variance_of_pair,
-)
-from flowratio.applications.rank_scores import RankMeasures, RankScores, positive_or_inf
+from flowratio._support.types import Vector
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.samples.two_samples import TwoSamples
 
-# share of the false alarms that each kind of change of a column may cause: most changes are of the location
-_LOCATION, _SCALE, _SHAPE, _CORRELATION = 0.7, 0.15, 0.05, 0.1
-_KINDS = ("mean", "spread", "shape", "correlation with {}", "categories")
-_MISSING = "share of missing values"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MAX_SHOWN = 10  # columns in a table or a figure
+_HEAD = ("column", "effect (nats)", "corrected p", "change")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +25,10 @@ class ColumnChanges:
 
     .. math:: \mathrm{effect}_j = \sqrt{\operatorname{Var} \log r_j(x_j)}, \qquad r_j = p_j / q_j
 
-    where :math:`p_j` and :math:`q_j` are the distributions of column j alone, and both samples count one half: 0 if they
-    are equal, 0.2 for a Gaussian that is shifted by 0.2 standard deviations, 1.1 for a shift by 1. If the correlation
-    with another column changed, the log-ratio of this dependence is added. All arrays have the shape (d,).
+    where :math:`p_j` and :math:`q_j` are the distributions of column j alone, and both samples count one half. It is 0
+    if they are equal, 0.2 for a Gaussian that is shifted by 0.2 standard deviations, 1.1 for a shift by 1. The variance
+    of the log-ratio of the dependence is added if the correlation with another column changed. Every array has the
+    shape (d,).
     """
 
     names: list[str]
@@ -65,158 +56,32 @@ class ColumnChanges:
         names = zip(self.names, rows, self.change, strict=True)
         return [{"column": name, **row, "change": change} for name, row, change in names]
 
+    def to_html(self) -> str:
+        """Return a table of the first columns. Empty if there are none."""
+        if not self.names:
+            return ""
+        rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self._cells())
+        head = "".join(f"<th style='text-align:left'>{name}</th>" for name in _HEAD)
+        return f"<table><caption>Largest changes</caption><tr>{head}</tr>{rows}</table>"
 
-@dataclass(frozen=True, eq=False)
-class SourceColumns:
-    """The columns that a test is about, each with its numbers or the codes of its categories."""
+    def draw(self, axes: Axes) -> None:
+        """Draw the effects of the first columns with their standard errors."""
+        at = np.arange(min(len(self.names), MAX_SHOWN))[::-1]
+        effect, error = self.effect[: len(at)], self.standard_error[: len(at)]
+        color = ["0.4" if p <= THRESHOLDS.alpha else "0.85" for p in self.p_value[: len(at)]]
+        axes.barh(at, effect, xerr=error, color=color, edgecolor="black")
+        axes.set_yticks(at, self.names[: len(at)])
+        axes.set(xlabel="effect (nats); dark: corrected p ≤ 0.05", xlim=(0, None))
 
-    names: list[str]  # of the groups
-    group: np.ndarray  # (s,): the group of each source column
-    of_matrix: np.ndarray  # (d,): the source column of each column of the matrix. No codes are in the matrix
-    is_missing: np.ndarray  # (d,): whether a column of the matrix shows where another one has missing values
-    codes: dict[int, Vector]  # by source column: all categories of its rows, (n,)
+    def __str__(self) -> str:
+        rows = [_HEAD, *self._cells()]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(_HEAD))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        n_more = len(self.names) - MAX_SHOWN
+        return "\n".join([*lines, f"… and {n_more} more columns"] if n_more > 0 else lines)
 
-
-class ColumnTests:
-    """Tests of all columns, by ranks and counts, under permutations of the rows (n, d) of both samples."""
-
-    def __init__(self, X: Matrix, n_p: int, sources: SourceColumns) -> None:
-        self.X, self.n_p, self.sources = X, n_p, sources
-        self.ranks = RankScores(X, n_p, sources.of_matrix)
-        self.categories = {k: CategoryScores(codes, n_p) for k, codes in sources.codes.items()}
-        self.of_ranks: list[Vector] = []  # (9,) of each permutation
-        self.of_columns: list[Matrix] = []  # (4, d)
-        self.of_categories: list[Matrix] = []  # (c, 4)
-
-    def add(self, order: np.ndarray) -> None:
-        """Measure one permutation. The first one must be the order of the input."""
-        measures = self.ranks.measures(order)
-        if not self.of_ranks:
-            self.correlations = measures.correlations
-        self.of_ranks.append(self.ranks.statistics(measures))
-        self.of_columns.append(_by_column(measures))
-        of_categories = [scores.statistics(order) for scores in self.categories.values()]
-        self.of_categories.append(np.array(of_categories).reshape(-1, N_STATISTICS))
-
-    def statistics(self) -> Matrix:
-        """Return the statistics of all permutations, of shape (m + 1, k)."""
-        values = np.array(self.of_ranks)
-        if not self.categories:
-            return values
-        z = self._categories()
-        return np.column_stack([values, z.sum(axis=1), z.max(axis=(1, 2))])
-
-    def _categories(self) -> np.ndarray:
-        """Return statistics of counts in units of their spread over the permutations, of shape (m + 1, c, 4)."""
-        values = np.array(self.of_categories)
-        return (values - values.mean(axis=0)) / positive_or_inf(values.std(axis=0))
-
-    def changes(self) -> ColumnChanges:
-        """Return the changes of all groups of columns, the clearest one first."""
-        of_sources = self._surprise()  # (m + 1, s, 5)
-        numbers, n_groups = np.unique(self.sources.group, return_inverse=True)
-        of_groups = np.stack([of_sources[:, n_groups == k].max(axis=1) for k in range(len(numbers))], axis=1)
-        largest = of_groups.max(axis=(1, 2))[1:]  # over all columns: the correction
-        p_kind = _p_values(of_groups[0], largest)  # (g, 5)
-        p_value = p_kind.min(axis=1)
-        p_correlation = _p_values(of_sources[0, :, 3], largest)
-        effects = np.array([
-            effect_of([self._variance(s) for s in np.flatnonzero(n_groups == k)] + self._pairs(n_groups == k, p_correlation))
-            for k in range(len(numbers))
-        ])  # fmt: skip
-        order = np.lexsort([-effects[:, 0], p_value])
-        words = [self._word(n_groups == k, int(of_groups[0, k].argmax()), of_sources[0]) for k in order]
-        names = [self.sources.names[k] for k in numbers[order]]
-        return ColumnChanges(names, numbers[order], *effects[order].T, p_value[order], words)
-
-    def _surprise(self) -> np.ndarray:
-        """Return -log p of all permutations, source columns and kinds of change, of shape (m + 1, s, 5)."""
-        of_matrix, z = self.sources.of_matrix, np.array(self.of_columns)  # (m + 1, 4, d)
-        n_partners = np.maximum(self.ranks.is_pair.sum(axis=1), 1)
-        n_tests = np.stack([np.ones(len(of_matrix)), np.ones(len(of_matrix)), np.full(len(of_matrix), 2), n_partners])
-        n_parts = np.bincount(of_matrix)[of_matrix]
-        share = np.array([_LOCATION, _SCALE, _SHAPE, _CORRELATION])[:, None]
-        by_matrix = -math.log(2) - log_ndtr(-z) - np.log(n_tests * n_parts / share)
-        result = np.full((len(z), len(self.sources.group), len(_KINDS)), -np.inf)
-        for s in range(len(self.sources.group)):
-            parts = of_matrix == s
-            if parts.any():
-                result[:, s, :4] = by_matrix[:, :, parts].max(axis=2)
-        for s, of_categories in zip(self.categories, self._categories().swapaxes(0, 1), strict=True):
-            result[:, s, :3] = -np.inf  # indicators of frequent categories: the counts of all say more
-            result[:, s, 4] = (-log_ndtr(-of_categories)).max(axis=1) - math.log(N_STATISTICS / (1 - _CORRELATION))
-        return result
-
-    def _variance(self, source: int) -> Variance:
-        """Return the variance of log r of a source column."""
-        if source in self.categories:
-            a, b = self.categories[source].count(np.arange(len(self.X)))
-            return variance_of_categories(a.astype(np.float64), b.astype(np.float64))
-        parts = np.flatnonzero(self.sources.of_matrix == source)
-        numbers, missing = parts[~self.sources.is_missing[parts]], parts[self.sources.is_missing[parts]]
-        j = numbers[0] if len(numbers) else missing[0]
-        has_both = len(numbers) and len(missing)
-        is_missing = self.X[:, missing[0]] > self.X[:, missing[0]].min() if has_both else np.zeros(len(self.X), bool)
-        return variance_of_number(self.X[:, j], self.ranks.U[:, j], is_missing, self.n_p)
-
-    def _pairs(self, is_source: Vector, p_correlation: Vector) -> list[Variance]:
-        """Return the variance of the log-ratio of the dependence that changed most, if its change is clear."""
-        if p_correlation[is_source].min() > THRESHOLDS.alpha:
-            return []
-        j, k = self._strongest(np.flatnonzero(is_source))
-        return [variance_of_pair(self.X[:, j], self.X[:, k], self.n_p)]
-
-    def _strongest(self, sources: Vector) -> tuple[int, int]:
-        """Return the two columns of the matrix whose correlation changed most. The first is one of the sources."""
-        correlations = self.correlations * np.isin(self.sources.of_matrix, sources)[:, None]
-        j, k = np.unravel_index(int(correlations.argmax()), correlations.shape)
-        return int(j), int(k)
-
-    def _word(self, is_source: Vector, kind: int, surprise: Matrix) -> str:
-        """Return what changed most in some source columns. `surprise` is of the order of the input, (s, 5)."""
-        sources = np.flatnonzero(is_source)
-        if kind == 3:
-            partner = self.sources.of_matrix[self._strongest(sources)[1]]
-            return _KINDS[kind].format(self.sources.names[self.sources.group[partner]])
-        if kind < 3:
-            parts = np.flatnonzero(np.isin(self.sources.of_matrix, sources[surprise[sources, kind].argmax()]))
-            if self.sources.is_missing[parts[np.abs(self.of_columns[0][kind, parts]).argmax()]]:
-                return _MISSING
-        return _KINDS[kind]
-
-
-def _by_column(measures: RankMeasures) -> Matrix:
-    """Return the sizes of location, scale, shape and change of correlation of each column, (4, d)."""
-    z = np.abs(measures.curves)
-    return np.stack([z[0], z[1], z[2:].max(axis=0), measures.correlations.max(axis=1)])
-
-
-def _p_values(surprise: Vector, largest: Vector) -> Vector:
-    """Return corrected p-values, by the largest surprise of any column under each of m permutations, (m,)."""
-    threshold = surprise - 1e-12 * np.abs(surprise)  # ties count
-    n_as_large = len(largest) - np.searchsorted(np.sort(largest), threshold, side="left")
-    return (1 + n_as_large) / (len(largest) + 1)
-
-
-def source_columns(samples: TwoSamples, groups: Sequence[str] | None) -> SourceColumns:
-    """Return the columns of two samples, in their groups if there are any."""
-    encoder, n = samples.encoder, samples.X.shape[1]
-    if encoder is None:
-        names = list(samples.names or [f"x{j + 1}" for j in range(n)])
-        of_matrix, is_missing, codes = np.arange(n), np.zeros(n, bool), {}
-    else:
-        names = [column.name for column in encoder.columns_]
-        is_code = np.isin(np.arange(n), samples.codes)
-        of_matrix = encoder.groups_[~is_code]
-        has_missing = np.array([column.has_missing for column in encoder.columns_])
-        is_last = np.append(encoder.groups_[1:] != encoder.groups_[:-1], True)
-        is_missing = (has_missing[encoder.groups_] & is_last)[~is_code]
-        texts = encoder.category_codes(samples.X)
-        codes = {names.index(name): np.where(of.codes < 0, len(of.names), of.codes) for name, of in texts.items()}
-    if groups is None:
-        return SourceColumns(names, np.arange(len(names)), of_matrix, is_missing, codes)
-    if len(groups) != len(names):
-        raise ValueError(f"`groups` has {len(groups)} names, but there are {len(names)} columns. Give one for each.")
-    of_groups = list(dict.fromkeys(groups))
-    group = np.array([of_groups.index(name) for name in groups])
-    return SourceColumns(of_groups, group, of_matrix, is_missing, codes)
+    def _cells(self) -> list[tuple[str, ...]]:
+        """Return the cells of the first columns as text."""
+        columns = zip(self.names, self.effect, self.standard_error, self.p_value, self.change, strict=True)
+        first = islice(columns, MAX_SHOWN)
+        return [(name, f"{effect:.2f} ± {error:.2f}", f"{p:.2g}", change) for name, effect, error, p, change in first]

@@ -32,35 +32,30 @@ class RankScores:
         self.n_p = n_p
         self.unit = math.sqrt(n_p * (n - n_p) / (n - 1))  # standard deviation of a sum over the rows of p
         curves = _curves(U)
-        self.means = U.mean(axis=0)
-        spreads = np.concatenate([positive_or_inf(curve.std(axis=0)) for curve in curves])
-        self.curves = np.hstack([curve - curve.mean(axis=0) for curve in curves]) / spreads  # (n, 4 d)
-        self.spreads = np.where(np.isfinite(spreads[: U.shape[1]]), spreads[: U.shape[1]], 0.0)
+        self.means = np.stack([curve.mean(axis=0) for curve in curves])  # (4, d)
+        self.spreads = np.stack([positive_or_inf(curve.std(axis=0)) for curve in curves])
         self.mean_product = U.T @ U / n  # (d, d)
         squares = np.square(U)
         self.spread_product = positive_or_inf(np.sqrt(np.maximum(squares.T @ squares / n - self.mean_product**2, 0.0)))
-        linear = self.curves[:, : U.shape[1]]
-        self.precision = np.linalg.pinv(linear.T @ linear / n, rcond=_SMALLEST, hermitian=True)
+        correlation = (self.mean_product - np.outer(self.means[0], self.means[0])) / np.outer(*2 * [self.spreads[0]])
+        self.precision = np.linalg.pinv(correlation, rcond=_SMALLEST, hermitian=True)
         # categories of one source exclude each other: their correlation is about their shares
         self.is_pair = source[:, None] != source
 
     def measures(self, order: np.ndarray) -> RankMeasures:
         """Return the scores of a permutation: p has the first rows."""
-        rows = order[: self.n_p]
-        is_p = np.zeros(len(self.U))
-        is_p[rows] = 1.0
-        U = self.U[rows]
+        U = self.U[order[: self.n_p]]
         product = U.T @ U
-        curves = (is_p @ self.curves).reshape(4, -1) / self.unit
+        sums = _sums_of_curves(U, product.diagonal())
+        curves = (sums - self.n_p * self.means) / self.spreads / self.unit
         products = (product - self.n_p * self.mean_product) / self.spread_product
-        return RankMeasures(curves, np.triu(products, 1) / self.unit, self._correlations(product, curves[0]))
+        return RankMeasures(curves, np.triu(products, 1) / self.unit, self._correlations(product, sums[0]))
 
-    def _correlations(self, product: Matrix, z: Vector) -> Matrix:
-        """Return differences of correlations by Fisher's transform, from the products and location scores of p."""
+    def _correlations(self, product: Matrix, sums: Vector) -> Matrix:
+        """Return differences of correlations by Fisher's transform, from products and sums of the rows of p."""
         n, n_p = len(self.U), self.n_p
-        sums = n_p * self.means + self.unit * self.spreads * z
         of_p = _fisher(product / n_p, sums / n_p)
-        of_q = _fisher((n * self.mean_product - product) / (n - n_p), (n * self.means - sums) / (n - n_p))
+        of_q = _fisher((n * self.mean_product - product) / (n - n_p), (n * self.means[0] - sums) / (n - n_p))
         error = math.sqrt(1 / max(n_p - 3, 1) + 1 / max(n - n_p - 3, 1))
         return np.where(self.is_pair, np.abs(of_p - of_q) / error, 0.0)
 
@@ -76,6 +71,15 @@ def _curves(U: Matrix) -> list[Matrix]:
     """Return Hermite polynomials of normal scores, each of shape (n, d)."""
     squares = np.square(U)
     return [U, squares - 1, (squares - 3) * U, (squares - 6) * squares + 3]
+
+
+def _sums_of_curves(U: Matrix, squares: Vector) -> Matrix:
+    """Return the sums of the curves over the rows, (n, d) to (4, d), without the curves. `squares` are sums of U²."""
+    powers = np.square(U)
+    fourth = np.einsum("ij,ij->j", powers, powers)
+    powers *= U
+    first, third = U.sum(axis=0), powers.sum(axis=0)
+    return np.stack([first, squares - len(U), third - 3 * first, fourth - 6 * squares + 3 * len(U)])
 
 
 def _fisher(second_moments: Matrix, means: Vector) -> Matrix:

@@ -16,10 +16,12 @@ from scipy.stats import beta
 from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, check_choice, check_count, check_fraction, seed_from
-from flowratio.applications.column_changes import ColumnChanges, ColumnTests, source_columns
+from flowratio.applications.column_changes import MAX_SHOWN, ColumnChanges
+from flowratio.applications.column_tests import ColumnTests, SourceColumns, source_columns
 from flowratio.applications.crossfit import check_folds, folds_of
 from flowratio.applications.rank_scores import positive_or_inf
 from flowratio.applications.result import Result
+from flowratio.diagnostics.importance import Importance, importance
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import TestVerdict
 from flowratio.ratios.classifier.classifier import ClassifierRatio
@@ -30,13 +32,13 @@ from flowratio.samples.weighting import weighted_moments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LogRatio = Callable[[Matrix], Vector]
 Fit = Callable[[Matrix, Vector], LogRatio]
-
-
-
-
+_N_REPEATS = 3  # permutations of a column, to see how it moves log r
+_MAX_NAMED = 5  # columns in one line of text
+_RARE = 0.05  # share of rows in rare categories that is worth a note
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -50,7 +52,9 @@ class TwoSampleTest(Result):
 
     p_value: float
     null: Vector  # (m,): the statistic under each permutation
-    drivers: ColumnChanges  # the columns that changed, the clearest change first. Empty if no difference is found
+    drivers: ColumnChanges  # the columns, the clearest change first. Empty if no difference is found
+    importance: Importance | None = None  # how much each column moves log r. None without a ratio, or a difference
+    note: str = ""  # what the test can hardly see: rare categories
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return an interval of the p-value that infinitely many permutations would give (Clopper and Pearson)."""
@@ -62,9 +66,18 @@ class TwoSampleTest(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, the verdict and the drivers, ready for JSON."""
-        columns = zip(self.drivers.names, self.drivers.effect.tolist(), self.drivers.share.tolist(), strict=True)
-        drivers = [{"column": name, "effect": effect, "share": share} for name, effect, share in columns]
-        return {"p_value": self.p_value, **super().to_dict(), "n_permutations": len(self.null), "drivers": drivers}
+        numbers = {"p_value": self.p_value, **super().to_dict(), "n_permutations": len(self.null)}
+        return {**numbers, "drivers": self.drivers.to_list()}
+
+    def plot(self) -> Figure:
+        """Return a figure of the statistic and, if the files differ, of the effects of the columns."""
+        figure = super().plot()
+        if self.drivers.names:
+            figure.set_size_inches(9, 2.6 + 0.1 * len(self.drivers.names[:MAX_SHOWN]))
+            grid = figure.add_gridspec(1, 2)
+            figure.axes[0].set_subplotspec(grid[0])
+            self.drivers.draw(figure.add_subplot(grid[1]))
+        return figure
 
     def _draw(self, axes: Axes) -> None:
         axes.hist(self.null, bins=20, color="0.8", edgecolor="0.4", label="shuffled labels")
@@ -72,9 +85,22 @@ class TwoSampleTest(Result):
         axes.set(xlabel="statistic (standard deviations)", ylabel="permutations")
         axes.legend(frameon=False, fontsize="small")
 
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + self.drivers.to_html()
+
     def __str__(self) -> str:
-        changes = f" Largest changes: {', '.join(self.drivers.names[:5])}."
-        return f"{str(self.verdict).capitalize()} ({self.reason}).{changes * (self.verdict is TestVerdict.DIFFER)}"
+        conclusion = f"{str(self.verdict).capitalize()} (p = {self.p_value:.2g}, {len(self.null)} permutations)."
+        changes = self._changes() if self.verdict is TestVerdict.DIFFER else ""
+        return " ".join(filter(None, [conclusion, changes, self.note]))
+
+    def _changes(self) -> str:
+        names = self.drivers.clear
+        if names:
+            more = f" and {len(names) - _MAX_NAMED} more" * (len(names) > _MAX_NAMED)
+            return f"Largest change{'s' * (len(names) > 1)}: {', '.join(names[:_MAX_NAMED])}{more}."
+        if self.importance is None:
+            return "No single column differs clearly."
+        return f"No single column differs clearly. These move log r most: {', '.join(self.importance.names[:2])}."
 
 
 def two_sample_test(
@@ -101,7 +127,11 @@ def two_sample_test(
     at θ = 0, where u are the normal scores of the columns, and h are Hermite polynomials: for locations, scales, shapes
     (skewness, tails, two modes) and correlations. Each kind gives its largest score and its sum of squares, locations
     also Hotelling's sum. The statistic is the largest of these nine, each in units of its spread over the permutations.
-    It does not see how two columns depend on each other beyond their correlation. Use a `ratio` for that.
+    It does not see how two columns depend on each other beyond their correlation. Use a `ratio` for that. Text columns
+    add counts over all their categories, see `CategoryScores`.
+
+    If the samples differ, `drivers` lists the columns: the clearest change first, each with its effect, and with a
+    p-value that is corrected for the number of columns, by the largest change of any column in each permutation [4]_.
 
     Parameters
     ----------
@@ -126,6 +156,7 @@ def two_sample_test(
     .. [1] Lopez-Paz, Oquab (2017). *Revisiting Classifier Two-Sample Tests.* ICLR.
     .. [2] Phipson, Smyth (2010). *Permutation P-values Should Never Be Zero.* SAGMB.
     .. [3] Chernoff, Savage (1958). *Asymptotic Normality and Efficiency of Certain Nonparametric Test Statistics.*
+    .. [4] Westfall, Young (1993). *Resampling-Based Multiple Testing.* Wiley.
 
     Examples
     --------
@@ -133,7 +164,7 @@ def two_sample_test(
     >>> X_p, X_q = rng.normal(size=(300, 3)), rng.normal(size=(300, 3))
     >>> X_p[:, 1] *= 1.5
     >>> print(two_sample_test(X_p, X_q, n_permutations=99, random_state=0))
-    The files differ (p = 0.01, 99 permutations). Largest changes: x2, x1, x3.
+    The files differ (p = 0.01, 99 permutations). Largest change: x2.
     """
     check_count(n_permutations, "n_permutations")
     check_choice(statistic, "statistic", ["scores", "ratio"])
@@ -155,15 +186,17 @@ def two_sample_test(
             if k:
                 step()
     value, null, p_value = _largest(tests.statistics() if fitted is None else np.array(of_ratio))
-    differs = p_value <= THRESHOLDS.alpha
+    differs, note = p_value <= THRESHOLDS.alpha, _note(samples)
     return TwoSampleTest(
         value=value,
         standard_error=float(null.std()),
         p_value=p_value,
         null=null,
         drivers=tests.changes() if differs else ColumnChanges.none(),
+        importance=_importance(fitted, samples, sources, rng) if differs and fitted is not None else None,
+        note=note,
         verdict=TestVerdict.DIFFER if differs else TestVerdict.NO_DIFFERENCE,
-        reason=_reason(p_value, n_permutations, samples),
+        reason=f"p = {p_value:.2g}, {n_permutations} permutations{'. ' * bool(note)}{note}",
     )
 
 
@@ -186,10 +219,22 @@ def _largest(values: Matrix) -> tuple[float, Vector, float]:
     return value, null, (1 + n_as_large) / len(largest)
 
 
-def _reason(p_value: float, n_permutations: int, samples: TwoSamples) -> str:
-    """Return the p-value, and columns with many rare categories."""
+def _note(samples: TwoSamples) -> str:
+    """Name the text columns in which many rows have a rare category."""
     shares = {} if samples.encoder is None else samples.encoder.rare_shares_
-    return f"p = {p_value:.2g}, {n_permutations} permutations"
+    rule = "of the rows have a category with fewer than 5 rows."
+    return " ".join(f"Column {name}: {100 * share:.0f} % {rule}" for name, share in shares.items() if share > _RARE)
+
+
+def _importance(
+    fitted: _CrossFitted, samples: TwoSamples, sources: SourceColumns, rng: np.random.Generator
+) -> Importance:
+    """Measure how much each group of columns moves log r of a ratio that is fitted to all rows."""
+    share = np.repeat([0.5 / samples.n_p, 0.5 / samples.n_q], [samples.n_p, samples.n_q])
+    of_matrix = np.arange(samples.X.shape[1]) if samples.encoder is None else samples.encoder.groups_
+    with silent():
+        log_ratio = fitted.log_ratio()
+        return importance(log_ratio, fitted.X, share, sources.names, _N_REPEATS, rng, sources.group[of_matrix])
 
 
 class _CrossFitted:
