@@ -6,16 +6,20 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.special import expit, ndtri
-from scipy.stats import beta, rankdata
+from scipy.special import expit
+from scipy.stats import beta
 
 from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, check_choice, check_count, check_fraction, seed_from
+from flowratio.applications.column_changes import MAX_SHOWN, ColumnChanges
+from flowratio.applications.column_tests import ColumnTests, SourceColumns, source_columns
 from flowratio.applications.crossfit import check_folds, folds_of
+from flowratio.applications.rank_scores import positive_or_inf
 from flowratio.applications.result import Result
 from flowratio.diagnostics.importance import Importance, importance
 from flowratio.diagnostics.thresholds import THRESHOLDS
@@ -28,13 +32,13 @@ from flowratio.samples.weighting import weighted_moments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LogRatio = Callable[[Matrix], Vector]
 Fit = Callable[[Matrix, Vector], LogRatio]
 _N_REPEATS = 3  # permutations of a column, to see how it moves log r
-_MOST_SCORES = 200  # scores beyond chance that give the drivers
-_RIDGE = 1e-3  # of a variance
-_SMALLEST = 1e-9  # spread of what is not constant; all quantities that are compared are of order 1
+_MAX_NAMED = 5  # columns in one line of text
+_RARE = 0.05  # share of rows in rare categories that is worth a note
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -48,7 +52,9 @@ class TwoSampleTest(Result):
 
     p_value: float
     null: Vector  # (m,): the statistic under each permutation
-    drivers: Importance  # how much each column moves log r, the most important one first
+    drivers: ColumnChanges  # the columns, the clearest change first. Empty if no difference is found
+    importance: Importance | None = None  # how much each column moves log r. None without a ratio, or a difference
+    note: str = ""  # what the test can hardly see: rare categories
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return an interval of the p-value that infinitely many permutations would give (Clopper and Pearson)."""
@@ -60,9 +66,18 @@ class TwoSampleTest(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, the verdict and the drivers, ready for JSON."""
-        columns = zip(self.drivers.names, self.drivers.effect.tolist(), self.drivers.share.tolist(), strict=True)
-        drivers = [{"column": name, "effect": effect, "share": share} for name, effect, share in columns]
-        return {"p_value": self.p_value, **super().to_dict(), "n_permutations": len(self.null), "drivers": drivers}
+        numbers = {"p_value": self.p_value, **super().to_dict(), "n_permutations": len(self.null)}
+        return {**numbers, "drivers": self.drivers.to_list()}
+
+    def plot(self) -> Figure:
+        """Return a figure of the statistic and, if the files differ, of the effects of the columns."""
+        figure = super().plot()
+        if self.drivers.names:
+            figure.set_size_inches(9, 2.6 + 0.1 * len(self.drivers.names[:MAX_SHOWN]))
+            grid = figure.add_gridspec(1, 2)
+            figure.axes[0].set_subplotspec(grid[0])
+            self.drivers.draw(figure.add_subplot(grid[1]))
+        return figure
 
     def _draw(self, axes: Axes) -> None:
         axes.hist(self.null, bins=20, color="0.8", edgecolor="0.4", label="shuffled labels")
@@ -70,9 +85,22 @@ class TwoSampleTest(Result):
         axes.set(xlabel="statistic (standard deviations)", ylabel="permutations")
         axes.legend(frameon=False, fontsize="small")
 
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + self.drivers.to_html()
+
     def __str__(self) -> str:
-        changes = f" Largest changes: {', '.join(self.drivers.names[:5])}."
-        return f"{str(self.verdict).capitalize()} ({self.reason}).{changes * (self.verdict is TestVerdict.DIFFER)}"
+        conclusion = f"{str(self.verdict).capitalize()} (p = {self.p_value:.2g}, {len(self.null)} permutations)."
+        changes = self._changes() if self.verdict is TestVerdict.DIFFER else ""
+        return " ".join(filter(None, [conclusion, changes, self.note]))
+
+    def _changes(self) -> str:
+        names = self.drivers.clear
+        if names:
+            more = f" and {len(names) - _MAX_NAMED} more" * (len(names) > _MAX_NAMED)
+            return f"Largest change{'s' * (len(names) > 1)}: {', '.join(names[:_MAX_NAMED])}{more}."
+        if self.importance is None:
+            return "No single column differs clearly."
+        return f"No single column differs clearly. These move log r most: {', '.join(self.importance.names[:2])}."
 
 
 def two_sample_test(
@@ -99,7 +127,11 @@ def two_sample_test(
     at θ = 0, where u are the normal scores of the columns, and h are Hermite polynomials: for locations, scales, shapes
     (skewness, tails, two modes) and correlations. Each kind gives its largest score and its sum of squares, locations
     also Hotelling's sum. The statistic is the largest of these nine, each in units of its spread over the permutations.
-    It does not see how two columns depend on each other beyond their correlation. Use a `ratio` for that.
+    It does not see how two columns depend on each other beyond their correlation. Use a `ratio` for that. Text columns
+    add counts over all their categories, see `CategoryScores`.
+
+    If the samples differ, `drivers` lists the columns: the clearest change first, each with its effect, and with a
+    p-value that is corrected for the number of columns, by the largest change of any column in each permutation [4]_.
 
     Parameters
     ----------
@@ -124,6 +156,7 @@ def two_sample_test(
     .. [1] Lopez-Paz, Oquab (2017). *Revisiting Classifier Two-Sample Tests.* ICLR.
     .. [2] Phipson, Smyth (2010). *Permutation P-values Should Never Be Zero.* SAGMB.
     .. [3] Chernoff, Savage (1958). *Asymptotic Normality and Efficiency of Certain Nonparametric Test Statistics.*
+    .. [4] Westfall, Young (1993). *Resampling-Based Multiple Testing.* Wiley.
 
     Examples
     --------
@@ -131,125 +164,77 @@ def two_sample_test(
     >>> X_p, X_q = rng.normal(size=(300, 3)), rng.normal(size=(300, 3))
     >>> X_p[:, 1] *= 1.5
     >>> print(two_sample_test(X_p, X_q, n_permutations=99, random_state=0))
-    The files differ (p = 0.01, 99 permutations). Largest changes: x2, x1, x3.
+    The files differ (p = 0.01, 99 permutations). Largest change: x2.
     """
     check_count(n_permutations, "n_permutations")
     check_choice(statistic, "statistic", ["scores", "ratio"])
     samples = two_samples(X_p, X_q)
-    names, numbers = _grouped(samples, groups)
+    sources = source_columns(samples, groups)
     check_folds(n_folds, min(samples.n_p, samples.n_q))
     seed = seed_from(random_state)
     rng = np.random.default_rng([seed, 0, 8])
-    n, n_p, X = len(samples.X), samples.n_p, samples.X.astype(np.float64)
-    mean, scale = weighted_moments(X, np.full(n, 1 / n))
-    X = (X - mean) / scale
-    if ratio is None and statistic == "scores":
-        test = _Scores(X, n_p)
-    else:
-        test = _CrossFitted(X, n_p, folds_of(samples, n_folds, rng), _fitting(ratio, seed))
+    X, n_p, is_number = _standardized(samples), samples.n_p, ~np.isin(np.arange(samples.X.shape[1]), samples.codes)
+    tests, fitted = ColumnTests(X[:, is_number], n_p, sources), None
+    if ratio is not None or statistic == "ratio":
+        fitted = _CrossFitted(X, n_p, folds_of(samples, n_folds, rng), _fitting(ratio, seed, samples.codes))
+    orders = chain([np.arange(len(X))], (rng.permutation(len(X)) for _ in range(n_permutations)))
+    of_ratio = []
     with silent(), progress(n_permutations, "permutations", verbose) as step:
-        rows = [test.statistics(np.arange(n))]
-        for _ in range(n_permutations):
-            rows.append(test.statistics(rng.permutation(n)))
-            step()
-        log_ratio = test.log_ratio()
-    values = np.array(rows)  # (m + 1, k): each in units of its spread, and 0 if it is the same for all permutations
-    largest = ((values - values.mean(axis=0)) / _spread(values.std(axis=0))).max(axis=1)
-    value, null = float(largest[0]), largest[1:]
-    n_as_large = int(np.count_nonzero(null >= value - 1e-12 * abs(value)))  # ties count
-    p_value = (1 + n_as_large) / (n_permutations + 1)
-    share = np.repeat([0.5 / n_p, 0.5 / samples.n_q], [n_p, samples.n_q])
+        for k, order in enumerate(orders):
+            tests.add(order)
+            of_ratio += [] if fitted is None else [fitted.statistics(order)]
+            if k:
+                step()
+    value, null, p_value = _largest(tests.statistics() if fitted is None else np.array(of_ratio))
+    differs, note = p_value <= THRESHOLDS.alpha, _note(samples)
     return TwoSampleTest(
         value=value,
         standard_error=float(null.std()),
         p_value=p_value,
         null=null,
-        drivers=importance(log_ratio, test.X, share, names, _N_REPEATS, rng, numbers),
-        verdict=TestVerdict.DIFFER if p_value <= THRESHOLDS.alpha else TestVerdict.NO_DIFFERENCE,
-        reason=f"p = {p_value:.2g}, {n_permutations} permutations",
+        drivers=tests.changes() if differs else ColumnChanges.none(),
+        importance=_importance(fitted, samples, sources, rng) if differs and fitted is not None else None,
+        note=note,
+        verdict=TestVerdict.DIFFER if differs else TestVerdict.NO_DIFFERENCE,
+        reason=f"p = {p_value:.2g}, {n_permutations} permutations{'. ' * bool(note)}{note}",
     )
 
 
-def _grouped(samples: TwoSamples, groups: Sequence[str] | None) -> tuple[list[str], np.ndarray]:
-    """Return the names of the groups, and the group of each column of the matrix, of shape (m,)."""
-    of_matrix = np.arange(samples.X.shape[1])
-    columns = list(samples.names or [f"x{j + 1}" for j in of_matrix])
-    if samples.encoder is not None:
-        columns, of_matrix = [column.name for column in samples.encoder.columns_], samples.encoder.groups_
-    if groups is None:
-        return columns, of_matrix
-    if len(groups) != len(columns):
-        raise ValueError(f"`groups` has {len(groups)} names, but there are {len(columns)} columns. Give one for each.")
-    names = list(dict.fromkeys(groups))
-    return names, np.array([names.index(group) for group in groups])[of_matrix]
+def _standardized(samples: TwoSamples) -> Matrix:
+    """Return the rows in standard units, (n, d), with codes of categories unchanged."""
+    X = samples.X.astype(np.float64)
+    mean, scale = weighted_moments(X, np.full(len(X), 1 / len(X)))
+    mean[list(samples.codes)], scale[list(samples.codes)] = 0.0, 1.0
+    return (X - mean) / scale
 
 
-class _Scores:
-    """Scores of columns, of their curves and of their products, under permutations of the rows (n, d) of both."""
+def _largest(values: Matrix) -> tuple[float, Vector, float]:
+    """Return the largest of k statistics, that of m permutations, (m,), and the p-value. The first row is observed.
 
-    def __init__(self, X: Matrix, n_p: int) -> None:
-        n = len(X)
-        self.X = U = ndtri((rankdata(X, axis=0) - 0.5) / n)
-        self.n_p = n_p
-        self.unit = math.sqrt(n_p * (n - n_p) / (n - 1))  # standard deviation of a sum over the rows of p
-        curves = _curves(U)
-        spreads = np.concatenate([_spread(curve.std(axis=0)) for curve in curves])
-        self.curves = np.hstack([curve - curve.mean(axis=0) for curve in curves]) / spreads  # (n, 4 d)
-        self.mean_product = U.T @ U / n  # (d, d)
-        squares = np.square(U)
-        self.spread_product = _spread(np.sqrt(np.maximum(squares.T @ squares / n - self.mean_product**2, 0.0)))
-        linear = self.curves[:, : U.shape[1]]
-        self.precision = np.linalg.pinv(linear.T @ linear / n, rcond=_SMALLEST, hermitian=True)
-
-    def scores(self, order: np.ndarray) -> tuple[Vector, Vector]:
-        """Return z-scores of curves, (4, d), and of products above the diagonal, (d, d); p has the first rows."""
-        rows = order[: self.n_p]
-        is_p = np.zeros(len(self.X))
-        is_p[rows] = 1.0
-        U = self.X[rows]
-        products = (U.T @ U - self.n_p * self.mean_product) / self.spread_product
-        return (is_p @ self.curves).reshape(4, -1) / self.unit, np.triu(products, 1) / self.unit
-
-    def statistics(self, order: np.ndarray) -> Vector:
-        """Return, for a permutation, roots of the largest squares and of their sums, of shape (9,): nearly Gaussian."""
-        curves, products = self.scores(order)
-        squares = [np.square(z) for z in (curves[0], curves[1], curves[2:], products)]
-        sums = [curves[0] @ self.precision @ curves[0], *(z.sum() for z in squares)]
-        return np.array([*(math.sqrt(z.max()) for z in squares), *np.cbrt(sums)])
-
-    def log_ratio(self) -> LogRatio:
-        """Return log r as a function of normal scores, (n, d) to (n,), by two Gaussians of scores beyond chance."""
-        curves, products = self.scores(np.arange(len(self.X)))
-        z = np.concatenate([curves.ravel(), products[np.triu_indices(len(products), 1)]])
-        chance = min(2 * math.log(len(z)), float(np.square(z).max()) / 2)
-        largest = np.argsort(-np.square(z), kind="stable")[:_MOST_SCORES]
-        largest = largest[np.square(z[largest]) >= chance]
-        is_p = np.arange(len(self.X)) < self.n_p
-        F = _features(self.X, largest)
-        means = F[is_p].mean(axis=0), F[~is_p].mean(axis=0)
-        within = F - np.where(is_p[:, None], *means)
-        covariance = within.T @ within / len(F)
-        covariance += np.diag(_RIDGE * covariance.diagonal() + _SMALLEST)
-        theta = np.linalg.solve(covariance, means[0] - means[1])
-        return lambda U: _features(U, largest) @ theta
+    Each statistic is in units of its spread, (m + 1, k), and 0 if it is the same for all permutations.
+    """
+    largest = ((values - values.mean(axis=0)) / positive_or_inf(values.std(axis=0))).max(axis=1)
+    value, null = float(largest[0]), largest[1:]
+    n_as_large = int(np.count_nonzero(null >= value - 1e-12 * abs(value)))  # ties count
+    return value, null, (1 + n_as_large) / len(largest)
 
 
-def _features(U: Matrix, positions: np.ndarray) -> Matrix:
-    """Return some of the curves and products of normal scores, (n, d) to (n, m): the curves are the first 4 d."""
-    d = U.shape[1]
-    first, second = np.triu_indices(d, 1)
-    of_curves, of_products = positions[positions < 4 * d], positions[positions >= 4 * d] - 4 * d
-    return np.hstack([np.hstack(_curves(U))[:, of_curves], U[:, first[of_products]] * U[:, second[of_products]]])
+def _note(samples: TwoSamples) -> str:
+    """Name the text columns in which many rows have a rare category."""
+    shares = {} if samples.encoder is None else samples.encoder.rare_shares_
+    rule = "of the rows have a category with fewer than 5 rows."
+    return " ".join(f"Column {name}: {100 * share:.0f} % {rule}" for name, share in shares.items() if share > _RARE)
 
 
-def _curves(U: Matrix) -> list[Matrix]:
-    """Return Hermite polynomials of normal scores, each of shape (n, d)."""
-    squares = np.square(U)
-    return [U, squares - 1, (squares - 3) * U, (squares - 6) * squares + 3]
-
-
-def _spread(values: Vector) -> Vector:
-    return np.where(values > _SMALLEST, values, np.inf)
+def _importance(
+    fitted: _CrossFitted, samples: TwoSamples, sources: SourceColumns, rng: np.random.Generator
+) -> Importance:
+    """Measure how much each group of columns moves log r of a ratio that is fitted to all rows."""
+    share = np.repeat([0.5 / samples.n_p, 0.5 / samples.n_q], [samples.n_p, samples.n_q])
+    of_matrix = np.arange(samples.X.shape[1]) if samples.encoder is None else samples.encoder.groups_
+    with silent():
+        log_ratio = fitted.log_ratio()
+        return importance(log_ratio, fitted.X, share, sources.names, _N_REPEATS, rng, sources.group[of_matrix])
 
 
 class _CrossFitted:
@@ -272,15 +257,15 @@ class _CrossFitted:
         return self.fit(self.X, self.is_p.astype(int))
 
 
-def _fitting(ratio: Any, seed: int) -> Fit:
+def _fitting(ratio: Any, seed: int, codes: tuple[int, ...]) -> Fit:
     """Return a function that fits a ratio to rows, first those of p, and labels: a preset without another scaling."""
     ratio = new_ratio(ratio, seed)  # refused before anything is fitted
     name = ratio.classifier if isinstance(ratio, ClassifierRatio) and ratio.calibration is None else None
-    if isinstance(name, str) and name in PRESETS:
+    if isinstance(name, str) and name in PRESETS and not codes:
         return partial(_fitted_preset, name, seed_from(ratio.random_state) % 2**32)
 
     def fit(X: Matrix, y: Vector) -> LogRatio:
-        samples = TwoSamples(X, int(y.sum()), np.ones(len(X)), _log_odds(y))
+        samples = TwoSamples(X, int(y.sum()), np.ones(len(X)), _log_odds(y), codes=codes)
         return partial(log_ratio_prepared, fit_prepared(new_ratio(ratio, seed), samples))
 
     return fit

@@ -250,6 +250,8 @@ def compare(
         P, Q = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
         result = two_sample_test(P, Q, ratio, n_permutations=permutations, random_state=seed, verbose=not quiet)
     print_result(result, as_json)
+    if result.drivers.names and not as_json:
+        print(f"\n{result.drivers}")
 
 
 @app.command()

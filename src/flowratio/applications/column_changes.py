@@ -1,0 +1,87 @@
+"""Which columns changed between two samples: how much, with a p-value that is corrected for the number of columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowratio._support.types import Vector
+from flowratio.diagnostics.thresholds import THRESHOLDS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MAX_SHOWN = 10  # columns in a table or a figure
+_HEAD = ("column", "effect (nats)", "corrected p", "change")
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnChanges:
+    r"""How much each column changed between two samples, the clearest change first. Empty if no change is found.
+
+    .. math:: \mathrm{effect}_j = \sqrt{\operatorname{Var} \log r_j(x_j)}, \qquad r_j = p_j / q_j
+
+    where :math:`p_j` and :math:`q_j` are the distributions of column j alone, and both samples count one half. It is 0
+    if they are equal, 0.2 for a Gaussian that is shifted by 0.2 standard deviations, 1.1 for a shift by 1. The variance
+    of the log-ratio of the dependence is added if the correlation with another column changed. Every array has the
+    shape (d,).
+    """
+
+    names: list[str]
+    columns: np.ndarray  # their positions in the table, or the numbers of the groups
+    effect: Vector  # in nats
+    standard_error: Vector  # of `effect`
+    p_value: Vector  # corrected for the number of columns: the probability that chance gives any column such a change
+    change: list[str]  # what changed most: mean, spread, shape, categories, correlation with another column
+
+    @classmethod
+    def none(cls) -> ColumnChanges:
+        """Return the changes of samples that do not differ."""
+        return cls([], np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0), [])
+
+    @property
+    def clear(self) -> list[str]:
+        """Names of the columns with a corrected p-value of 0.05 or less."""
+        return [name for name, p in zip(self.names, self.p_value, strict=True) if p <= THRESHOLDS.alpha]
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Return one dictionary for each column, ready for JSON."""
+        numbers = zip(self.effect.tolist(), self.standard_error.tolist(), self.p_value.tolist(), strict=True)
+        keys = ("effect", "standard_error", "p_value")
+        rows = [dict(zip(keys, row, strict=True)) for row in numbers]
+        names = zip(self.names, rows, self.change, strict=True)
+        return [{"column": name, **row, "change": change} for name, row, change in names]
+
+    def to_html(self) -> str:
+        """Return a table of the first columns. Empty if there are none."""
+        if not self.names:
+            return ""
+        rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self._cells())
+        head = "".join(f"<th style='text-align:left'>{name}</th>" for name in _HEAD)
+        return f"<table><caption>Largest changes</caption><tr>{head}</tr>{rows}</table>"
+
+    def draw(self, axes: Axes) -> None:
+        """Draw the effects of the first columns with their standard errors."""
+        at = np.arange(min(len(self.names), MAX_SHOWN))[::-1]
+        effect, error = self.effect[: len(at)], self.standard_error[: len(at)]
+        color = ["0.4" if p <= THRESHOLDS.alpha else "0.85" for p in self.p_value[: len(at)]]
+        axes.barh(at, effect, xerr=error, color=color, edgecolor="black")
+        axes.set_yticks(at, self.names[: len(at)])
+        axes.set(xlabel="effect (nats); dark: corrected p ≤ 0.05", xlim=(0, None))
+
+    def __str__(self) -> str:
+        rows = [_HEAD, *self._cells()]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(_HEAD))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        n_more = len(self.names) - MAX_SHOWN
+        return "\n".join([*lines, f"… and {n_more} more columns"] if n_more > 0 else lines)
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        """Return the cells of the first columns as text."""
+        columns = zip(self.names, self.effect, self.standard_error, self.p_value, self.change, strict=True)
+        first = islice(columns, MAX_SHOWN)
+        return [(name, f"{effect:.2f} ± {error:.2f}", f"{p:.2g}", change) for name, effect, error, p, change in first]

@@ -1,0 +1,186 @@
+"""Tests of each column of two samples, under the permutations of a joint test, corrected for their number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from flowratio._support.types import Matrix, Vector
+from flowratio.applications.category_scores import N_STATISTICS, CategoryScores
+from flowratio.applications.column_changes import ColumnChanges
+from flowratio.applications.column_effect import (
+    Variance,
+    effect_of,
+    variance_of_categories,
+    variance_of_number,
+    variance_of_pair,
+)
+from flowratio.applications.rank_scores import RankMeasures, RankScores, positive_or_inf
+from flowratio.diagnostics.thresholds import THRESHOLDS
+from flowratio.samples.two_samples import TwoSamples
+
+# share of the false alarms that each kind of change of a column may cause: most changes are of the location
+_LOCATION, _SCALE, _SHAPE, _CORRELATION = 0.7, 0.15, 0.05, 0.1
+_KINDS = ("mean", "spread", "shape", "correlation with {}", "categories")
+_MISSING = "share of missing values"
+
+
+@dataclass(frozen=True, eq=False)
+class SourceColumns:
+    """The columns that a test is about, each with its numbers or the codes of its categories."""
+
+    names: list[str]  # of the groups
+    group: np.ndarray  # (s,): the group of each source column
+    of_matrix: np.ndarray  # (d,): the source column of each column of the matrix. No codes are in the matrix
+    is_missing: np.ndarray  # (d,): whether a column of the matrix shows where another one has missing values
+    codes: dict[int, Vector]  # by source column: all categories of its rows, (n,)
+
+
+class ColumnTests:
+    """Tests of all columns, by ranks and counts, under permutations of the rows (n, d) of both samples."""
+
+    def __init__(self, X: Matrix, n_p: int, sources: SourceColumns) -> None:
+        self.X, self.n_p, self.sources = X, n_p, sources
+        self.ranks = RankScores(X, n_p, sources.of_matrix)
+        self.categories = {k: CategoryScores(codes, n_p) for k, codes in sources.codes.items()}
+        self.of_ranks: list[Vector] = []  # (9,) of each permutation
+        self.of_columns: list[Matrix] = []  # (4, d)
+        self.of_categories: list[Matrix] = []  # (c, 4)
+
+    def add(self, order: np.ndarray) -> None:
+        """Measure one permutation. The first one must be the order of the input."""
+        measures = self.ranks.measures(order)
+        if not self.of_ranks:
+            self.correlations = measures.correlations
+        self.of_ranks.append(self.ranks.statistics(measures))
+        self.of_columns.append(_by_column(measures))
+        of_categories = [scores.statistics(order) for scores in self.categories.values()]
+        self.of_categories.append(np.array(of_categories).reshape(-1, N_STATISTICS))
+
+    def statistics(self) -> Matrix:
+        """Return the statistics of all permutations, of shape (m + 1, k)."""
+        values = np.array(self.of_ranks)
+        if not self.categories:
+            return values
+        z = self._categories()
+        return np.column_stack([values, z.sum(axis=1), z.max(axis=(1, 2))])
+
+    def _categories(self) -> np.ndarray:
+        """Return statistics of counts in units of their spread over the permutations, of shape (m + 1, c, 4)."""
+        values = np.array(self.of_categories)
+        return (values - values.mean(axis=0)) / positive_or_inf(values.std(axis=0))
+
+    def changes(self) -> ColumnChanges:
+        """Return the changes of all groups of columns, the clearest one first."""
+        surprise = self._surprise()  # (m + 1, s, 5)
+        largest = surprise.max(axis=(1, 2))[1:]  # over all columns: the correction
+        observed = surprise[0]
+        numbers = np.unique(self.sources.group[observed.max(axis=1) > -np.inf])  # without constants
+        members = [np.flatnonzero(self.sources.group == number) for number in numbers]
+        p_value = np.array([_p_value(observed[sources].max(), largest) for sources in members])
+        effects = np.array([self._effect(sources, observed, largest) for sources in members])
+        order = np.lexsort([-effects[:, 0], p_value])
+        return ColumnChanges(
+            names=[self.sources.names[number] for number in numbers[order]],
+            columns=numbers[order],
+            effect=effects[order, 0],
+            standard_error=effects[order, 1],
+            p_value=p_value[order],
+            change=[self._word(members[k], observed) for k in order],
+        )
+
+    def _effect(self, sources: Vector, observed: Matrix, largest: Vector) -> tuple[float, float]:
+        """Return the effect of some source columns, with that of a changed correlation, and its standard error."""
+        variances = [self._variance(int(source)) for source in sources if observed[source].max() > -np.inf]
+        if _p_value(observed[sources, 3].max(), largest) <= THRESHOLDS.alpha:
+            j, k = self._strongest(sources)
+            variances.append(variance_of_pair(self.X[:, j], self.X[:, k], self.n_p))
+        return effect_of(variances)
+
+    def _surprise(self) -> np.ndarray:
+        """Return -log p of all permutations, source columns and kinds of change, of shape (m + 1, s, 5)."""
+        of_matrix, z = self.sources.of_matrix, np.array(self.of_columns)  # (m + 1, 4, d)
+        n_partners = np.maximum(self.ranks.is_pair.sum(axis=1), 1)
+        n_tests = np.stack([np.ones(len(of_matrix)), np.ones(len(of_matrix)), np.full(len(of_matrix), 2), n_partners])
+        n_parts = np.bincount(of_matrix)[of_matrix]
+        share = np.array([_LOCATION, _SCALE, _SHAPE, _CORRELATION])[:, None]
+        by_matrix = -math.log(2) - log_ndtr(-z) - np.log(n_tests * n_parts / share)
+        result = np.full((len(z), len(self.sources.group), len(_KINDS)), -np.inf)
+        for s in range(len(self.sources.group)):
+            parts = of_matrix == s
+            if parts.any():
+                result[:, s, :4] = by_matrix[:, :, parts].max(axis=2)
+        for s, of_categories in zip(self.categories, self._categories().swapaxes(0, 1), strict=True):
+            result[:, s, :3] = -np.inf  # indicators of frequent categories: the counts of all say more
+            result[:, s, 4] = (-log_ndtr(-of_categories)).max(axis=1) - math.log(N_STATISTICS / (1 - _CORRELATION))
+        return result
+
+    def _variance(self, source: int) -> Variance:
+        """Return the variance of log r of a source column."""
+        if source in self.categories:
+            a, b = self.categories[source].count(np.arange(len(self.X)))
+            return variance_of_categories(a.astype(np.float64), b.astype(np.float64))
+        parts = np.flatnonzero(self.sources.of_matrix == source)
+        numbers, missing = parts[~self.sources.is_missing[parts]], parts[self.sources.is_missing[parts]]
+        j = numbers[0] if len(numbers) else missing[0]
+        has_both = len(numbers) and len(missing)
+        is_missing = self.X[:, missing[0]] > self.X[:, missing[0]].min() if has_both else np.zeros(len(self.X), bool)
+        return variance_of_number(self.X[:, j], self.ranks.U[:, j], is_missing, self.n_p)
+
+    def _strongest(self, sources: Vector) -> tuple[int, int]:
+        """Return the two columns of the matrix whose correlation changed most. The first is one of the sources."""
+        correlations = self.correlations * np.isin(self.sources.of_matrix, sources)[:, None]
+        j, k = np.unravel_index(int(correlations.argmax()), correlations.shape)
+        return int(j), int(k)
+
+    def _word(self, sources: Vector, observed: Matrix) -> str:
+        """Return what changed most in some source columns."""
+        kind = int(observed[sources].max(axis=0).argmax())
+        if kind == 3:
+            partner = self.sources.of_matrix[self._strongest(sources)[1]]
+            return _KINDS[kind].format(self.sources.names[self.sources.group[partner]])
+        if kind < 3:
+            parts = np.flatnonzero(self.sources.of_matrix == sources[observed[sources, kind].argmax()])
+            if self.sources.is_missing[parts[self.of_columns[0][kind, parts].argmax()]]:
+                return _MISSING
+        return _KINDS[kind]
+
+
+def _by_column(measures: RankMeasures) -> Matrix:
+    """Return the sizes of location, scale, shape and change of correlation of each column, (4, d)."""
+    z = np.abs(measures.curves)
+    return np.stack([z[0], z[1], z[2:].max(axis=0), measures.correlations.max(axis=1)])
+
+
+def _p_value(surprise: float, largest: Vector) -> float:
+    """Return a corrected p-value, by the largest surprise of any column under each of m permutations, (m,)."""
+    n_as_large = int(np.count_nonzero(largest >= surprise - 1e-12 * abs(surprise)))  # ties count
+    return (1 + n_as_large) / (len(largest) + 1)
+
+
+def source_columns(samples: TwoSamples, groups: Sequence[str] | None) -> SourceColumns:
+    """Return the columns of two samples, in their groups if there are any."""
+    encoder, n = samples.encoder, samples.X.shape[1]
+    if encoder is None:
+        names = list(samples.names or [f"x{j + 1}" for j in range(n)])
+        of_matrix, is_missing, codes = np.arange(n), np.zeros(n, bool), {}
+    else:
+        names = [column.name for column in encoder.columns_]
+        is_code = np.isin(np.arange(n), samples.codes)
+        of_matrix = encoder.groups_[~is_code]
+        has_missing = np.array([column.has_missing for column in encoder.columns_])
+        is_last = np.append(encoder.groups_[1:] != encoder.groups_[:-1], True)
+        is_missing = (has_missing[encoder.groups_] & is_last)[~is_code]
+        texts = encoder.category_codes(samples.X)
+        codes = {names.index(name): np.where(of.codes < 0, len(of.names), of.codes) for name, of in texts.items()}
+    if groups is None:
+        return SourceColumns(names, np.arange(len(names)), of_matrix, is_missing, codes)
+    if len(groups) != len(names):
+        raise ValueError(f"`groups` has {len(groups)} names, but there are {len(names)} columns. Give one for each.")
+    of_groups = list(dict.fromkeys(groups))
+    group = np.array([of_groups.index(name) for name in groups])
+    return SourceColumns(of_groups, group, of_matrix, is_missing, codes)
