@@ -43,7 +43,7 @@ BY_CONTENT = [
     (b"\x73\x02\x01\0\x05\0" + b"\0" * 99, "a Stata file", "pandas.read_stata"),
     (b"\x80\x04\x95\x0c\0\0\0\0\0\0\0}\x94.", "a pickle, which is never loaded", "to_parquet"),
     (b"RDX3\nX\n\0\0", "an R data file", "write.csv"),
-    (gzip.compress(b"X\n\0\0\0\x03\0\x04"), "an R data file", "write.csv"),
+    (gzip.compress(b"X\n\0\0\0\x03\0\x04", mtime=0), "an R data file", "write.csv"),
     (b"\x89HDF\r\n\x1a\n\0\0", "an HDF5 file", "pandas.read_hdf"),
     (b"SQLite format 3\0" + b"\0" * 99, "an SQLite database", "as CSV"),
     (b"\0\1\2\3\4\5\6\7DUCK@\0\0\0", "a DuckDB database", "COPY"),
