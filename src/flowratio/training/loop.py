@@ -54,7 +54,7 @@ def train(
         Folder that stores the state of the run, so that it survives a kill, and seconds between two writes.
     callback
         Called after each evaluation on held-out rows with the model, in evaluation mode with the weights that were
-        scored, and the number of epochs. The callback must not change the model.
+        scored, and the number of epochs. The callback must not change the model. A `TimeLimit` ends the run in time.
     """
     rows = ArrayRows(rows) if isinstance(rows, np.ndarray) else rows
     run = Run(model, loss, recipe, callback)
@@ -69,7 +69,7 @@ def train(
         while not run.history.stop_reason:
             batches = _batches(rows, recipe.batch_size, run.weights, prepare, seed, run.epoch)
             run.take_epoch(batches, n_steps * recipe.max_epochs, store)
-            if run.epoch % every == 0 or run.epoch >= recipe.max_epochs:
+            if run.epoch % every == 0 or run.epoch >= recipe.max_epochs or run.is_over():
                 run.close_round(held_out_batch)
             show(run)
         show(run, done=True)

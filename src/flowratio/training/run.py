@@ -30,6 +30,18 @@ _MAX_RESTARTS, _RESTART_FACTOR = 3, 0.2
 _FUSED = {name: getattr(torch.ops.aten, f"_fused_{name}_", None) for name in ("adamw", "adam")}
 
 
+@dataclass(frozen=True)
+class TimeLimit:
+    """A callback that ends a training run after some seconds. The model gets the best weights so far."""
+
+    seconds: float
+    callback: Callback | None = None  # is called as well
+
+    def __call__(self, model: nn.Module, epoch: int) -> None:
+        if self.callback is not None:
+            self.callback(model, epoch)
+
+
 class TrainingDiverged(RuntimeError):
     """The loss is not finite, and lower learning rates did not help."""
 
@@ -80,7 +92,7 @@ class History:
     seconds: list[float] = field(default_factory=list)
     n_restarts: int = 0
     best_epoch: int = 0  # the model has the weights of this epoch
-    stop_reason: Literal["", "max_epochs", "patience"] = ""
+    stop_reason: Literal["", "max_epochs", "patience", "time"] = ""
 
     def plot(self) -> Figure:
         """Draw both losses against the epoch."""
@@ -164,11 +176,17 @@ class Run:
             self._step(batch, total)
             if self.step_in_epoch % _CHECK_STEPS == 0 and not math.isfinite(self.loss_sum.item()):
                 break
+            if self.is_over():
+                break
             if checkpoint is not None and checkpoint.is_due():
                 checkpoint.write(*self.state())
         self.epoch, self.step_in_epoch = self.epoch + 1, 0
         if not math.isfinite(self.loss_sum.item()):
             self._restart()
+
+    def is_over(self) -> bool:
+        """Return whether the time of a `TimeLimit` is over."""
+        return isinstance(self.callback, TimeLimit) and time.perf_counter() - self.started > self.callback.seconds
 
     def _step(self, batch: Tensor, total: int) -> None:
         loss = self.loss(batch)
@@ -216,7 +234,9 @@ class Run:
                 _copy(current, self.live)
             else:
                 self._restart()
-        if self.epoch >= self.recipe.max_epochs:
+        if self.is_over():
+            self.history.stop_reason = "time"
+        elif self.epoch >= self.recipe.max_epochs:
             self.history.stop_reason = "max_epochs"
         elif self.epoch - self.progress_epoch >= self.recipe.patience:
             self.history.stop_reason = "patience"
@@ -231,7 +251,7 @@ class Run:
         self.loss_sum.zero_()
         self.n_losses = 0
         total = self.n_steps * self.recipe.max_epochs / self.epoch
-        if self.n_steps < min(self.recipe.settle, total / 6):
+        if self.n_steps < min(self.recipe.settle, total / 6) and not self.is_over():
             self.progress_epoch = self.epoch
             return
         if loss < self.progress_loss - self.recipe.min_gain:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from flowratio.flows import MAF
 from flowratio.samples.rows import ArrayRows
 from flowratio.training import run
 from flowratio.training.loop import train
-from flowratio.training.run import History, Recipe, TrainingDiverged
+from flowratio.training.run import History, Recipe, TimeLimit, TrainingDiverged
 
 
 class Point(nn.Module):
@@ -251,6 +253,37 @@ class TestStopping:
     def test_says_nothing_where_it_converged(self) -> None:
         history = fit(Point(start=0.5), normal(500), settings(max_epochs=30, tolerance=0.01, schedule="cosine"))
         assert history.stop_reason == "max_epochs"  # a warning would be an error here
+
+
+class TestTimeLimit:
+    @pytest.fixture(autouse=True)
+    def _one_second_a_look(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seconds = itertools.count()
+        monkeypatch.setattr(run, "time", SimpleNamespace(perf_counter=lambda: float(next(seconds))))
+
+    def test_a_run_ends_within_an_epoch(self) -> None:
+        model = Point(start=9.0)
+        history = fit(model, normal(500), settings(max_epochs=100), callback=TimeLimit(10.0))
+        assert history.stop_reason == "time"
+        assert history.epoch == [1]
+        assert len(model.batches) == 11  # of 25 in an epoch. The clock is read after each step
+        assert model.w.max() < 9  # the weights of the last step
+
+    def test_weights_that_have_not_settled_are_better_than_none(self) -> None:
+        model = Point(start=9.0)
+        fit(model, normal(500), settings(max_epochs=100, settle=1000), callback=TimeLimit(10.0))
+        assert model.w.max() < 9
+
+    def test_enough_time_changes_nothing(self) -> None:
+        models = Point(start=1.0), Point(start=1.0)
+        looks: list[int] = []
+        limit = TimeLimit(1e9, lambda model, epoch: looks.append(epoch))
+        histories = [
+            fit(m, normal(500), settings(max_epochs=5), callback=c) for m, c in zip(models, (None, limit), strict=True)
+        ]
+        assert torch.equal(models[0].w, models[1].w)
+        assert histories[0].held_out_loss == histories[1].held_out_loss
+        assert looks == [1, 2, 3, 4, 5]
 
 
 class TestRestarts:

@@ -17,6 +17,7 @@ from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, check_choice, check_n_folds, is_number, seed_from
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.auto.combination import choose_stack, hedge
+from flowratio.ratios.auto.conclusion import conclusion
 from flowratio.ratios.auto.convex import ConvexRatio
 from flowratio.ratios.auto.race import Race
 from flowratio.ratios.auto.results import AutoResults, Candidate, Status
@@ -47,10 +48,10 @@ class AutoRatio(RatioEstimator):
     combine
         `"stack"` for a convex combination of log-ratios, `"best"` for a single one.
     n_folds
-        Number of folds. Folds beyond the first 20 000 held-out rows are not scored.
+        Number of folds. Folds and rows beyond the first 20 000 held-out rows are not scored.
     time_budget
-        Seconds. None for no limit. A candidate that would take too long, by a short trial on some of the rows, is left
-        out. A fit is never interrupted, so the budget may be exceeded by one fit.
+        Seconds. None for no limit. Short trials on some of the rows measure the time. A candidate that would exceed its
+        share is fitted to fewer rows or left out, and the training of networks and flows is interrupted.
     random_state, verbose
         Seed: the same seed gives the same bits on the same machine, if the budget leaves out the same candidates.
         Whether to show a progress bar, with the current candidate and the time left.
@@ -69,8 +70,11 @@ class AutoRatio(RatioEstimator):
     held-out likelihood gains more than noise. With n scored rows, the maximum likelihood weights of all candidates
     count 1000 / (n + 1000), and those of the few the rest: with few rows, a mean of many is safer than a choice.
 
-    A candidate is stopped early if it is clearly worse than the others after a fold. The rest is skipped once the
-    combination separates p from q without error. Candidates of one latent space share one flow in each fold.
+    All candidates get one fold before any gets more. A candidate is stopped early if it is clearly worse than the
+    others after a fold. The rest is skipped once a candidate separates p from q without error. If there is not enough
+    time for all folds of the others, the best one comes first, then those with the highest score per second. Candidates
+    of one latent space share one flow in each fold. `results_` lists what there was no time for, and a budget that
+    would suffice.
 
     Examples
     --------
@@ -109,37 +113,36 @@ class AutoRatio(RatioEstimator):
             return
         fold = random_ranks(samples, np.random.default_rng([seed, 0, 6])) % n_folds
         race = Race(samples, fold, seed, self.time_budget)
-        bar = uneven_progress(len(candidates), "candidates", self.verbose, race.expected_left)
+        bar = uneven_progress(len(candidates) + 1, "steps", self.verbose, race.expected_left)
         with silent(), bar as begin:  # the scores show what a fit warns of
-            for name, ratio in candidates.items():
-                begin(name)
-                race.run(name, ratio)
+            race.run(candidates, begin)
         self._settle(race, samples)
 
     def _settle(self, race: Race, samples: TwoSamples) -> None:
         """Combine the candidates with a score, or fall back if there is none."""
-        entries, statuses = [*race.candidates.values()], {one.status for one in race.candidates.values()}
+        entries, statuses = race.candidates, {one.status for one in race.candidates}
         if statuses == {Status.FAILED}:
             reasons = "; ".join(f"{one.name}: {one.detail.rstrip('.')}" for one in entries)
             raise ValueError(f"All {len(entries)} candidates have failed ({reasons}). Fix the data, or use others.")
-        if not race.log_ratios and Status.NO_TIME in statuses:
+        if not race.scored:
             reason = f"`time_budget` is {self.time_budget:g} seconds, too short to score any candidate"
             self._fall_back(samples, entries, f"{reason}. The ratio is logistic regression. Give more time.")
             return
         self._combine(race)
 
     def _combine(self, race: Race) -> None:
-        names = [*race.log_ratios]
-        log_ratios = np.column_stack([np.zeros(race.n_scored), *race.log_ratios.values()])
+        scored, log_ratios = race.scored, race.log_ratios()
         few = choose_stack(log_ratios, race.held_out, max_columns=1 if self.combine == "best" else None)
         weights = few if self.combine == "best" else hedge(few, log_ratios, race.held_out)
-        for name, weight in zip(names, weights[1:], strict=True):
-            race.candidates[name].weight = float(weight)
-        self.names_ = [name for name, weight in zip(names, weights[1:], strict=True) if weight > 0]
+        self.names_, self.models_ = [], []
+        for (name, one), weight in zip(scored.items(), weights[1:], strict=True):
+            one.candidate.weight = float(weight)
+            if weight > 0:
+                self.names_.append(name)
+                self.models_.append([fit.model for fit in one.fits[: race.n_folds]])
         self.shares_ = weights[1:][weights[1:] > 0]
-        self.models_ = [race.models[name] for name in self.names_]
-        ranking = sorted(race.candidates.values(), key=lambda one: math.inf if math.isnan(one.score) else -one.score)
-        self.results_ = AutoResults(ranking, _verdict(race, log_ratios, few, names))
+        ranking = sorted(race.candidates, key=lambda one: math.inf if math.isnan(one.score) else -one.score)
+        self.results_ = AutoResults(ranking, conclusion(race, log_ratios, few))
 
     def _fall_back(self, samples: TwoSamples, entries: list[Candidate], message: str) -> None:
         """Use the logistic baseline, and issue a warning."""
@@ -203,25 +206,3 @@ class AutoRatio(RatioEstimator):
                 name += "'"
             by_name[name] = named_ratio(one, "candidates") if isinstance(one, str) else one
         return by_name
-
-
-def _verdict(race: Race, log_ratios: Matrix, weights: Vector, names: list[str]) -> str:
-    """Return one sentence on whether the latent space helped."""
-    if not weights[1:].any():
-        return "No candidate is better than r = 1: p and q hardly differ."
-    latent = np.array([False, *(race.candidates[name].in_latent_space for name in names)])
-    if not latent.any():
-        if any(one.in_latent_space and one.status is Status.STOPPED for one in race.candidates.values()):
-            return "The flow did not help: the candidates in latent space were clearly worse and stopped early."
-        return "It is unknown whether the flow helps: no candidate in latent space was scored."
-    stack = race.held_out.losses(log_ratios @ weights)
-    if weights[latent].any():  # the combination against the best one without the flow
-        others = log_ratios[:, ~latent]
-        gains = race.held_out.losses(others @ choose_stack(others, race.held_out)) - stack
-        sign, words = 1, ("helped", "hardly helped")
-    else:  # the best candidate in latent space against the combination
-        best = min((race.held_out.losses(column) for column in log_ratios[:, latent].T), key=race.held_out.mean)
-        gains = stack - best
-        sign, words = -1, ("did not help", "made no difference")
-    gain, error = race.held_out.mean(gains), race.held_out.standard_error(gains)
-    return f"The flow {words[0 if sign * gain > error else 1]}: {gain:+.4f} ± {error:.4f} nats of score."

@@ -120,9 +120,13 @@ def hedge(few: Vector, log_ratios: Matrix, held_out: HeldOut) -> Vector:
     return _without_small((1 - share) * few + share * convex_weights(log_ratios, held_out), _MIN_HEDGE)
 
 
-def can_help(stack: Vector, log_r: Vector, held_out: HeldOut) -> bool:
-    """Return whether a log-ratio (n,) may join a stack (n,): it is not clearly worse, or a mix of both is better."""
+def can_help(stack: Vector, log_r: Vector, held_out: HeldOut, n_candidates: int = 1) -> bool:
+    """Return whether a log-ratio (n,) may join a stack (n,): it is not clearly worse, or a mix of both is better.
+
+    A stack that was chosen from m candidates on the same rows looks better than it is by about log(m) / n nats.
+    """
     excess = held_out.losses(log_r) - held_out.losses(stack)
-    clearly_worse = held_out.mean(excess) > 2 * held_out.standard_error(excess)
+    optimism = math.log(n_candidates) / len(stack)
+    clearly_worse = held_out.mean(excess) > 2 * held_out.standard_error(excess) + optimism
     mix = np.column_stack([stack, log_r, np.zeros_like(stack)])  # r = 1: shrinking a stack is no merit
     return not clearly_worse or bool(convex_weights(mix, held_out)[1] > 0)

@@ -1,27 +1,34 @@
-"""Candidates on the same folds: their fits, their held-out log-ratios, and the time they take."""
+"""Candidates on the same folds: one fold of each, then the other folds of those that may help, within a budget."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-import joblib
 import numpy as np
 
-from flowratio._support.types import Vector
-from flowratio.latent.featurizer import FlowFeaturizer
+from flowratio._support.types import Matrix, Vector
 from flowratio.ratios.auto.combination import HeldOut, can_help, choose_stack
+from flowratio.ratios.auto.fitting import Entrant, Fit, Fitter, in_latent_space, thinned
+from flowratio.ratios.auto.limits import can_be_limited
 from flowratio.ratios.auto.results import Candidate, Status
-from flowratio.ratios.featurized.featurized import FeaturizedRatio, is_fitted
-from flowratio.ratios.featurized.joint import JointFeaturizedRatio
-from flowratio.ratios.registry import fit_prepared, log_ratio_prepared, new_ratio
+from flowratio.ratios.auto.schedule import affordable
 from flowratio.samples.two_samples import TwoSamples
-from flowratio.scaling.base import Scaler
 
-_SCORED_ROWS = 20_000  # rows that are enough for a score: folds beyond them are not scored
-_TRIAL_ROWS = 1_000  # rows of each sample in a trial that measures the time of a fit
-_MIN_ROWS_FOR_TRIAL = 4_000  # rows of both samples up to which a fit is fast enough to go without a trial
+_SCORED_ROWS = 20_000  # rows that are enough for a score: folds and rows beyond them are not scored
+_TRIAL_VALUES, _TRIAL_ROWS = 100_000, (100, 500)  # values and rows of the first trial. Each further trial has 4 × more
+_MIN_VALUES_FOR_TRIAL, _MIN_ROWS_FOR_TRIAL = 200_000, 4_000  # below both, fits are fast enough to go without a trial
+_TRAINED_VALUES = 2_000_000  # values up to which training that can be interrupted goes without a trial
+_MIN_ROWS = 1_000  # fewer rows do not show what a candidate can do
+_FIRST_ROUND, _ONLY_ROUND = 0.5, 0.6  # share of the budget for one fold of each, if there are more folds, and if not
+_TRAINING_SHARE = 2.0  # shares of the time after which training is interrupted. Other candidates need less than theirs
+_RESERVE = 0.05  # share of the budget for the combination
+_MIN_ROWS_TO_STOP = 100  # held-out rows that can show that a candidate is clearly worse
+_MIN_GROWTH = 1.5  # a fit to more rows must have so many times the rows, to be worth its time
+_SETTLED = "the others separate p and q already"
 _SETTLED_ERRORS, _SETTLED_LOSS = 3.0, 0.01  # standard errors and nats of the held-out loss, below which the race ends
 
 
@@ -29,154 +36,284 @@ class Race:
     """Candidates on the same folds of `samples`, shape (n,), with a budget in seconds for all of them."""
 
     def __init__(self, samples: TwoSamples, fold: Vector, seed: int, budget: float | None) -> None:
-        self.samples, self.seed = samples, seed
+        self.start = self.step_start = time.perf_counter()
         self.budget = math.inf if budget is None else float(budget)
         n_folds = int(fold.max()) + 1
         n_scored_folds = min(n_folds, math.ceil(_SCORED_ROWS * n_folds / len(samples.X)))
-        self.folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_scored_folds)]
-        rows = np.concatenate([test for _, test in self.folds])
-        self.n_scored = len(rows)
+        tests = [np.flatnonzero(fold == k) for k in range(n_scored_folds)]
+        if n_scored_folds == 1:
+            tests = [thinned(tests[0], samples.n_p, _SCORED_ROWS)]
+        folds = [(np.flatnonzero(fold != k), test) for k, test in enumerate(tests)]
+        self.fitter = Fitter(samples, folds, seed)
+        self.n_folds = self.n_planned_folds = len(folds)
         y, w = samples.y, samples.w
         share = np.where(y == 1, w / samples.w_p.sum(), w / samples.w_q.sum()) / 2
-        self.held_out = HeldOut(np.where(y == 1, 1.0, -1.0), share).rows(rows)
-        self.candidates: dict[str, Candidate] = {}
-        self.log_ratios: dict[str, Vector] = {}  # of the candidates with a score on all folds
-        self.models: dict[str, list[Any]] = {}
-        self.maps: dict[tuple[str, int], FlowFeaturizer | Scaler] = {}  # by latent space and fold
-        self.leader = np.zeros(self.n_scored)  # log r of the best combination so far
-        self.durations: list[float] = []  # seconds of each candidate that is done
-        self.start = self.candidate_start = time.perf_counter()
+        self._all_held_out = HeldOut(np.where(y == 1, 1.0, -1.0), share).rows(np.concatenate(tests))
+        self.entrants: dict[str, Entrant] = {}
+        self.durations: list[float] = []  # seconds of each step that is done
+        self.needed = 0.0  # seconds of what there was no time for
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        return [one.candidate for one in self.entrants.values()]
+
+    @property
+    def held_out(self) -> HeldOut:
+        """The held-out rows of all folds that count."""
+        return self._held_out(self.n_folds)
+
+    @property
+    def scored(self) -> dict[str, Entrant]:
+        """Candidates with a score, the simplest first."""
+        return {name: one for name, one in self.entrants.items() if one.candidate.status is Status.SCORED and one.fits}
+
+    def log_ratios(self) -> Matrix:
+        """Return log-ratios of the held-out rows: 0, for r = 1, and a column for each candidate with a score."""
+        return self._columns([*self.scored.values()], self.n_folds)
 
     def seconds_left(self) -> float:
-        """Return how much of the budget is left."""
-        return self.budget - (time.perf_counter() - self.start)
+        """Return how much of the budget is left, without a reserve for the combination."""
+        if math.isinf(self.budget):
+            return math.inf
+        return (1 - _RESERVE) * self.budget - self.elapsed()
+
+    def elapsed(self) -> float:
+        return time.perf_counter() - self.start
 
     def expected_left(self, n: int) -> float:
-        """Return the expected seconds for the current candidate and the n - 1 after it, from the slowest so far."""
+        """Return the expected seconds for the current step and the n - 1 after it. The last step is more folds."""
+        left = max(0.0, self.budget - self.elapsed())
         if len(self.durations) < n:
-            return max(0.0, self.seconds_left())
-        slowest = max(self.durations, default=0.0)
-        expected = n * slowest - min(slowest, time.perf_counter() - self.candidate_start)
-        return max(0.0, min(self.seconds_left(), expected))
+            return left
+        rest = (n - 1) * max(self.durations, default=0.0)  # as slow as the slowest so far
+        more_folds = (self.n_folds - 1) * (sum(self.durations) + rest)
+        return max(0.0, min(left, rest + more_folds - (time.perf_counter() - self.step_start)))
 
-    def run(self, name: str, ratio: Any) -> None:
-        """Fit a candidate fold by fold, until it is done, stopped, or out of time."""
-        self.candidate_start = time.perf_counter()
-        candidate = self.candidates[name] = Candidate(name, _in_latent_space(ratio))
-        if self._is_settled():
-            candidate.status, candidate.detail = Status.NOT_NEEDED, "the others separate p and q already"
-            return
-        models: list[Any] = []
-        parts: list[Vector] = []
-        try:
-            self._run_folds(candidate, ratio, models, parts)
-        except Exception as error:  # a candidate may fail in any way. The others continue
-            candidate.status, candidate.detail = Status.FAILED, " ".join(str(error).split()) or type(error).__name__
-        now = time.perf_counter()
-        candidate.seconds, self.candidate_start = now - self.candidate_start, now
-        self.durations.append(candidate.seconds)
-        if candidate.status is Status.SCORED:
-            self._finish(candidate, models, np.concatenate(parts))
+    def run(self, candidates: Mapping[str, Any], begin: Callable[[str], None] = lambda name: None) -> None:
+        """Fit and score candidates, the simplest first. `begin` is called before each, and before the last step."""
+        for name, ratio in candidates.items():
+            self.entrants[name] = Entrant(Candidate(name, in_latent_space(ratio)), ratio)
+        if self._first_round_settles(begin):
+            settled = [one for one in self.entrants.values() if len(one.fits) < self.n_folds]
+            self._drop(settled, Status.NOT_NEEDED, _SETTLED)
+        self.step_start = time.perf_counter()
+        begin("more folds of the best")
+        self._more_folds()
+        self._more_rows()
+        self._score()
 
-    def _run_folds(self, candidate: Candidate, ratio: Any, models: list[Any], parts: list[Vector]) -> None:
-        expected, n_folds = self._expected_seconds(ratio), len(self.folds)
-        for k, (train, test) in enumerate(self.folds):
-            if expected * (n_folds - k) > self.seconds_left():
-                candidate.status = Status.NO_TIME
-                if math.isfinite(expected):
-                    candidate.detail = f"about {max(1, round(expected * n_folds))} s needed"
-                return
-            start = time.perf_counter()
-            models.append(self._fitted(ratio, train, k))
-            parts.append(log_ratio_prepared(models[-1], self.samples.X[test]))
-            expected = max(expected, time.perf_counter() - start)
-            if k + 1 < n_folds and not self._may_help(parts):
-                candidate.status, candidate.detail = Status.STOPPED, f"after {k + 1} of {n_folds} folds"
-                return
+    # One fold of each
 
-    def _finish(self, candidate: Candidate, models: list[Any], log_r: Vector) -> None:
-        """Score a candidate, and update the best combination."""
-        if not np.isfinite(log_r).all():
-            candidate.status, candidate.detail = Status.FAILED, "log-ratios that are not finite"
-            return
-        self.models[candidate.name], self.log_ratios[candidate.name] = models, log_r
-        losses = self.held_out.losses(log_r)
-        candidate.score = math.log(2) - self.held_out.mean(losses)
-        candidate.standard_error = self.held_out.standard_error(losses)
-        log_ratios = np.column_stack([np.zeros(self.n_scored), *self.log_ratios.values()])
-        self.leader = log_ratios @ choose_stack(log_ratios, self.held_out)
+    def _first_round_settles(self, begin: Callable[[str], None]) -> bool:
+        """Fit the first fold of each candidate. Return whether one of them ends the race.
 
-    def _is_settled(self) -> bool:
-        """Return whether the best combination separates nearly all held-out rows: the rest is less than its noise."""
-        losses = self.held_out.losses(self.leader)
-        return self.held_out.mean(losses) < min(_SETTLED_ERRORS * self.held_out.standard_error(losses), _SETTLED_LOSS)
+        With a budget the cheapest come first: those that a trial shows to be within their share, then the others in the
+        order of their time, then training, which can be interrupted.
+        """
+        order, waiting = [*self.entrants.values()], list[Entrant]()
+        if math.isfinite(self.budget):
+            order.sort(key=lambda one: can_be_limited(one.ratio))
+        for i, one in enumerate(order):
+            if waiting and can_be_limited(one.ratio):
+                waiting.sort(key=lambda other: other.expected_seconds(self.fitter.n_rows))
+                if self._any_settles(waiting, len(order) - i):
+                    return True
+                waiting = []
+            self.step_start = time.perf_counter()
+            begin(one.candidate.name)
+            share = self._share(len(order) - i + len(waiting))
+            self._attempt(one, lambda one=one, share=share: self._measure(one, share))
+            if one.expected_seconds(self.fitter.n_rows) > share and not can_be_limited(one.ratio):
+                waiting.append(one)
+            elif self._any_settles([one], len(order) - i - 1 + len(waiting)):
+                return True
+            self.durations.append(time.perf_counter() - self.step_start)
+        waiting.sort(key=lambda other: other.expected_seconds(self.fitter.n_rows))
+        return self._any_settles(waiting, 0)
 
-    def _may_help(self, parts: list[Vector]) -> bool:
-        n = sum(map(len, parts))
-        return can_help(self.leader[:n], np.concatenate(parts), self.held_out.rows(np.arange(self.n_scored) < n))
+    def _any_settles(self, entrants: list[Entrant], n_others: int) -> bool:
+        """Fit the first fold of some candidates, before others. Return whether one of them ends the race."""
+        for i, one in enumerate(entrants):
+            self._first_fold(one, self._share(len(entrants) - i + n_others))
+            if self._is_settled(one):
+                return True
+        return False
 
-    def _expected_seconds(self, ratio: Any) -> float:
-        """Return about how long one fit takes, from a trial on some of the rows. 0 where it does not matter."""
-        train = self.folds[0][0]
-        if self.seconds_left() <= 0:
+    def _share(self, n_left: int) -> float:
+        """Return the seconds that each of the candidates without a fold may take for it."""
+        if math.isinf(self.budget):
             return math.inf
-        if math.isinf(self.budget) or len(train) <= _MIN_ROWS_FOR_TRIAL:
-            return 0.0
-        first, n = self._trial(ratio, train, _TRIAL_ROWS)
-        expected = first * len(train) / n
-        # the time may grow more slowly than the rows
-        if first * math.sqrt(len(train) / n) < self.seconds_left() / len(self.folds) < expected:
-            second, m = self._trial(ratio, train, 4 * _TRIAL_ROWS)
-            growth = min(max(math.log(second / first) / math.log(m / n), 0.5), 1.0)
-            expected = second * (len(train) / m) ** growth
-        return expected
+        return max(self._first_round() - self.elapsed(), 0.2 * self.seconds_left()) / n_left
 
-    def _trial(self, ratio: Any, train: Vector, max_rows: int) -> tuple[float, int]:
-        """Return the seconds that a candidate takes for some of the rows, and the number of these rows."""
-        sides = train[train < self.samples.n_p], train[train >= self.samples.n_p]
-        rows = np.concatenate([side[:: math.ceil(len(side) / max_rows)] for side in sides])
+    def _first_round(self) -> float:
+        return (_FIRST_ROUND if self.n_folds > 1 else _ONLY_ROUND) * self.budget
+
+    def _measure(self, one: Entrant, share: float) -> None:
+        """Fit a candidate to few rows, then to more, until the time of a fit to all rows is clear."""
+        n, d = self.fitter.n_rows, self.fitter.samples.X.shape[1]
+        n_rows = min(max(_TRIAL_VALUES // d, _TRIAL_ROWS[0]), _TRIAL_ROWS[1])
+        small = n <= _MIN_ROWS_FOR_TRIAL and n * d <= _MIN_VALUES_FOR_TRIAL
+        if math.isinf(share) or small or n < 2 * n_rows or (n * d <= _TRAINED_VALUES and can_be_limited(one.ratio)):
+            return
+        seconds = 0.0
+        while n_rows < n and 16 * seconds <= share and self.seconds_left() > 0:
+            trial = self.fitter.trial(one.ratio, n_rows, share / 8)
+            one.timings.append((trial.n_rows, trial.seconds))
+            seconds, n_rows = math.inf if trial.cut else trial.seconds, 4 * n_rows
+
+    def _first_fold(self, one: Entrant, share: float) -> None:
+        """Fit a candidate to all folds but the first, on as many rows as its share of the time allows."""
+        if one.candidate.status is not Status.SCORED:  # it failed in a trial
+            return
+        n = self.fitter.n_rows
+        n_rows = one.rows_within(share, n) if self.seconds_left() > 0 else 0
+        if 0 < n_rows < n and can_be_limited(one.ratio):
+            n_rows = min(n, 4 * n_rows)  # the training ends in time, and more rows for fewer epochs are better
+        if n_rows < min(n, _MIN_ROWS):
+            self._out_of_time([one])
+            return
+        self._attempt(one, lambda: self._add(one, self.fitter.fold(one.ratio, 0, n_rows, _TRAINING_SHARE * share)))
+
+    def _add(self, one: Entrant, fit: Fit) -> None:
+        one.fits.append(fit)
+        one.timings.append((fit.n_rows, fit.seconds))
+
+    def _attempt(self, one: Entrant, action: Callable[[], None]) -> None:
+        """Call a function. If it fails the candidate has failed, and the others continue."""
         start = time.perf_counter()
-        model = new_ratio(ratio, self.seed)
-        key = _latent_space_key(ratio)
-        if key is not None and all((key, k) in self.maps for k in range(len(self.folds))):
-            model.set_params(featurizer=self.maps[key, 0])
-        log_ratio_prepared(fit_prepared(model, self.samples.part(rows)), self.samples.X[rows])
-        return time.perf_counter() - start, len(rows)
+        try:
+            action()
+        except Exception as error:  # a candidate may fail in any way
+            one.fits.clear()
+            message = " ".join(str(error).split()) or type(error).__name__
+            one.candidate.status, one.candidate.detail = Status.FAILED, message
+        one.candidate.seconds += time.perf_counter() - start
 
-    def _fitted(self, ratio: Any, train: Vector, k: int) -> Any:
-        """Return a candidate fitted to all folds but one. Candidates of one latent space share the map of a fold."""
-        model = new_ratio(ratio, self.seed + k)
-        key = _latent_space_key(ratio)
-        if key is not None and (key, k) in self.maps:
-            model.set_params(featurizer=self.maps[key, k])
-        model = fit_prepared(model, self.samples.part(train))
-        if key is not None:
-            self.maps.setdefault((key, k), model.featurizer_)
-        return model
+    def _is_settled(self, one: Entrant) -> bool:
+        """Return whether a candidate separates nearly all held-out rows, on all folds: the rest is below its noise."""
+        while one.fits:
+            held_out = self._held_out(len(one.fits))
+            losses = held_out.losses(one.log_r)
+            if held_out.mean(losses) >= min(_SETTLED_ERRORS * held_out.standard_error(losses), _SETTLED_LOSS):
+                return False
+            if len(one.fits) == self.n_folds:
+                return True
+            if one.seconds_of_fold > self.seconds_left():
+                return False
+            self._next_fold(one)
+        return False
 
+    # More folds, and more rows, of those that may help
 
-def _in_latent_space(ratio: Any) -> bool:
-    """Return whether a candidate is a ratio in the latent space of a flow."""
-    if isinstance(ratio, FeaturizedRatio):
-        return ratio.featurizer is None or isinstance(ratio.featurizer, FlowFeaturizer)
-    return isinstance(ratio, JointFeaturizedRatio)
+    def _more_folds(self) -> None:
+        entrants = self._stop_losers(1)
+        if not entrants:
+            return
+        n_more = self.n_folds - 1
+        if n_more and math.isfinite(self.budget):
+            held_out = self._held_out(1)
+            scores = [math.log(2) - held_out.mean(held_out.losses(one.fits[0].log_r)) for one in entrants]
+            costs = [one.seconds_of_fold for one in entrants]
+            chosen, n_more = affordable(scores, costs, self.seconds_left(), n_more)
+            self._out_of_time([one for k, one in enumerate(entrants) if k not in chosen])
+            self.n_folds = 1 + n_more
+        for k in range(1, self.n_folds):
+            for one in self._alive():
+                if len(one.fits) > k:
+                    continue
+                if one.seconds_of_fold > self.seconds_left() + _RESERVE * self.budget:  # slower than expected
+                    self.n_folds = k
+                    return
+                self._next_fold(one)
+            self._stop_losers(k + 1)
 
+    def _next_fold(self, one: Entrant) -> None:
+        limit = math.inf if math.isinf(self.budget) else 2 * one.seconds_of_fold
+        n_rows = one.fits[0].n_rows
+        max_rows = n_rows if n_rows < self.fitter.n_rows else len(self.fitter.samples.X)  # folds differ by a row or two
+        self._attempt(one, lambda: self._add(one, self.fitter.fold(one.ratio, len(one.fits), max_rows, limit)))
 
-def _latent_space_key(ratio: Any) -> str | None:
-    """Return what candidates of one latent space have in common. None for others, and for flows of the user."""
-    if not isinstance(ratio, FeaturizedRatio) or is_fitted(ratio.featurizer):
-        return None
-    if not isinstance(getattr(ratio.featurizer, "flow", ""), str):
-        return None
-    featurizer: Any = ratio.featurizer
-    settings = featurizer.get_params() if hasattr(featurizer, "get_params") else {"": featurizer}
-    values = {name: _digest(value) for name, value in settings.items()}
-    return f"{type(featurizer)} {values} {ratio.mixture} {ratio.random_state}"
+    def _stop_losers(self, n_folds: int) -> list[Entrant]:
+        """Stop candidates that cannot help the best combination on some folds, and return the others."""
+        entrants, held_out = self._alive(), self._held_out(n_folds)
+        if len(entrants) < 2 or n_folds >= self.n_folds or len(held_out.sign) < _MIN_ROWS_TO_STOP:
+            return entrants
+        columns = self._columns(entrants, n_folds)
+        weights = choose_stack(columns, held_out)
+        leader = columns @ weights
+        for one, weight, log_r in zip(entrants, weights[1:], columns.T[1:], strict=True):
+            if weight == 0 and not can_help(leader, log_r, held_out, len(entrants)):
+                if self._handicaps(one):
+                    self._out_of_time([one])
+                else:
+                    self._drop([one], Status.STOPPED, f"after {n_folds} of {self.n_planned_folds} folds")
+        return self._alive()
 
+    def _more_rows(self) -> None:
+        """Fit the best candidates again, to more rows, if they were fitted to few and there is time."""
+        n, entrants = self.fitter.n_rows, self._alive()
+        if math.isinf(self.budget) or all(one.fits[0].n_rows == n for one in entrants):
+            return
+        weights = choose_stack(self._columns(entrants, self.n_folds), self.held_out)[1:]
+        for k in np.argsort(-weights)[: np.count_nonzero(weights)]:
+            one = entrants[int(k)]
+            seconds = self.seconds_left() / self.n_folds
+            n_rows = one.rows_within(0.7 * seconds, n)
+            if n_rows >= min(_MIN_GROWTH * one.fits[0].n_rows, n) > one.fits[0].n_rows:
+                start = time.perf_counter()
+                with suppress(Exception):  # a candidate may fail in any way. The first fit remains
+                    self._refit(one, n_rows, seconds)
+                one.candidate.seconds += time.perf_counter() - start
 
-def _digest(value: Any) -> str:
-    """Return a text that is the same for equal values, in full, which a repr is not."""
-    try:
-        return str(joblib.hash(value))
-    except Exception:  # a value of a user that cannot be pickled may fail in any way
-        return str(id(value))
+    def _refit(self, one: Entrant, n_rows: int, seconds: float) -> None:
+        """Replace the fits of a candidate by fits to more rows, if these have a smaller loss."""
+        for key in [key for key in self.fitter.maps if isinstance(key, tuple) and isinstance(key[1], int)]:
+            del self.fitter.maps[key]  # of few rows
+        fits = [self.fitter.fold(one.ratio, k, n_rows, seconds) for k in range(self.n_folds)]
+        losses = self.held_out.losses(np.concatenate([fit.log_r for fit in fits]))
+        if self.held_out.mean(losses - self.held_out.losses(self._columns([one], self.n_folds)[:, 1])) < 0:
+            one.fits = fits
+            one.timings.append((fits[0].n_rows, fits[0].seconds))
+
+    # What is left of it
+
+    def _alive(self) -> list[Entrant]:
+        return [*self.scored.values()]
+
+    def _drop(self, entrants: list[Entrant], status: Status, detail: str) -> None:
+        for one in entrants:
+            if one.candidate.status is Status.SCORED:
+                one.candidate.status, one.candidate.detail = status, detail
+
+    def _out_of_time(self, entrants: list[Entrant]) -> None:
+        """Leave candidates out, with the time that all their folds need."""
+        for one in entrants:
+            needed = self.n_planned_folds * one.expected_seconds(self.fitter.n_rows)
+            needed *= 4 if any(fit.cut for fit in one.fits) else 1  # what a training needs that was cut is unknown
+            self.needed += needed
+            notes = [f"{len(one.fits)} of {self.n_planned_folds} folds"] if one.fits else []
+            notes += self._handicaps(one)
+            notes += [f"about {max(1, round(needed))} s needed"] if needed else []
+            self._drop([one], Status.NO_TIME, ", ".join(notes))
+
+    def _score(self) -> None:
+        for one in self._alive():
+            losses = self.held_out.losses(self._columns([one], self.n_folds)[:, 1])
+            one.candidate.score = math.log(2) - self.held_out.mean(losses)
+            one.candidate.standard_error = self.held_out.standard_error(losses)
+            one.candidate.detail = ", ".join(self._handicaps(one))
+
+    def _handicaps(self, one: Entrant) -> list[str]:
+        """Return why the fits of a candidate do not show all that it can do."""
+        n_rows, n = one.fits[0].n_rows if one.fits else 0, self.fitter.n_rows
+        notes = [f"fitted to {n_rows} of {n} rows"] if 0 < n_rows < n else []
+        return notes + ["training cut short"] * any(fit.cut for fit in one.fits)
+
+    def _held_out(self, n_folds: int) -> HeldOut:
+        n = sum(len(test) for _, test in self.fitter.folds[:n_folds])
+        return self._all_held_out.rows(np.arange(len(self._all_held_out.sign)) < n)
+
+    def _columns(self, entrants: list[Entrant], n_folds: int) -> Matrix:
+        parts = [np.concatenate([fit.log_r for fit in one.fits[:n_folds]]) for one in entrants]
+        n = sum(len(test) for _, test in self.fitter.folds[:n_folds])
+        return np.column_stack([np.zeros(n), *parts])

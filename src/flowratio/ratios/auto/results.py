@@ -41,9 +41,9 @@ class Candidate:
 
     @property
     def note(self) -> str:
-        """The status in words. Empty for a candidate with a score."""
+        """The status in words. For a candidate with a score, what limited its fits, if anything did."""
         if self.status is Status.SCORED:
-            return ""
+            return self.detail
         return f"{self.status.value}: {self.detail}" if self.detail else self.status.value
 
     def cells(self) -> tuple[str, ...]:
@@ -54,7 +54,10 @@ class Candidate:
 
 @dataclass
 class AutoResults:
-    """The candidates in the order of their scores, and a verdict on the flow. It prints as a table."""
+    """The candidates in the order of their scores, and a verdict: on the flow, and on what was not tried.
+
+    It prints as a table.
+    """
 
     candidates: list[Candidate] = field(default_factory=list)
     verdict: str = ""
@@ -66,6 +69,14 @@ class AutoResults:
         rows = [{**asdict(one), "status": one.status.value} for one in self.candidates]
         return pl.DataFrame(rows, schema=list(Candidate.__dataclass_fields__))
 
+    @property
+    def weight_note(self) -> str:
+        """What the weights do not add up to 1 for. Empty if they do, and if no candidate has a weight."""
+        total = sum(one.weight for one in self.candidates)
+        if total == 0 or round(1 - total, 2) <= 0:
+            return ""
+        return f"The rest, {1 - total:.2f}, is the weight of r = 1, which shrinks log r toward 0."
+
     def __str__(self) -> str:
         heads = ("candidate", "score", "± s.e.", "seconds", "weight", "")
         rows = [heads, *(one.cells() for one in self.candidates)]
@@ -74,7 +85,7 @@ class AutoResults:
             f"{name:<{width}}  {score:>8}  {error:>8}  {seconds:>8}  {weight:>6}  {note}".rstrip()
             for name, score, error, seconds, weight, note in rows
         ]
-        return "\n".join([*lines, self.verdict])
+        return "\n".join([*lines, *filter(None, [self.weight_note]), self.verdict])
 
     __repr__ = __str__
 
@@ -82,4 +93,5 @@ class AutoResults:
         heads = ("candidate", "score (nats)", "standard error", "seconds", "weight", "note")
         rows = [("th", heads), *(("td", one.cells()) for one in self.candidates)]
         lines = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) for tag, cells in rows)
-        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table><p>{escape(self.verdict)}</p>"
+        text = " ".join(filter(None, [self.weight_note, self.verdict]))
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table><p>{escape(text)}</p>"

@@ -7,66 +7,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
-from scipy.special import expit
+from scipy.linalg import cho_solve, cholesky, solve_triangular
 from sklearn.base import BaseEstimator
 from typing_extensions import Self
 
 from flowratio._support.types import Matrix, Vector
+from flowratio.ratios.classifier.gaussian_rows import (
+    GaussianDensity,
+    Moments,
+    moments_of,
+    variance_floors,
+    wide_density,
+)
+from flowratio.ratios.classifier.noise import Noisy, expected_noise_shares
 from flowratio.scaling.whitener import noise_share
 
-_SMALLEST = 1e-8  # least variance within a sample, in units of that of both
-_N_SPREADS, _EM_STEPS = 24, 30
-_RAREST = 1e-6  # share of entries
+_SMALLEST = 1e-8  # added to the diagonal of a correlation matrix
 _MAX_DEVIATIONS = 3.0  # standard deviations of the deviance, beyond which a sample contradicts a covariance
-_BLENDS = (0.0, 0.125, 0.25, 0.5, 0.75, 0.9, 1.0)
+_BLENDS, _COARSE_BLENDS = (0.0, 0.125, 0.25, 0.5, 0.75, 0.9, 1.0), (0.0, 0.5, 1.0)
+_MANY_COLUMNS = 500  # with more columns a factorization takes seconds, so fewer blends are tried
 _MIN_ROWS_PER_COLUMN = 3  # for a covariance of its own
-
-
-@dataclass(frozen=True)
-class GaussianDensity:
-    """A log-density, up to a constant that all densities of d columns share."""
-
-    mean: Vector  # (d,)
-    root: Matrix  # of the precision, which is root · rootᵀ, (d, d)
-    constant: float  # log-density at the mean
-
-    def log_prob(self, X: Matrix) -> np.ndarray:
-        """Return the log-density of rows, (n, d) to (n,)."""
-        return self.constant - 0.5 * np.square((X - self.mean) @ self.root).sum(axis=1)
-
-
-@dataclass(frozen=True)
-class _Noisy:
-    """Values (m,) and the squares of their standard errors, (m,)."""
-
-    value: np.ndarray
-    noise: np.ndarray
-
-    def minus(self, other: _Noisy) -> _Noisy:
-        return _Noisy(self.value - other.value, self.noise + other.noise)
-
-    def share_of_noise(self, other: _Noisy) -> np.ndarray:
-        """Return the share of the noise of a difference that comes from the first."""
-        return self.noise / np.maximum(self.noise + other.noise, _SMALLEST**2)
-
-    def moved_to(self, other: _Noisy, share: np.ndarray | float) -> _Noisy:
-        """Return the values after a share of the way to another."""
-        value = self.value + share * (other.value - self.value)
-        return _Noisy(value, (1 - share) ** 2 * self.noise + share**2 * other.noise)
-
-
-@dataclass(frozen=True)
-class _Moments:
-    """Size of a sample, means (d,), logs of variances (d,), and correlations below the diagonal, row by row."""
-
-    n: float
-    means: _Noisy
-    log_variances: _Noisy
-    correlations: _Noisy
 
 
 class GaussianDiscriminant(BaseEstimator):
@@ -93,10 +56,21 @@ class GaussianDiscriminant(BaseEstimator):
     def fit(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> Self:
         """Fit to rows (n, d), labels (n,) of 0 and 1, and weights (n,) that count rows."""
         w = np.ones(len(X)) if sample_weight is None else sample_weight
-        p, q = (_moments(X[y == label], w[y == label]) for label in (1, 0))
-        self.densities_ = [_density(own, other, self.shared) for own, other in ((p, q), (q, p))]
+        samples = [(X[y == label], w[y == label]) for label in (1, 0)]
+        p, q = (moments_of(*sample, floors) for sample, floors in zip(samples, variance_floors(*samples), strict=True))
+        self.densities_ = self._densities(p, q)
         self.log_odds_ = math.log(p.n / q.n)
         return self
+
+    def _densities(self, p: Moments, q: Moments) -> list[GaussianDensity]:
+        if p.n_rows + q.n_rows < len(p.means.value):  # the n × n form is cheaper
+            centered = [wide_density(own, other, self.shared) for own, other in ((p, q), (q, p))]
+        else:
+            r_p, r_q = _correlations(p), _correlations(q)
+            centered = [_dense_density(p, r_p, q, r_q, self.shared)]
+            centered.append(centered[0] if self.shared else _dense_density(q, r_q, p, r_p, False))
+        pairs = zip(centered, ((p, q), (q, p)), strict=True)
+        return [_with_mean(density, own, other) for density, (own, other) in pairs]
 
     def decision_function(self, X: Matrix) -> np.ndarray:
         """Return the logit of rows, (n, d) to (n,)."""
@@ -104,72 +78,80 @@ class GaussianDiscriminant(BaseEstimator):
         return of_p - of_q + self.log_odds_
 
 
-def _moments(X: Matrix, w: Vector) -> _Moments:
-    n = float(w.sum())
-    dof = max(n - 1, 1.0)
-    mean = w @ X / n
-    D = X - mean
-    squares = np.square(D)
-    covariance = (D.T * w) @ D / dof
-    noise = np.maximum((squares.T * w) @ squares / n - covariance**2, 0.0) / dof
-    variances = np.diag(covariance) + _SMALLEST
-    below = np.tril_indices(len(variances), -1)
-    scale = np.outer(variances, variances)[below]
-    correlations = covariance[below] / np.sqrt(scale)
-    return _Moments(
-        n,
-        _Noisy(mean, variances / n),
-        _Noisy(np.log(variances), np.diag(noise) / variances**2),
-        _Noisy(correlations, noise[below] / scale * (1 - correlations**2)),
-    )
-
-
-def _density(own: _Moments, other: _Moments, shared: bool) -> GaussianDensity:
-    """Return the density of a sample, from both samples where they agree."""
+def _with_mean(density: GaussianDensity, own: Moments, other: Moments) -> GaussianDensity:
+    """Return a density of mean 0 with the mean of its sample, which is that of both samples where they agree."""
     of_other = other.n / (own.n + other.n)
-    lower = _covariance_factor(own, other, shared)
-    inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
     difference = other.means.minus(own.means)
     scale = np.sqrt(own.n * own.means.noise + other.n * other.means.noise)
-    shares = _noise_shares(_Noisy(difference.value / scale, difference.noise / scale**2))
+    shares = expected_noise_shares(Noisy(difference.value / scale, difference.noise / scale**2))
     noise = shares * difference.value
-    deviance = own.n * of_other * float(np.square(inverse @ noise).sum())  # about the sum of shares, if it is noise
+    deviance = own.n * of_other * float(density.distances(noise[None])[0])  # about the sum of shares, if it is noise
     if deviance > (expected := float(shares.sum())):
         noise *= math.sqrt(expected / deviance)
-    mean = own.means.value + own.means.share_of_noise(other.means) * noise
-    return GaussianDensity(mean, inverse.T, -float(np.log(np.diag(lower)).sum()))
+    return replace(density, mean=own.means.value + own.means.share_of_noise(other.means) * noise)
 
 
-def _covariance_factor(own: _Moments, other: _Moments, shared: bool) -> Matrix:
+def _correlations(sample: Moments) -> Noisy:
+    """Return the correlations below the diagonal, row by row."""
+    R, noise = sample.correlations(slice(None), slice(None))
+    below = np.tril_indices(len(R), -1)
+    return Noisy(R[below], noise[below])
+
+
+def _dense_density(own: Moments, r_own: Noisy, other: Moments, r_other: Noisy, shared: bool) -> GaussianDensity:
+    """Return the density of mean 0 of a sample, whose covariance is shrunk toward the other one and independence."""
+    lower = _covariance_factor(own, r_own, other, r_other, shared)
+    inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
+    return GaussianDensity(np.zeros(len(lower)), inverse.T, -float(np.log(np.diag(lower)).sum()))
+
+
+def _covariance_factor(own: Moments, r_own: Noisy, other: Moments, r_other: Noisy, shared: bool) -> Matrix:
     """Return the lower factor (d, d) of the covariance of a sample, shrunk toward the other one and independence.
 
     If shrinking each entry by its own share gives no covariance, or one that the sample contradicts, it is blended with
     the covariance whose entries all have one share, and that one with the covariance of the sample.
     """
     of_other = other.n / (own.n + other.n)
-    pairs = (own.log_variances, other.log_variances), (own.correlations, other.correlations)
 
-    def shrunk(shares: Callable[[_Noisy], Vector], entrywise: bool = False) -> Matrix:
-        entries: list[_Noisy] = []
-        for mine, its in pairs:
+    def shrunk(shares: Callable[[Noisy], Vector], entrywise: bool = False) -> Matrix:
+        entries: list[Noisy] = []
+        for mine, its in ((own.log_variances, other.log_variances), (r_own, r_other)):
             way = mine.share_of_noise(its) if entrywise and not shared else of_other
             entries.append(mine.moved_to(its, (1.0 if shared else shares(mine.minus(its))) * way))
         v, r = entries
         return _covariance(np.exp(v.value), (1 - shares(r)) * r.value)
 
-    common, entrywise = shrunk(_noise_share), shrunk(_noise_shares, entrywise=True)
-    sample = shrunk(lambda entries: np.zeros_like(entries.value))
+    common = shrunk(_noise_share)
     n = own.n + other.n if shared else own.n
     d = np.count_nonzero(own.log_variances.noise)  # without constant columns
-    n_entries = d + np.count_nonzero(own.correlations.value)
+    if n <= d:  # the covariance of the sample is singular, and contradicts all others
+        return cholesky(common, lower=True)
+    entrywise = shrunk(expected_noise_shares, entrywise=True)
+    sample = shrunk(lambda entries: np.zeros_like(entries.value))
+    n_entries = d + np.count_nonzero(r_own.value)
     limit = n_entries + _MAX_DEVIATIONS * math.sqrt(2 * n_entries)  # a chi-squared variable rarely exceeds it
     legs = ((entrywise, common), (common, sample)) if n > _MIN_ROWS_PER_COLUMN * d else ((entrywise, common),)
+    sample_log_det = float(np.linalg.slogdet(sample)[1])
     for start, end in legs:
-        for blend in _BLENDS:
-            candidate = start + blend * (end - start)
-            if n * _deviance(sample, candidate) <= limit:
-                return cholesky(candidate, lower=True)
-    return cholesky(common, lower=True)  # the covariance of few rows is singular, and contradicts all others
+        for blend in _BLENDS if len(sample) <= _MANY_COLUMNS else _COARSE_BLENDS:
+            lower = _factor(start + blend * (end - start))
+            if lower is not None and n * _deviance(sample, sample_log_det, lower) <= limit:
+                return lower
+    return cholesky(common, lower=True)
+
+
+def _factor(candidate: Matrix) -> Matrix | None:
+    """Return the lower factor (d, d), or None if the candidate is not a covariance."""
+    try:
+        return cholesky(candidate, lower=True)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _deviance(sample: Matrix, sample_log_det: float, lower: Matrix) -> float:
+    """Return twice the divergence of two Gaussians with these covariances. The second one has this lower factor."""
+    log_det = 2 * float(np.log(np.diag(lower)).sum())
+    return float(np.trace(cho_solve((lower, True), sample)) - sample_log_det + log_det) - len(sample)
 
 
 def _covariance(variances: np.ndarray, below: Vector) -> np.ndarray:
@@ -181,37 +163,7 @@ def _covariance(variances: np.ndarray, below: Vector) -> np.ndarray:
     return scales[:, None] * (out + out.T + (1 + _SMALLEST) * np.eye(d)) * scales
 
 
-def _deviance(sample: Matrix, candidate: Matrix) -> float:
-    """Return twice the divergence of two Gaussians with these covariances, or inf if the second is no covariance."""
-    sign, log_det = np.linalg.slogdet(candidate)
-    if sign <= 0 or np.linalg.eigvalsh(candidate)[0] <= 0:
-        return math.inf
-    return float(np.trace(np.linalg.solve(candidate, sample)) - np.linalg.slogdet(sample)[1] + log_det) - len(sample)
-
-
-def _noise_share(entries: _Noisy) -> Vector:
+def _noise_share(entries: Noisy) -> Vector:
     """Return the share of the sum of squares that is sampling noise, from 0 to 1, the same for all entries."""
     total = float(np.square(entries.value).sum())
     return np.full_like(entries.value, noise_share(float(entries.noise.sum()), total))
-
-
-def _noise_shares(entries: _Noisy) -> np.ndarray:
-    """Return the expected share of noise of each entry, if some are noise only. A grid and EM maximize likelihood."""
-    shares, nonzero = np.ones_like(entries.value), entries.value != 0  # entries of constant columns are 0
-    if not nonzero.any():
-        return shares
-    squares, noise = np.square(entries.value[nonzero]), np.maximum(entries.noise[nonzero], _SMALLEST**2)
-    least, most = 0.02 * float(np.median(noise)), 2 * float(squares.max())
-    spreads = np.geomspace(least, max(most, 2 * least), _N_SPREADS)[:, None]  # variances
-    signal = spreads / (noise + spreads)  # share of each entry that is no noise, (k, m)
-    gain = 0.5 * (np.log1p(-np.minimum(signal, 1 - _SMALLEST)) + signal * squares / noise)
-    zero = np.full_like(spreads, 0.5)  # share of entries whose true value is 0
-    alive = np.ones_like(signal)
-    for _ in range(_EM_STEPS):
-        alive = expit(np.log(1 / zero - 1) + gain)
-        # as if one more entry were not 0, because few entries carry little information
-        zero = np.maximum((1 - alive).sum(axis=1, keepdims=True) / (len(squares) + 1), _RAREST)
-    likelihood = np.logaddexp(np.log(zero), np.log1p(-zero) + gain).sum(axis=1) + np.log1p(-zero[:, 0])
-    best = int(likelihood.argmax())
-    shares[nonzero] = 1 - alive[best] * signal[best]
-    return shares

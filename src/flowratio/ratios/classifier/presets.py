@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +20,10 @@ from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, Vector
 from flowratio.ratios.classifier.gaussian import GaussianDiscriminant
 
-NEWTON_COLUMNS = 256  # with more columns, first-order steps are cheaper than the Hessian
+NEWTON_COLUMNS = 1024  # with more columns, first-order steps are cheaper than the Hessian
 _NEWTON_ROWS, _MAX_STEPS = 1024, 50  # rows of one block of the derivatives
-_MAX_PRODUCTS = 1 << 27  # largest number of values of the quadratic polynomial of all rows
+_MAX_FEATURES = 1024  # columns and products of the quadratic polynomial
+_MAX_VALUES = 1 << 27  # largest number of values of the quadratic polynomial of all rows
 
 
 class NewtonLogisticRegression(LogisticRegression):
@@ -35,14 +37,21 @@ class NewtonLogisticRegression(LogisticRegression):
 
     def fit(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> Self:
         """Fit to rows (n, d), labels (n,) of 0 and 1, and weights (n,)."""
-        if X.shape[1] > NEWTON_COLUMNS:
+        if min(X.shape) > NEWTON_COLUMNS:
             return super().fit(X, y, sample_weight)
         w = np.ones(len(X)) if sample_weight is None else sample_weight
-        penalty = np.append(np.full(X.shape[1], 1 / self.C), 0.0)
-        theta = newton(X, y.astype(np.float64), w, penalty)
+        if X.shape[1] <= NEWTON_COLUMNS:
+            theta = self._newton(X, y, w)
+        else:  # the coefficients are a combination of the rows, so there are as many unknowns as rows
+            rotated, back = _rotated(X)
+            theta = self._newton(rotated, y, w)
+            theta = np.append(back @ theta[:-1], theta[-1])
         self.classes_, self.n_features_in_ = np.array([0, 1]), X.shape[1]
         self.coef_, self.intercept_ = theta[None, :-1], theta[-1:]
         return self
+
+    def _newton(self, X: Matrix, y: Vector, w: Vector) -> np.ndarray:
+        return newton(X, y.astype(np.float64), w, np.append(np.full(X.shape[1], 1 / self.C), 0.0))
 
     def decision_function(self, X: Matrix) -> np.ndarray:
         """Return the logit of rows, (n, d) to (n,), without the checks of scikit-learn, which double its time."""
@@ -77,6 +86,14 @@ class TunedLogisticRegression(NewtonLogisticRegression):
         self.classes_, self.n_features_in_ = last.classes_, last.n_features_in_
         self.coef_, self.intercept_ = last.coef_, last.intercept_
         return self
+
+
+def _rotated(X: Matrix) -> tuple[Matrix, Matrix]:
+    """Return rows in an orthonormal basis of their span, (n, d) to (n, m), and the basis, (d, m)."""
+    values, vectors = np.linalg.eigh(X @ X.T)
+    large = values > 1e-12 * values[-1]
+    lengths = np.sqrt(values[large])
+    return vectors[:, large] * lengths, X.T @ (vectors[:, large] / lengths)
 
 
 def newton(X: Matrix, y: Vector, w: Vector, penalty: Vector) -> np.ndarray:
@@ -119,11 +136,50 @@ def _derivatives(theta: Vector, X: Matrix, y: Vector, w: Vector, penalty: Vector
 
 def _quadratic(X: Matrix, y: Vector, seed: int) -> Any:
     del y, seed
-    n_products = X.shape[1] * (X.shape[1] + 3) // 2
-    if n_products * len(X) > _MAX_PRODUCTS:
-        problem = f"`classifier` is 'quadratic' with {len(X)} rows of {X.shape[1]} columns, which need too much memory"
+    n, d = X.shape
+    if d * (d + 3) // 2 <= min(_MAX_FEATURES, _MAX_VALUES // n):
+        return make_pipeline(PolynomialFeatures(2, include_bias=False), StandardScaler(), TunedLogisticRegression())
+    n_products = min(max(_MAX_FEATURES - d, d), _MAX_VALUES // n - d)
+    if n_products < d:
+        problem = f"`classifier` is 'quadratic' with {n} rows of {d} columns, which need too much memory"
         raise ArgumentError("classifier", f"{problem}. Use fewer columns, or `NetworkRatio('mlp')`.")
-    return make_pipeline(PolynomialFeatures(2, include_bias=False), StandardScaler(), TunedLogisticRegression())
+    return make_pipeline(Products(n_products), StandardScaler(), TunedLogisticRegression())
+
+
+class Products(TransformerMixin, BaseEstimator):
+    r"""Columns, their squares, and the products of pairs of columns whose means differ between the samples.
+
+    The squared difference of the means of a product, in units of its standard error, must exceed 2 log(m) for m
+    products, which noise alone rarely does. Products that are noise make a fit worse. The logarithm of the ratio of two
+    Gaussians is a sum of products, but all products of many columns take too long. `n_products` is the maximum number
+    of squares and products.
+    """
+
+    pairs_: np.ndarray  # positions of both factors of each product, (2, m)
+
+    def __init__(self, n_products: int = 1000) -> None:
+        self.n_products = n_products
+
+    def fit(self, X: Matrix, y: Vector) -> Self:
+        """Choose products for rows (n, d) of two samples, by labels (n,)."""
+        means, noise = [], []
+        for rows in (X[y == 1], X[y == 0]):
+            mean = rows.T @ rows / len(rows)  # (d, d)
+            squares = np.square(rows)
+            means.append(mean)
+            noise.append(np.maximum(squares.T @ squares / len(rows) - mean**2, 0.0) / len(rows))
+        strength = np.square(means[0] - means[1]) / (noise[0] + noise[1] + 1e-12)
+        np.fill_diagonal(strength, np.inf)  # squares bend log r of every column
+        i, j = np.tril_indices(X.shape[1])
+        strength = strength[i, j]
+        n_products = min(self.n_products, np.count_nonzero(strength > 2 * math.log(len(strength))))
+        best = np.sort(np.argsort(-strength, kind="stable")[:n_products])
+        self.pairs_ = np.vstack([j[best], i[best]])
+        return self
+
+    def transform(self, X: Matrix) -> np.ndarray:
+        """Return columns and products of rows, (n, d) to (n, d + m)."""
+        return np.hstack([X, X[:, self.pairs_[0]] * X[:, self.pairs_[1]]])
 
 
 class Hinges(TransformerMixin, BaseEstimator):
@@ -132,8 +188,8 @@ class Hinges(TransformerMixin, BaseEstimator):
     .. math:: x_j, \quad \sqrt{(x_j - t_{jk})^2 + \delta_{jk}^2} \qquad (k = 1, \dots, K)
 
     with the knots t at quantiles of the column, and δ half the distance to the next knot. Equal knots count once. A
-    column with two values has no knots, because every curve on it is a line. `benchmarks/replacements.py` compares
-    hinges with the splines of scikit-learn.
+    column with two values has no knots, because every curve on it is a line. More than 500 columns have fewer knots.
+    `benchmarks/replacements.py` compares hinges with the splines of scikit-learn.
     """
 
     knots_: np.ndarray  # t, (K, d)
@@ -143,7 +199,7 @@ class Hinges(TransformerMixin, BaseEstimator):
     def fit(self, X: Matrix, y: Any = None) -> Self:
         """Set the knots for rows (n, d). `y` is not used."""
         del y
-        self.knots_ = np.quantile(X, _KNOTS, axis=0)
+        self.knots_ = np.quantile(X, _KNOTS if X.shape[1] <= _MANY_COLUMNS else _FEW_KNOTS, axis=0)
         steps = np.diff(self.knots_, axis=0)
         self.widths_ = np.maximum(0.5 * np.minimum(np.vstack([steps, steps[-1:]]), np.vstack([steps[:1], steps])), 1e-3)
         low, high = X.min(axis=0), X.max(axis=0)
@@ -175,6 +231,8 @@ def _boosting(X: Matrix, y: Vector, seed: int) -> Any:
 _PENALTY = 10.0
 _PENALTIES = (10.0, 1.0, 0.1, 0.01, 0.001, 0.0001)
 _KNOTS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
+_FEW_KNOTS = (0.25, 0.75)
+_MANY_COLUMNS = 500  # with more columns, seven curves for each take too much memory and time
 # name -> factory of rows (n, d), labels (n,) and a seed
 PRESETS: dict[str, Callable[[Matrix, Vector, int], Any]] = {
     "logistic": lambda X, y, seed: NewtonLogisticRegression(_PENALTY),

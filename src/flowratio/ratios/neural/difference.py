@@ -18,6 +18,7 @@ from flowratio.samples.two_samples import TwoSamples
 from flowratio.samples.weighting import systematic
 from flowratio.scaling.discrete import DiscreteColumns
 from flowratio.scaling.standardizer import Standardizer
+from flowratio.training.run import Callback
 
 _NOISE = 1e-4  # standard deviations of the pooled columns
 _MARGIN = 1.0  # pooled standard deviations beyond the training rows in which the flows are trusted
@@ -38,8 +39,9 @@ class FlowDifferenceRatio(RatioEstimator):
     featurizer
         A `FlowFeaturizer`, cloned for each sample. A `checkpoint` gets the folders `p` and `q`. None for a default one,
         which is small for more than 50 columns with fewer than 10 rows each.
-    random_state, verbose
-        Seed: the same seed gives the same bits on the same machine. Whether to show a progress bar for each flow.
+    random_state, callback, verbose
+        Seed: the same seed gives the same bits on the same machine. Function called after each evaluation of each flow,
+        as in `FlowFeaturizer`, or None for that of `featurizer`. Whether to show a progress bar for each flow.
 
     Attributes
     ----------
@@ -65,9 +67,15 @@ class FlowDifferenceRatio(RatioEstimator):
     """
 
     def __init__(
-        self, featurizer: FlowFeaturizer | None = None, *, random_state: RandomState = None, verbose: bool = False
+        self,
+        featurizer: FlowFeaturizer | None = None,
+        *,
+        random_state: RandomState = None,
+        callback: Callback | None = None,
+        verbose: bool = False,
     ) -> None:
-        self.featurizer, self.random_state, self.verbose = featurizer, random_state, verbose
+        self.featurizer, self.random_state = featurizer, random_state
+        self.callback, self.verbose = callback, verbose
 
     def _fit(self, samples: TwoSamples) -> None:
         self._check_featurizer()
@@ -100,6 +108,8 @@ class FlowDifferenceRatio(RatioEstimator):
         default = FlowFeaturizer(hidden=(32, 32), learning_rate=5e-4) if is_wide else FlowFeaturizer()
         featurizer: Any = default if self.featurizer is None else clone(self.featurizer)
         featurizer.set_params(random_state=seed, verbose=self.verbose or featurizer.verbose)
+        if self.callback is not None:
+            featurizer.set_params(callback=self.callback)
         if featurizer.checkpoint is not None:
             featurizer.set_params(checkpoint=Path(featurizer.checkpoint) / name)
         featurizer.fit(ArrayRows(X))

@@ -22,6 +22,7 @@ from flowratio import (
     FeaturizedRatio,
     FlowFeaturizer,
     JointFeaturizedRatio,
+    NetworkRatio,
     RatioEstimator,
     Standardizer,
     Whitener,
@@ -29,7 +30,7 @@ from flowratio import (
     save,
 )
 from flowratio.flows import MAF, Flow
-from flowratio.ratios.auto import auto, race
+from flowratio.ratios.auto import auto, fitting, race
 from flowratio.ratios.auto.auto import BudgetWarning
 from flowratio.ratios.auto.results import AutoResults, Candidate, Status
 from flowratio.ratios.registry import RATIOS
@@ -111,7 +112,7 @@ def fits(slope: float) -> list[np.ndarray]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in (auto, race):
+    for module in (auto, race, fitting):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=clock))
     monkeypatch.setattr(Fake, "clock", clock)
     return clock
@@ -158,7 +159,8 @@ def test_every_candidate_has_a_score_or_a_note_and_a_line_in_the_table() -> None
     assert weights == dict(zip(ratio.names_, ratio.shares_.tolist(), strict=True))
 
 
-def test_candidates_are_scored_on_held_out_rows() -> None:
+def test_candidates_are_scored_on_held_out_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race, "_MIN_ROWS_TO_STOP", 1000)  # 124 rows may stop either of them by chance
     X, y = draw(53, 71)
     ratio = AutoRatio({"fake": Fake(), "logistic": "logistic"}, random_state=3, time_budget=None).fit(X, y)
     fitted = [{tuple(row) for row in rows.tolist()} for rows in fits(1.0)]
@@ -292,7 +294,7 @@ def test_candidates_of_one_latent_space_train_one_flow_a_fold(monkeypatch: pytes
 
 def test_latent_spaces_are_compared_by_value() -> None:
     def key(**settings: Any) -> str | None:
-        return race._latent_space_key(FeaturizedRatio("lda", featurizer=small_flow().set_params(**settings)))
+        return fitting.latent_space_key(FeaturizedRatio("lda", featurizer=small_flow().set_params(**settings)))
 
     def follow(_: Any) -> None: ...
 
@@ -301,7 +303,7 @@ def test_latent_spaces_are_compared_by_value() -> None:
     assert key() != key(scaling=Standardizer()) != key(scaling=Whitener())
     ratios = [FeaturizedRatio("lda", featurizer=featurizer) for featurizer in (None, Standardizer(), Whitener())]
     ratios += [FeaturizedRatio("lda", mixture="balanced"), FeaturizedRatio("lda", random_state=1)]
-    assert len({*map(race._latent_space_key, ratios)}) == 5
+    assert len({*map(fitting.latent_space_key, ratios)}) == 5
 
 
 def test_a_shared_flow_changes_nothing() -> None:
@@ -331,37 +333,96 @@ def test_a_budget_too_short_for_anything() -> None:
     assert named(ratio)["mlp"].status is Status.NO_TIME
 
 
-def test_a_slow_candidate_stops_itself_and_those_after_it(clock: Clock) -> None:
+def test_one_fold_of_each_comes_before_five_of_any(clock: Clock) -> None:
+    candidates = {"a": Fake(), "b": Fake(0.9), "c": Fake(1.1)}
+    AutoRatio(candidates, time_budget=100.0, random_state=0).fit(*draw())
+    slopes = [slope for slope, _ in Fake.fits]
+    assert slopes[:3] == [1.0, 0.9, 1.1]
+    assert slopes[3:6] == [1.0, 0.9, 1.1]
+    assert len(slopes) == 15
+
+
+def test_a_slow_candidate_is_not_fitted_again(clock: Clock) -> None:
     candidates = {"fast": Fake(), "slow": Fake(0.9, seconds=1.0), "late": Fake(0.8)}
-    ratio = AutoRatio(candidates, time_budget=100.0, random_state=0).fit(*draw())
-    assert len(fits(1.0)) == 5
-    assert len(fits(0.9)) == 1  # 360 seconds
-    assert fits(0.8) == []
+    ratio = AutoRatio(candidates, time_budget=500.0, random_state=0).fit(*draw())
+    assert len(fits(0.9)) == 1  # 360 seconds. 450 rows are too few for a trial
+    assert len(fits(1.0)) == len(fits(0.8)) == 5
     entries = named(ratio)
-    assert entries["fast"].status is Status.SCORED
-    assert entries["slow"].status is entries["late"].status is Status.NO_TIME
-    assert re.fullmatch(r"no time: about 18\d\d s needed", entries["slow"].note)
-    assert entries["slow"].seconds == pytest.approx(360, rel=0.1)
-    assert ratio.names_ == ["fast"]
-
-
-def test_a_slow_candidate_is_left_out_after_a_trial(clock: Clock) -> None:
-    X, y = draw(4000, 4000)
-    candidates = {"fast": Fake(), "slow": Fake(0.9, seconds=0.1), "late": Fake(0.8, seconds=1e-4)}
-    ratio = AutoRatio(candidates, time_budget=1000.0, random_state=0).fit(X, y)
-    assert max(map(len, fits(0.9))) < 3000  # all folds would take 3200 seconds
-    entries = named(ratio)
+    assert entries["fast"].status is entries["late"].status is Status.SCORED
     assert entries["slow"].status is Status.NO_TIME
+    assert re.fullmatch(r"no time: 1 of 5 folds, about 18\d\d s needed", entries["slow"].note)
+    assert entries["slow"].seconds == pytest.approx(360, rel=0.1)
+    # 360 seconds that are over and 1800 that are needed, with a margin of a quarter
+    assert "Not fully tried for lack of time: slow. A budget of about 2700 s would suffice." in ratio.results_.verdict
+    assert clock.now < 500
+
+
+def test_a_slow_candidate_is_fitted_to_fewer_rows(clock: Clock) -> None:
+    X, y = draw(4000, 4000)
+    candidates = {"slow": Fake(0.9, seconds=0.05), "fast": Fake(), "late": Fake(0.8, seconds=1e-4)}
+    ratio = AutoRatio(candidates, time_budget=500.0, random_state=0).fit(X, y)
+    assert [slope for slope, X in Fake.fits if len(X) > 6000][:2] == [1.0, 0.8]  # the cheapest first
+    entries = named(ratio)
     assert entries["late"].status is Status.SCORED
+    rows = [len(X) for X in fits(0.9)]
+    assert rows[0] == 500  # a trial of 25 seconds. All rows of a fold would take 320
+    assert 1000 <= rows[1] < 6000
+    assert "fitted to" in entries["slow"].note
+    assert clock.now < 500
+
+
+def test_a_candidate_that_is_too_slow_for_a_trial_is_left_out(clock: Clock) -> None:
+    candidates = {"fast": Fake(), "slow": Fake(0.9, seconds=1.0), "late": Fake(0.8)}
+    ratio = AutoRatio(candidates, time_budget=1000.0, random_state=0).fit(*draw(4000, 4000))
+    assert [len(rows) for rows in fits(0.9)] == [500]  # seconds, for a share of about 250
+    assert named(ratio)["slow"].status is Status.NO_TIME
+    assert named(ratio)["slow"].note == "no time: about 32000 s needed"
+    assert named(ratio)["late"].status is Status.SCORED
     assert clock.now < 1000
 
 
 def test_no_candidate_is_fitted_when_the_time_is_over(clock: Clock) -> None:
-    candidates = {"fast": Fake(), "slow": Fake(0.9, seconds=1.0), "late": Fake(0.8)}
-    ratio = AutoRatio(candidates, time_budget=1000.0, random_state=0).fit(*draw(4000, 4000))
-    assert [len(rows) < 3000 for rows in fits(0.9)] == [True]  # 2000 seconds
+    candidates = {"slow": Fake(0.9, seconds=1.0), "late": Fake(0.8)}
+    ratio = AutoRatio(candidates, time_budget=200.0, random_state=0).fit(*draw())
+    assert [len(rows) for rows in fits(0.9)] == [360]
     assert fits(0.8) == []
     assert named(ratio)["late"].note == "no time"
+    assert named(ratio)["slow"].status is Status.SCORED  # on the one fold that there is
+    assert len(ratio.models_[0]) == 1
+
+
+def test_the_best_candidate_gets_the_folds_that_there_is_time_for(clock: Clock) -> None:
+    candidates = {"wrong": Fake(0.2), "best": Fake(1.0, seconds=0.1)}
+    ratio = AutoRatio(candidates, time_budget=120.0, random_state=0).fit(*draw())
+    assert len(fits(1.0)) == 3  # 36 seconds each
+    assert "best" in ratio.names_
+    assert all(len(models) == 3 for models in ratio.models_)
+    assert clock.now < 120
+
+
+def test_time_that_is_left_buys_more_rows_for_the_best(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race, "_SCORED_ROWS", 1000)  # one fold is enough for a score
+    slopes = {"best": 1.0, "wrong": -0.5, "worse": -0.7, "bad": -0.9}
+    candidates = {name: Fake(slope, seconds=0.002) for name, slope in slopes.items()}
+    AutoRatio(candidates, time_budget=60.0, random_state=0).fit(*draw(10_000, 10_000))
+    rows = [len(X) for X in fits(1.0)]  # a trial, a fit to as many rows as its share allows, and one to more
+    assert rows[0] == 500
+    assert 1.5 * rows[1] <= rows[2] < 16_000
+    assert len(rows) == 3
+    assert clock.now < 60
+
+
+def test_the_training_of_a_network_ends_in_time() -> None:
+    X, y = draw()
+    mlp = NetworkRatio("mlp", max_epochs=10**6, patience=10**6)  # hours
+    in_z = FeaturizedRatio("logistic", featurizer=small_flow().set_params(max_epochs=10**6, patience=10**6))
+    ratio = AutoRatio({"logistic": "logistic", "mlp": mlp, "in z": in_z}, time_budget=4.0, random_state=0).fit(X, y)
+    entries = named(ratio)
+    assert "training cut short" in entries["mlp"].note
+    assert "training cut short" in entries["in z"].note
+    for models in ratio.models_:
+        for model in models:
+            assert getattr(model, "callback", None) is None  # the limit is not a setting of the result
 
 
 def test_without_a_budget_there_is_no_trial(clock: Clock) -> None:
@@ -533,39 +594,45 @@ def test_the_bar_has_the_candidate_at_work_and_a_time_left_that_falls(
     out, err = capsys.readouterr()
     assert out == ""
     err = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err)
-    shown = re.findall(r"(\d)/6 candidates, now number (\d).*?about (\d):(\d\d) left", err)
+    shown = re.findall(r"(\d)/7 steps, now number (\d).*?about (\d):(\d\d) left", err)
     left: dict[int, int] = {}
     for done, number, minutes, seconds in shown:
         assert done == number
         left.setdefault(int(done), 60 * int(minutes) + int(seconds))
-    # 5 fits to 360 rows are 18 seconds: what is left of the budget, and from the middle on of the candidates
-    assert left == {0: 120, 1: 102, 2: 84, 3: 54, 4: 36, 5: 18}
+    # a fit to 360 rows takes 3.6 seconds: what is left of the budget, and from the middle on of the 30 fits
+    assert left == {0: 120, 1: 116, 2: 113, 3: 109, 4: 94, 5: 90}
+    assert "6/7 steps, now more folds of the best" in err
 
 
 def test_the_time_left_is_within_the_budget(clock: Clock) -> None:
     X, y = draw()
     one = race_of(X, y, 20.0)
     assert one.expected_left(2) == 20
-    one.run("slow", Fake(seconds=0.01))  # 18 seconds
-    assert one.expected_left(1) == pytest.approx(2)
-    clock.now += 5
+    one.durations = [3.0]
+    assert one.expected_left(2) == 20  # nothing but the budget is known
+    assert one.expected_left(1) == 12  # four more folds
+    clock.now += 9
+    assert one.expected_left(1) == 3
+    one.step_start = clock.now
+    assert one.expected_left(1) == 11  # of the budget
+    clock.now += 12
     assert one.expected_left(1) == 0
     assert race_of(X, y, None).expected_left(2) == math.inf
 
 
-def test_the_time_after_a_fit_is_not_counted_for_the_next(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_a_combination_is_not_that_of_a_candidate(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = draw()
-    one = race_of(X, y, None)
+    choose = race.choose_stack
 
-    def stack(*_: object) -> None:
+    def slow(*arguments: Any) -> np.ndarray:
         clock.now += 100
+        return choose(*arguments)
 
-    monkeypatch.setattr(one, "_finish", stack)
-    for name in ("first", "second"):
-        one.run(name, Fake(seconds=0.01))
-    assert [one.candidates[name].seconds for name in ("first", "second")] == pytest.approx(
-        [18, 18]
-    )  # 5 fits to 360 rows
+    monkeypatch.setattr(race, "choose_stack", slow)
+    one = race_of(X, y, None)
+    one.run({name: Fake(1 - k / 100, seconds=0.01) for k, name in enumerate(("first", "second"))})
+    assert clock.now > 100
+    assert [candidate.seconds for candidate in one.candidates] == pytest.approx([18, 18])  # 5 fits to 360 rows
 
 
 def test_pretrained_flows_of_one_kind_are_not_shared() -> None:
@@ -658,4 +725,5 @@ def test_table_in_a_notebook() -> None:
     assert "<b>" not in html
     assert "<td>0.2500</td><td>0.0100</td><td>1.50</td><td>0.75</td>" in html
     assert "no time: about 30 s needed" in html
-    assert html.endswith("<p>The flow helped: +0.0123 ± 0.0040 nats of score.</p>")
+    rest = "The rest, 0.25, is the weight of r = 1, which shrinks log r toward 0."
+    assert html.endswith(f"<p>{rest} The flow helped: +0.0123 ± 0.0040 nats of score.</p>")

@@ -8,7 +8,10 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from flowratio import ClassifierRatio
+from flowratio.ratios.classifier import gaussian, noise
 from flowratio.ratios.classifier.gaussian import GaussianDiscriminant
+from flowratio.ratios.classifier.gaussian_rows import moments_of, variance_floors, wide_density
+from flowratio.ratios.classifier.noise import Noisy, expected_noise_shares
 
 COVARIANCE_P = np.array([[1.0, 0.6, 0.2], [0.6, 1.5, -0.3], [0.2, -0.3, 0.7]])
 COVARIANCE_Q = np.array([[1.4, -0.3, 0.0], [-0.3, 0.8, 0.1], [0.0, 0.1, 1.1]])
@@ -96,8 +99,8 @@ def test_few_changes_are_found_among_many_columns() -> None:
     rng = np.random.default_rng(0)
     X_p, X_q = rng.normal(mean, scale, (n, d)), rng.normal(size=(n, d))
     X = np.concatenate([rng.normal(mean, scale, (1000, d)), rng.normal(size=(1000, d))])
-    gaussian: Any = norm
-    truth = (gaussian.logpdf(X, mean, scale) - gaussian.logpdf(X)).sum(axis=1)
+    univariate: Any = norm
+    truth = (univariate.logpdf(X, mean, scale) - univariate.logpdf(X)).sum(axis=1)
     model = GaussianDiscriminant().fit(np.concatenate([X_p, X_q]), np.repeat([1, 0], n))
     ours = np.mean((log_ratio(model, X) - truth) ** 2)
     plain = np.mean((plug_in(X_p[None], X_q[None], X, shared=False)[0] - truth) ** 2)
@@ -171,3 +174,77 @@ def test_the_odds_are_taken_out_once(name: str) -> None:
         ratio.log_ratio(X), log_ratio(direct, (X - ratio.mean_) / ratio.scale_), rtol=0, atol=1e-9
     )
     np.testing.assert_allclose(ratio.decision_function(X), ratio.log_ratio(X) + math.log(0.1), rtol=0, atol=1e-9)
+
+
+# More columns than rows, and columns without a variance
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("d", [58, 60, 62, 300])
+def test_the_form_of_rows_and_the_form_of_columns_agree(shared: bool, d: int) -> None:
+    rng = np.random.default_rng(0)
+    mixing = np.eye(d) + rng.normal(size=(d, d)) / math.sqrt(d)
+    samples = [(rng.normal(size=(n, d)) @ mixing + 0.3 * k, np.ones(n)) for k, n in enumerate((35, 25))]
+    floors = variance_floors(*samples)
+    p, q = (moments_of(*sample, floor) for sample, floor in zip(samples, floors, strict=True))
+    r_p, r_q = gaussian._correlations(p), gaussian._correlations(q)
+    by_columns = gaussian._dense_density(p, r_p, q, r_q, shared)  # d × d
+    by_rows = wide_density(p, q, shared)  # 60 × 60
+    D = rng.normal(size=(50, d))
+    np.testing.assert_allclose(by_rows.distances(D), by_columns.distances(D), rtol=1e-8)
+    assert by_rows.constant == pytest.approx(by_columns.constant, rel=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning")
+@pytest.mark.parametrize("name", ["lda", "qda"])
+def test_many_more_columns_than_rows(name: str) -> None:
+    rng, n, d = np.random.default_rng(0), 100, 2000
+    shift = np.where(np.arange(d) < 20, 1.0, 0.0)
+    ratio = ClassifierRatio(name).fit_samples(rng.normal(size=(n, d)) + shift, rng.normal(size=(n, d)))
+    X_p, X_q = rng.normal(size=(500, d)) + shift, rng.normal(size=(500, d))
+    log_r = ratio.log_ratio(np.concatenate([X_p, X_q]))
+    # the truth has a mean of ±10 and separates all rows. A shift of 1 is 7 standard errors of a difference of means
+    assert np.mean(np.where(np.arange(1000) < 500, log_r, -log_r) > 0) > 0.95
+
+
+@pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning")
+@pytest.mark.parametrize("n", [50, 5000])
+@pytest.mark.parametrize("name", ["lda", "qda"])
+def test_different_constants_have_a_log_ratio_that_n_rows_can_show(name: str, n: int) -> None:
+    rng = np.random.default_rng(0)
+    X_p = np.column_stack([rng.normal(size=n), np.full(n, 2024.0)])
+    X_q = np.column_stack([rng.normal(size=n), np.full(n, 2023.0)])
+    ratio = ClassifierRatio(name).fit_samples(X_p, X_q)
+    # log(1 + n) of the constants. The first column adds noise: n rows show its mean to 1/√n, and rows reach to 4
+    np.testing.assert_allclose(ratio.log_ratio(X_p), math.log1p(n), atol=1 + 8 * math.sqrt(2 / n))
+    np.testing.assert_allclose(ratio.log_ratio(X_q), -math.log1p(n), atol=1 + 8 * math.sqrt(2 / n))
+
+
+def test_a_column_that_varies_in_one_sample_only() -> None:
+    rng, n = np.random.default_rng(0), 1000
+    X_p, X_q = np.zeros((n, 1)), rng.normal(size=(n, 1))
+    log_r = ClassifierRatio("qda").fit_samples(X_p, X_q).log_ratio(np.array([[0.0], [1.0], [3.0]]))
+    assert log_r[0] > 0 > log_r[1] > log_r[2]
+    assert np.abs(log_r).max() < 5 * math.log1p(n)  # it was 10⁸
+
+
+def test_a_narrow_column_is_not_a_constant() -> None:
+    rng, n = np.random.default_rng(0), 20_000
+    X_p, X_q = rng.normal(0, 0.01, (n, 1)), rng.normal(size=(n, 1))
+    log_r = ClassifierRatio("qda").fit_samples(X_p, X_q).log_ratio(np.array([[0.0], [0.02]]))
+    gaussian_log_density: Any = norm.logpdf
+    truth = gaussian_log_density([0.0, 0.02], 0, 0.01) - gaussian_log_density([0.0, 0.02])
+    np.testing.assert_allclose(log_r, truth, atol=0.1)  # a variance of 20 000 rows is known to 1 %
+
+
+def test_shares_of_noise_of_many_entries_need_few_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    value = rng.normal(size=20_000) * 0.1
+    value[:20] += 1.0  # rare
+    entries = Noisy(value, np.full(20_000, 0.01))
+    exact = expected_noise_shares(entries)
+    monkeypatch.setattr(noise, "_MAX_ENTRIES", 2_000)
+    sketched = expected_noise_shares(entries)
+    np.testing.assert_allclose(sketched, exact, atol=0.02)
+    assert sketched[:20].max() < 0.2
+    assert np.median(sketched[20:]) > 0.9

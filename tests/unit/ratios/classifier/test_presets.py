@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy.special import log_expit
 from sklearn.linear_model import LogisticRegression
 
 from flowratio import ClassifierRatio
+from flowratio.ratios.classifier import presets
 from flowratio.ratios.classifier.presets import Hinges, NewtonLogisticRegression, TunedLogisticRegression, newton
 
 
@@ -141,3 +144,65 @@ def test_knots_that_are_the_same_count_once() -> None:
     F = hinges.transform(X)
     assert F.shape == (400, 3 + 11)
     assert np.linalg.matrix_rank(F) == 14
+
+
+# Many columns
+
+
+def test_more_columns_than_rows_have_the_optimum_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presets, "NEWTON_COLUMNS", 64)
+    X, y = two_samples(30, 200, 1.0, 0)  # 60 rows: as many unknowns
+    X[1] = X[0]  # the rows do not span 60 dimensions
+    w = np.random.default_rng(1).exponential(size=60)
+    ours = NewtonLogisticRegression(0.5).fit(X, y, w)
+    theirs = LogisticRegression(C=0.5, tol=1e-10, max_iter=10_000).fit(X, y, w)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=0, atol=1e-6)
+
+
+def correlated(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of p, whose columns 3 and 7 have a correlation of 0.8, then rows of q, and labels."""
+    X, y = two_samples(n, d, 0.0, seed)
+    X[:n, 7] = 0.8 * X[:n, 3] + 0.6 * X[:n, 7]
+    return X, y
+
+
+def test_products_of_many_columns_are_chosen() -> None:
+    X, y = correlated(2000, 60, 0)
+    products = presets.Products(1000).fit(X, y)
+    squares = {(k, k) for k in range(60)}
+    pairs = {tuple(pair) for pair in products.pairs_.T.tolist()}
+    assert squares | {(3, 7)} <= pairs
+    assert len(pairs) < 60 + 1 + 5  # of 1770 products, noise exceeds the limit of 3.9 standard errors in 0.2 on average
+    features = products.transform(X[:5])
+    np.testing.assert_array_equal(features[:, :60], X[:5])
+    for k, (a, b) in enumerate(products.pairs_.T):
+        np.testing.assert_array_equal(features[:, 60 + k], X[:5, a] * X[:5, b])
+    assert len(presets.Products(10).fit(X, y).pairs_.T) == 10
+
+
+def test_quadratic_of_many_columns_learns_a_product_among_thousands() -> None:
+    ratio = ClassifierRatio("quadratic").fit(*correlated(2000, 60, 0))
+    X, y = correlated(2000, 60, 1)
+    u, v = X[:, 3], X[:, 7]
+    truth = 0.5 * (u**2 + v**2 - (u**2 - 1.6 * u * v + v**2) / 0.36) - 0.5 * math.log(0.36)
+    best = math.log(2) + log_expit(np.where(y == 1, truth, -truth)).mean()  # 0.13
+    # about 120 coefficients that are noise cost 120/8000 = 0.015 nats
+    assert best - 0.04 < ratio.score(X, y) < best
+
+
+def test_quadratic_of_too_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presets, "_MAX_VALUES", 3000)
+    X = np.random.default_rng(0).normal(size=(300, 4))  # 14 columns and products need 4200 values
+    ratio = ClassifierRatio("quadratic").fit_samples(X[:150], X[150:])
+    assert len(ratio.classifier_[0].pairs_.T) <= 6
+    X = np.random.default_rng(0).normal(size=(600, 4))
+    with pytest.raises(ValueError, match="'quadratic' with 600 rows of 4 columns, which need too much memory"):
+        ClassifierRatio("quadratic").fit_samples(X[:300], X[300:])
+
+
+def test_many_columns_have_fewer_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    assert Hinges().fit_transform(X).shape == (100, 3 * 8)
+    monkeypatch.setattr(presets, "_MANY_COLUMNS", 2)
+    assert Hinges().fit_transform(X).shape == (100, 3 * 3)

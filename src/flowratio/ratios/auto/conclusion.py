@@ -1,0 +1,83 @@
+"""The verdict on a race, in words: whether the latent space helped, and what there was no time for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from flowratio._support.types import Matrix, Vector
+from flowratio.ratios.auto.combination import choose_stack
+from flowratio.ratios.auto.race import Race
+from flowratio.ratios.auto.results import Candidate, Status
+
+_UNKNOWN = "It is unknown whether the flow helps"
+_MARGIN = 1.25  # times the measured seconds, in the advice
+
+
+def conclusion(race: Race, log_ratios: Matrix, weights: Vector) -> str:
+    """Return sentences on the flow, and on what was not tried. `weights` are those of the columns `log_ratios`."""
+    verdict = _on_flow(race, log_ratios, weights)
+    untried = untried_sentence(race.candidates, race.elapsed() + race.needed)
+    return f"{verdict} {untried}" if untried else verdict
+
+
+def untried_sentence(candidates: list[Candidate], seconds: float) -> str:
+    """Return what there was no time for, and the budget that all candidates need. Empty if there was enough."""
+    untried = [one.name for one in candidates if one.status is Status.NO_TIME]
+    if not untried:
+        return ""
+    advice = f"A budget of about {rounded_up(_MARGIN * seconds)} s would suffice."
+    return f"Not fully tried for lack of time: {', '.join(untried)}. {advice}"
+
+
+def rounded_up(seconds: float) -> int:
+    """Return seconds with two digits, rounded up."""
+    unit = 10 ** max(0, math.floor(math.log10(max(seconds, 1.0))) - 1)
+    return unit * math.ceil(seconds / unit)
+
+
+def _on_flow(race: Race, log_ratios: Matrix, weights: Vector) -> str:
+    if not weights[1:].any():
+        return "No candidate is better than r = 1: p and q hardly differ."
+    latent = np.array([False, *(one.candidate.in_latent_space for one in race.scored.values())])
+    if not latent.any():
+        return _without_score([one for one in race.candidates if one.in_latent_space])
+    stack = race.held_out.losses(log_ratios @ weights)
+    if weights[latent].any():  # the combination against the best one without the flow
+        others = log_ratios[:, ~latent]
+        gains = race.held_out.losses(others @ choose_stack(others, race.held_out)) - stack
+        sign, words = 1, ("helped", "hardly helped")
+    else:  # the best candidate in latent space against the combination
+        problem = _incomplete(race)
+        if problem:
+            return f"{_UNKNOWN}: {problem}."
+        best = min((race.held_out.losses(column) for column in log_ratios[:, latent].T), key=race.held_out.mean)
+        gains = stack - best
+        sign, words = -1, ("did not help", "made no difference")
+    gain, error = race.held_out.mean(gains), race.held_out.standard_error(gains)
+    return f"The flow {words[0 if sign * gain > error else 1]}: {gain:+.4f} ± {error:.4f} nats of score."
+
+
+def _without_score(latent: list[Candidate]) -> str:
+    """Return what is known if no candidate in latent space has a score on all folds."""
+    stopped = [one for one in latent if one.status is Status.STOPPED]
+    if not stopped:
+        return f"{_UNKNOWN}: no candidate in latent space was scored."
+    if len(stopped) < len(latent):
+        names = ", ".join(one.name for one in stopped)
+        return (
+            f"{_UNKNOWN}: {names} was clearly worse after one fold, but not all candidates in latent space were scored."
+        )
+    n_folds = min((one.detail for one in stopped), default="")
+    return f"The candidates in latent space were clearly worse {n_folds}."
+
+
+def _incomplete(race: Race) -> str:
+    """Return why the candidates in latent space were not fully evaluated. Empty if they were."""
+    if race.n_folds < race.n_planned_folds:
+        return f"there was time for {race.n_folds} of {race.n_planned_folds} folds"
+    latent = [one for one in race.scored.values() if one.candidate.in_latent_space]
+    if all(one.candidate.detail for one in latent):
+        return f"the candidates in latent space were {latent[0].candidate.detail}"
+    return ""
