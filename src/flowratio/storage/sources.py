@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from flowratio._support.errors import ArgumentError
 from flowratio.storage.file_kinds import FileKind, file_kind
+from flowratio.storage.model_files import MODEL_FILE
 
 if TYPE_CHECKING:
     from flowratio._support.types import PathLike
@@ -48,9 +49,9 @@ def parts_of(path: PathLike) -> list[Part] | None:
     if is_stream(path):
         return None
     if Path(path).is_dir():
-        if (Path(path) / "model.json").is_file():
-            raise ValueError(f"{name} is the folder of a model. A table must be a file or a folder of tables.")
         files = list(_files_in(Path(path)))
+        if Path(path) / MODEL_FILE in files:
+            raise ValueError(f"{name} is the folder of a model. A table must be a file or a folder of tables.")
         if not files:
             raise FileNotFoundError(f"{name} is a folder without files. Use a table, or a folder of tables.")
         return _checked([_part(file, Path(path)) for file in files], name)
