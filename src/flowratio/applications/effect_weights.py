@@ -172,7 +172,7 @@ def effect_weights(
     >>> treatment = rng.random(2000) < 1 / (1 + np.exp(-X[:, 0]))  # more likely if the first column is large
     >>> weights = effect_weights(X, treatment, "att", ratio="logistic", random_state=0)
     >>> weights.balance.before.round(1).tolist(), bool(abs(weights.balance.after).max() < 0.1)
-    ([0.8, 0.0], True)
+    ([0.9, -0.1], True)
     """
     name: Any = checked_estimand(estimand)
     seed, groups = seed_from(random_state), treatment_groups(X, treatment, sample_weight)
@@ -264,7 +264,7 @@ def _overlap(estimand: str, groups: Groups, log_r: Vector) -> tuple[SourceOverla
     factors = _log_factors(estimand, log_r + log_odds)
     target = w * is_treated if estimand == "att" else w
     if estimand == "overlap":
-        target = w * expit(log_r + log_odds) * expit(-log_r - log_odds)
+        target = self_normalize(np.log(w) + log_expit(log_r + log_odds) + log_expit(-log_r - log_odds))
     result = []
     for name, rows, log_g, sign in (("treated", is_treated, factors[0], 1), ("controls", ~is_treated, factors[1], -1)):
         if estimand == "att" and name == "treated":

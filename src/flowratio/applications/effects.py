@@ -19,7 +19,7 @@ from flowratio.applications.effect_weights import (
     shares_of,
     weights_of,
 )
-from flowratio.applications.outcome_model import Measured, check_outcome_model, predicted
+from flowratio.applications.outcome_model import Measurement, check_outcome_model, prediction_of
 from flowratio.applications.treatment import Groups, content_folds, cross_fitted, treatment_groups
 from flowratio.applications.weight_checks import balance_rows, good_words, plain_columns, reason_of
 from flowratio.applications.weighted_means import (
@@ -29,7 +29,7 @@ from flowratio.applications.weighted_means import (
     WeightedMean,
     checked_method,
     checked_values,
-    estimated,
+    estimate_of,
     row_counts,
     weighted_mean,
 )
@@ -126,7 +126,7 @@ def average_effect(
     >>> outcome = 1.0 * treatment + 2 * X[:, 0] + rng.normal(size=2000)  # the true effect is 1
     >>> effect = average_effect(X, treatment, outcome, ratio="logistic", outcome_model="linear", random_state=0)
     >>> round(effect.unweighted, 1), abs(effect.value - 1) < 3 * effect.standard_error
-    (2.6, True)
+    (2.7, True)
     """
     name: Any = checked_estimand(estimand)
     way = checked_method(method)
@@ -134,12 +134,12 @@ def average_effect(
     values = checked_values(outcome, groups.n, "outcome", "X")[groups.order]
     check_outcome_model(outcome_model, values)
     fold = content_folds(groups.samples, values, n_folds, np.random.default_rng([seed, 0, 11]))
-    fitted = ratio_to_fit(ratio, groups.samples, seed, verbose)
-    log_r = cross_fitted(fitted, groups.samples, fold, seed, verbose)
+    ratio = ratio_to_fit(ratio, groups.samples, seed, verbose)
+    log_r = cross_fitted(ratio, groups.samples, fold, seed, verbose)
     weights, shares = weights_of(name, groups, log_r, seed), shares_of(name, groups, log_r)
     mean, model = _difference(groups, shares, values, outcome_model, fold, seed)
     tangent = Tangent(plain_columns(groups.samples)[0], groups.is_treated, groups.w, log_r + groups.samples.log_odds)
-    estimate = estimated(mean, way, row_counts(*_of_groups(groups)), tangent)
+    estimate = estimate_of(mean, way, row_counts(*_of_groups(groups)), tangent)
     findings = [*weights.findings, *estimate.findings]
     return AverageEffect(
         value=estimate.value,
@@ -175,8 +175,8 @@ def _difference(
     for k, (rows, share) in enumerate(((groups.is_treated, shares.treated), (~groups.is_treated, shares.controls))):
         prediction = np.zeros(len(values))
         if share.of is not shares.target:  # otherwise the mean of the rows themselves: the prediction cancels
-            measured = Measured(groups.samples.X, values, rows, groups.w, fold, codes)
-            prediction, name = predicted(model, measured, share.of, seed + k)
+            measurement = Measurement(groups.samples.X, values, rows, groups.w, fold, codes)
+            prediction, name = prediction_of(model, measurement, share.of, seed + k)
             names.append(name)
         means.append(weighted_mean(values, prediction, shares.target, share, counts))
     return means[0].minus(means[1]), " and ".join(dict.fromkeys(names))

@@ -35,7 +35,7 @@ class Prediction(NamedTuple):
     model: str
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """The rows on which a value was measured, among all rows. Every vector is of shape (n,)."""
 
     X: Matrix  # of all rows, (n, d)
@@ -64,39 +64,41 @@ def check_outcome_model(model: Any, values: Vector) -> None:
             raise ArgumentError("outcome_model", f"{problem}. Use a regressor.")
 
 
-def predicted(model: Any, measured: Measured, share: Vector, seed: int) -> Prediction:
+def prediction_of(model: Any, measurement: Measurement, share: Vector, seed: int) -> Prediction:
     """Predict the values of all rows by cross-fitting. None for the best of `MODELS`.
 
     The best one has the smallest squared error on held-out rows by their share, (n,): the error on the target.
     """
     if model is not None:
         name = model if isinstance(model, str) else type(model).__name__
-        return Prediction(_cross_fitted(model, measured, seed), name)
-    predictions = [Prediction(_cross_fitted(name, measured, seed), name) for name in MODELS]
-    return min(predictions, key=lambda one: float(share @ np.square(measured.values - one.values)))
+        return Prediction(_cross_fitted(model, measurement, seed), name)
+    predictions = [Prediction(_cross_fitted(name, measurement, seed), name) for name in MODELS]
+    return min(predictions, key=lambda one: float(share @ np.square(measurement.values - one.values)))
 
 
-def _cross_fitted(model: Any, measured: Measured, seed: int) -> Vector:
-    prediction = np.empty(len(measured.X))
+def _cross_fitted(model: Any, measurement: Measurement, seed: int) -> Vector:
+    prediction = np.empty(len(measurement.X))
     with silent():
-        for k in np.unique(measured.fold):
-            at = measured.fold == k
-            prediction[at] = _fitted_values(model, measured._replace(rows=measured.rows & ~at), measured.X[at], seed)
+        for k in np.unique(measurement.fold):
+            at = measurement.fold == k
+            prediction[at] = _fitted_values(
+                model, measurement._replace(rows=measurement.rows & ~at), measurement.X[at], seed
+            )
     return prediction
 
 
-def _fitted_values(model: Any, measured: Measured, X: Matrix, seed: int) -> Vector:
+def _fitted_values(model: Any, measurement: Measurement, X: Matrix, seed: int) -> Vector:
     """Return predictions of rows (m, d) by a model that is fitted to the measured rows."""
-    rows = measured.rows
-    values, w = measured.values[rows], measured.w[rows]
+    rows = measurement.rows
+    values, w = measurement.values[rows], measurement.w[rows]
     if np.ptp(values) == 0:
         return np.full(len(X), values[0])
-    estimator = _new(model, is_binary(values), measured.codes, X.shape[1], seed)
+    estimator = _new(model, is_binary(values), measurement.codes, X.shape[1], seed)
     labels = values.astype(int) if is_classifier(estimator) else values
     if np.ptp(w) == 0:
-        estimator.fit(measured.X[rows], labels)
+        estimator.fit(measurement.X[rows], labels)
     else:
-        estimator = fit_weighted(estimator, measured.X[rows], labels, w / w.mean(), seed)
+        estimator = fit_weighted(estimator, measurement.X[rows], labels, w / w.mean(), seed)
     if is_classifier(estimator):
         return np.asarray(estimator.predict_proba(X)[:, 1], np.float64)
     return np.asarray(estimator.predict(X), np.float64).reshape(len(X))

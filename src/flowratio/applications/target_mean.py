@@ -10,7 +10,7 @@ import numpy as np
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, seed_from
 from flowratio.applications.crossfit import ratio_to_fit
-from flowratio.applications.outcome_model import Measured, check_outcome_model, predicted
+from flowratio.applications.outcome_model import Measurement, check_outcome_model, prediction_of
 from flowratio.applications.treatment import content_folds, cross_fitted
 from flowratio.applications.weight_checks import (
     SourceOverlap,
@@ -31,7 +31,7 @@ from flowratio.applications.weighted_means import (
     Tangent,
     checked_method,
     checked_values,
-    estimated,
+    estimate_of,
     row_counts,
     weighted_mean,
 )
@@ -131,10 +131,10 @@ def target_mean(
     is_q, counts = samples.y == 0, row_counts(w[: samples.n_p], w[samples.n_p :])
     source, target = np.zeros(len(w)), np.where(is_q, 0.0, w)
     source[is_q] = self_normalize((log_r + np.log(w))[is_q])
-    measured = Measured(samples.X, values, is_q, w, fold, tuple(getattr(samples, "codes", ())))
-    prediction, model = predicted(outcome_model, measured, source, seed)
+    measurement = Measurement(samples.X, values, is_q, w, fold, tuple(getattr(samples, "codes", ())))
+    prediction, model = prediction_of(outcome_model, measurement, source, seed)
     mean = weighted_mean(values, prediction, target / target.sum(), Share(source, 1.0), counts)
-    estimate = estimated(mean, way, counts, Tangent(plain_columns(samples)[0], ~is_q, w, log_r + samples.log_odds))
+    estimate = estimate_of(mean, way, counts, Tangent(plain_columns(samples)[0], ~is_q, w, log_r + samples.log_odds))
     overlap = source_overlap("rows of `X_q`", log_r[~is_q], w[~is_q], log_r[is_q], w[is_q])
     table = _balance(samples, w, log_r)
     findings = overlap_findings(overlap, "rows of `X_p`") + balance_findings(table, overlap.ess)

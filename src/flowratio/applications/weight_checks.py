@@ -105,8 +105,12 @@ def form_findings(samples: TwoSamples, w: Vector, log_r: Vector, seed: int) -> l
     """Test the form of the ratio where both samples are: p weighted by 1/(1 + r) and q by r/(1 + r) are the same."""
     X, _ = plain_columns(samples)
     part_p, part_q = samples.parts
-    p = ScoredSample(X[part_p], log_expit(-log_r[part_p]), w[part_p] / w[part_p].sum()).tilted()
+    p = ScoredSample(X[part_p], log_expit(-log_r[part_p]), w[part_p] / w[part_p].sum())
     q = ScoredSample(X[part_q], log_expit(log_r[part_q]), w[part_q] / w[part_q].sum())
+    if min(effective_sample_size(sample.log_weights()) for sample in (p, q)) < THRESHOLDS.small_ess:
+        return []  # there are too few rows where both samples are. The overlap shows it
+    p = p.tilted()
+    p = p._replace(X=p.X[p.share > 0], log_r=p.log_r[p.share > 0], share=p.share[p.share > 0])
     rest = leftover(p, q, np.random.default_rng([seed, 0, 13]))
     if rest.z <= THRESHOLDS.z or rest.auc <= _LARGEST_AUC:
         return []

@@ -36,7 +36,7 @@ _LARGEST_DF = 1e6  # degrees of freedom: Student's distribution is the Gaussian
 _ERRORS_APART = 1.2  # factor between two standard errors from which coverage of 95 % can be 98 %
 _FARTHEST = 10.0  # standard deviations of a column
 _MOST_COLUMNS = 100
-_RIDGE = 1e-6
+_RIDGE = 1e-6  # of the mean curvature: for columns that depend on each other
 _SMALL_BIAS = 0.5  # standard errors: an interval of 95 % that is off by as much covers in 92 % of samples
 
 
@@ -138,13 +138,14 @@ def spread(parts: Vector, counts: Vector) -> Spread:
     .. math:: \mathrm{se}^2 = \sum_i \psi_i^2, \qquad
               \mathrm{df} = 2\, \mathrm{se}^4 \Big/ \Big(\sum_i \psi_i^4 - \mathrm{se}^4 / n\Big)
     """
-    each = np.square(parts / counts)  # of each of the rows that a row counts for
-    variance = float(counts @ each)
-    if variance == 0:
+    largest = float(np.abs(parts).max())
+    if largest == 0:
         return Spread(0.0, _LARGEST_DF)
+    each = np.square(parts / largest / counts)  # of each of the rows that a row counts for
+    variance = float(counts @ each)
     excess = float(counts @ np.square(each)) - variance**2 / counts[parts != 0].sum()
     df = float(2 * variance**2 / max(excess, 2 * variance**2 / _LARGEST_DF))
-    return Spread(math.sqrt(variance), min(max(df, 1.0), _LARGEST_DF))
+    return Spread(largest * math.sqrt(variance), min(max(df, 1.0), _LARGEST_DF))
 
 
 def row_counts(*weights: Vector) -> Vector:
@@ -160,7 +161,7 @@ class Tangent(NamedTuple):
     w: Vector
     logit: Vector
 
-    def fitted(self, mean: WeightedMean) -> Vector:
+    def influence(self, mean: WeightedMean) -> Vector:
         r"""Return what each row adds to a weighted mean, (n,), if log r is a fitted linear function of the columns.
 
         Maximum likelihood of the odds moves the coefficients by :math:`H^{-1} w (T - e) x` for each row, with
@@ -169,8 +170,10 @@ class Tangent(NamedTuple):
         F = self._columns(mean.response)
         rest, e = expit(-self.logit), expit(self.logit)
         H = F.T @ (F * (self.w * e * rest)[:, None])
-        H += np.diag(_RIDGE * H.diagonal().mean() + np.zeros(len(H)))
-        pull = F @ np.linalg.solve(H, F.T @ mean.response)
+        size = H.diagonal().mean()
+        if size < np.finfo(np.float64).tiny:  # the ratio separates p from q: no row moves it
+            return mean.known
+        pull = F @ np.linalg.solve(H + _RIDGE * size * np.eye(len(H)), F.T @ mean.response)
         return mean.known + self.w * np.where(self.is_p, rest, -e) * pull
 
     def _columns(self, response: Vector) -> Matrix:
@@ -181,7 +184,7 @@ class Tangent(NamedTuple):
         return np.column_stack([np.ones(len(Z)), Z[:, np.sort(largest)]])
 
 
-class Estimate(NamedTuple):
+class MeanWithSpread(NamedTuple):
     """A value with its spread, and what is wrong with it."""
 
     value: float
@@ -189,14 +192,15 @@ class Estimate(NamedTuple):
     findings: list[Finding]
 
 
-def estimated(mean: WeightedMean, method: Method, counts: Vector, tangent: Tangent) -> Estimate:
+def estimate_of(mean: WeightedMean, method: Method, counts: Vector, tangent: Tangent) -> MeanWithSpread:
     """Return the value of a method. Its findings compare the two methods."""
-    adjusted, fitted = spread(mean.adjusted, counts), spread(tangent.fitted(mean), counts)
-    robust = mean.hajek + mean.correction
-    return _weighted(mean, robust, adjusted, fitted) if method == "hajek" else _robust(mean, robust, adjusted, counts)
+    adjusted, robust = spread(mean.adjusted, counts), mean.hajek + mean.correction
+    if method == "hajek":
+        return _weighted(mean, robust, adjusted, spread(tangent.influence(mean), counts))
+    return _robust(mean, robust, adjusted, counts)
 
 
-def _weighted(mean: WeightedMean, robust: float, adjusted: Spread, fitted: Spread) -> Estimate:
+def _weighted(mean: WeightedMean, robust: float, adjusted: Spread, fitted: Spread) -> MeanWithSpread:
     """Return the weighted mean. Its standard error depends on how flexible the ratio is: the largest one is used."""
     smaller, larger = sorted([adjusted, fitted])
     findings = []
@@ -206,15 +210,16 @@ def _weighted(mean: WeightedMean, robust: float, adjusted: Spread, fitted: Sprea
     if abs(mean.correction) > _SMALL_BIAS * larger.error:
         words = f"The weights do not balance the predicted values: a doubly robust estimate is {robust:.4g}, not"
         findings.append(Finding(f"{words} {mean.hajek:.4g}. Use `method='doubly-robust'`.", False))
-    return Estimate(mean.hajek, larger, findings)
+    return MeanWithSpread(mean.hajek, larger, findings)
 
 
-def _robust(mean: WeightedMean, robust: float, adjusted: Spread, counts: Vector) -> Estimate:
+def _robust(mean: WeightedMean, robust: float, adjusted: Spread, counts: Vector) -> MeanWithSpread:
     change = spread(mean.known - mean.adjusted, counts).error  # of the correction, if the ratio is known
     if abs(mean.correction) <= THRESHOLDS.z * max(change, adjusted.error):
-        return Estimate(robust, adjusted, [])
+        return MeanWithSpread(robust, adjusted, [])
     words = f"Weights alone give {mean.hajek:.4g}, the doubly robust estimate is {robust:.4g}: more apart than by"
-    return Estimate(robust, adjusted, [Finding(f"{words} chance, so the ratio is wrong. Try another `ratio`.", False)])
+    finding = Finding(f"{words} chance, so the ratio is wrong. Try another `ratio`.", False)
+    return MeanWithSpread(robust, adjusted, [finding])
 
 
 def checked_method(method: Any) -> Method:

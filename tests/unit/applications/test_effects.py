@@ -184,6 +184,18 @@ def test_little_overlap_must_not_be_used() -> None:
     assert "treated rows lie where fewer than one of the controls is expected" in effect.reason
 
 
+@pytest.mark.parametrize("estimand", ESTIMANDS)
+@pytest.mark.parametrize("method", ["doubly-robust", "hajek"])
+def test_a_column_that_separates_the_groups_gives_finite_numbers(estimand: str, method: str) -> None:
+    t = np.arange(100) < 50
+    X = np.random.default_rng(0).normal(size=(100, 1)) + 1000 * t[:, None]
+    settings: dict[str, Any] = {"ratio": KnownRatio(-1e6, 2e3), "outcome_model": "linear", "random_state": 0}
+    effect = average_effect(X, t, X[:, 0], estimand, method=method, **settings)
+    assert np.isfinite([effect.value, effect.standard_error, *effect.interval()]).all()
+    assert str(effect.verdict) == "do not use"
+    json.dumps(effect.to_dict(), allow_nan=False)
+
+
 def test_a_ratio_of_the_wrong_form_is_not_reliable() -> None:
     rng = np.random.default_rng(0)
     t = np.arange(2000) < 1000

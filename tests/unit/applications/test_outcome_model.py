@@ -7,13 +7,13 @@ import pytest
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from flowratio.applications.outcome_model import Measured, is_binary, predicted
+from flowratio.applications.outcome_model import Measurement, is_binary, prediction_of
 from flowratio.applications.weighted_fit import ResampledWarning
 
 
-def measured(values: np.ndarray, X: np.ndarray, **others: object) -> Measured:
+def measurement(values: np.ndarray, X: np.ndarray, **others: object) -> Measurement:
     n = len(values)
-    one = Measured(X, values, np.ones(n, bool), np.ones(n), np.arange(n) % 5)
+    one = Measurement(X, values, np.ones(n, bool), np.ones(n), np.arange(n) % 5)
     return one._replace(**others)  # type: ignore[arg-type]
 
 
@@ -21,7 +21,7 @@ def test_no_row_is_predicted_by_its_own_value() -> None:
     """A tree memorizes noise: the values of rows that it was fitted to are exact."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(500, 2)), rng.normal(size=500)
-    prediction = predicted(DecisionTreeRegressor(random_state=0), measured(y, X), np.full(500, 1 / 500), 0)
+    prediction = prediction_of(DecisionTreeRegressor(random_state=0), measurement(y, X), np.full(500, 1 / 500), 0)
     assert abs(np.corrcoef(prediction.values, y)[0, 1]) < 4 / np.sqrt(500)
     assert prediction.model == "DecisionTreeRegressor"
 
@@ -30,7 +30,7 @@ def test_only_measured_rows_are_fitted() -> None:
     rng = np.random.default_rng(0)
     X, rows = rng.normal(size=(400, 1)), np.arange(400) < 200
     y = np.where(rows, X[:, 0], 1e6)
-    prediction = predicted("linear", measured(y, X, rows=rows), rows / 200, 0)
+    prediction = prediction_of("linear", measurement(y, X, rows=rows), rows / 200, 0)
     np.testing.assert_allclose(prediction.values, X[:, 0], atol=0.01)
 
 
@@ -40,23 +40,23 @@ def test_codes_of_categories_become_the_mean_of_the_category() -> None:
     effect = rng.normal(size=100)  # in no order of the codes
     y = effect[code] + 0.1 * rng.normal(size=5000)
     X = np.column_stack([rng.normal(size=5000), code])
-    with_codes = predicted("linear", measured(y, X, codes=(1,)), np.full(5000, 1 / 5000), 0).values
-    without = predicted("linear", measured(y, X), np.full(5000, 1 / 5000), 0).values
+    with_codes = prediction_of("linear", measurement(y, X, codes=(1,)), np.full(5000, 1 / 5000), 0).values
+    without = prediction_of("linear", measurement(y, X), np.full(5000, 1 / 5000), 0).values
     assert np.corrcoef(with_codes, effect[code])[0, 1] > 0.98 > 0.3 > np.corrcoef(without, effect[code])[0, 1]
 
 
 def test_a_constant_value_is_predicted() -> None:
     X = np.random.default_rng(0).normal(size=(50, 1))
-    assert (predicted(None, measured(np.ones(50), X), np.full(50, 0.02), 0).values == 1).all()
+    assert (prediction_of(None, measurement(np.ones(50), X), np.full(50, 0.02), 0).values == 1).all()
 
 
 def test_weights_reach_the_model_or_resample_the_rows() -> None:
     X, y = np.zeros((100, 1)), (np.arange(100) < 50) * 2.0
     w = np.where(y > 0, 3.0, 1.0)
-    mean = predicted(DecisionTreeRegressor(), measured(y, X, w=w), np.full(100, 0.01), 0).values
+    mean = prediction_of(DecisionTreeRegressor(), measurement(y, X, w=w), np.full(100, 0.01), 0).values
     np.testing.assert_allclose(mean, 1.5, atol=0.03)  # 2 · 3/4. The folds have 49 to 51 of either kind
     with pytest.warns(ResampledWarning):
-        predicted(KNeighborsRegressor(), measured(y, X + np.arange(100)[:, None], w=w), np.full(100, 0.01), 0)
+        prediction_of(KNeighborsRegressor(), measurement(y, X + np.arange(100)[:, None], w=w), np.full(100, 0.01), 0)
 
 
 def test_zeros_and_ones_are_binary() -> None:

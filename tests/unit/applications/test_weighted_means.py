@@ -14,7 +14,7 @@ from flowratio.applications.weighted_means import (
     Tangent,
     checked_method,
     checked_values,
-    estimated,
+    estimate_of,
     row_counts,
     spread,
     weighted_mean,
@@ -94,7 +94,7 @@ def test_the_standard_error_accounts_for_the_fit_of_the_ratio() -> None:
         mean = own.minus(weighted_mean(y, np.zeros(400), target, share, np.ones(400)))
         tangent = Tangent(X, is_p, np.ones(400), log_odds)
         values.append(mean.hajek)
-        errors.append(spread(tangent.fitted(mean), np.ones(400)).error)
+        errors.append(spread(tangent.influence(mean), np.ones(400)).error)
         known.append(spread(mean.known, np.ones(400)).error)
     # a standard deviation of 300 draws has a relative error of 4 %
     assert np.mean(errors) == pytest.approx(np.std(values), rel=0.15)
@@ -110,7 +110,7 @@ def test_a_wrong_ratio_is_named(method: str) -> None:
     share = Share(np.where(is_p, 0, 1 / 500), 1.0)
     y = 2 * x + rng.normal(size=1000)
     tangent = Tangent(x[:, None], is_p, np.ones(1000), np.zeros(1000))
-    estimate = estimated(
+    estimate = estimate_of(
         weighted_mean(y, 2 * x, is_p / 500, share, np.ones(1000)), checked_method(method), np.ones(1000), tangent
     )
     assert str(verdict_of(estimate.findings)) == "use with care"
