@@ -166,14 +166,15 @@ def _counted(w: Vector, n_p: int) -> tuple[Vector, float]:
 def standardized(X: Matrix, mean: Vector, scale: Vector) -> Matrix:
     """Standardize rows, (n, d), in float64. No value is farther from 0 than any method can handle."""
     with np.errstate(over="ignore"):
-        Z = (X - mean) / scale
+        Z = np.subtract(X, mean, order="C")  # sums over rows then round alike for frames and arrays
+        Z /= scale
     return np.clip(Z, -FARTHEST, FARTHEST, out=Z)
 
 
 def bounded(X: Matrix, mean: Vector, scale: Vector) -> Matrix:
     """Return rows in their own units, (n, d), in float64, none farther out than a flow can map."""
     reach = _FARTHEST_MAPPED * np.where(np.isfinite(scale), scale, 0.0)  # constant columns say nothing
-    return np.clip(X.astype(np.float64, copy=False), mean - reach, mean + reach)
+    return np.clip(X.astype(np.float64, order="C", copy=False), mean - reach, mean + reach)
 
 
 def two_samples(

@@ -56,7 +56,7 @@ def weighted_moments(X: Matrix, share: Vector) -> tuple[Vector, Vector]:
     """Return mean and standard deviation of every column, (d,), for weights (n,) with sum 1. A constant has `inf`."""
     first = X[0].astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        D = X - first  # near 0, so that the squares below do not cancel
+        D = np.subtract(X, first, order="C")  # near 0, so that the squares below do not cancel
         mean = share @ D
         variance = share @ np.square(D, out=D) - mean**2
     if not np.isfinite(variance).all():
