@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,7 @@ import pytest
 from scipy.stats import binom
 
 from flowratio import two_sample_test
-from flowratio.applications.column_tests import ColumnTests, source_columns
-from flowratio.samples.two_samples import two_samples
+from flowratio.applications.column_tests import ColumnTests, SourceColumns
 
 
 def shops(n: int, first: int, seed: int) -> pl.DataFrame:
@@ -79,23 +79,33 @@ def test_rare_categories_are_stated() -> None:
     assert str(found).endswith(found.note)
 
 
+def is_level(p_values: list[float]) -> bool:
+    """Return whether rejections at 5 % and 25 % are as frequent as they must be, but for 1 chance in 500."""
+    n, counts = len(p_values), {level: np.count_nonzero(np.array(p_values) <= level + 1e-9) for level in (0.05, 0.25)}
+    return all(binom.ppf(0.0005, n, level) <= k <= binom.ppf(0.9995, n, level) for level, k in counts.items())
+
+
 def test_the_level_of_mixed_tables_is_exact() -> None:
-    p_values, of_columns = [], []
-    for seed in range(200):
+    p_values = []
+    for seed in range(120):
         rng = np.random.default_rng(seed)
         P, Q = mixed(40, rng), mixed(70, rng)  # unequal, so that labels must not decide which categories are frequent
-        samples = two_samples(P, Q, blind=True)
-        X = np.delete(samples.X, list(samples.codes), axis=1)
-        tests = ColumnTests(X, 40, source_columns(samples, None))
-        for order in [np.arange(110), *(rng.permutation(110) for _ in range(19))]:
-            tests.add(order)
-        of_columns.append(tests.changes().p_value.min())
         p_values.append(two_sample_test(P, Q, n_permutations=19, random_state=seed).p_value)
-    # rejections at 5 % and 25 % of 200 tests, each within 1 in 1000 by chance
-    for values in (p_values, of_columns):
-        for level in (0.05, 0.25):
-            n = np.count_nonzero(np.array(values) <= level + 1e-9)
-            assert binom.ppf(0.0005, 200, level) <= n <= binom.ppf(0.9995, 200, level)
+    assert is_level(p_values)
+
+
+def test_the_level_of_all_columns_together_is_exact() -> None:
+    p_values = []
+    sources = SourceColumns(["a", "b", "c"], np.arange(3), np.array([0, 1, 1]), np.array([False, False, True]), {})
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_t(4, (50, 3)).round(1)
+        X[:, 2] = rng.random(50) < 0.3
+        tests = ColumnTests(X, 20, replace(sources, codes={2: rng.geometric(0.1, 50)}))
+        for order in [np.arange(50), *(rng.permutation(50) for _ in range(19))]:
+            tests.add(order)
+        p_values.append(tests.changes().p_value.min())
+    assert is_level(p_values)
 
 
 def test_unchanged_columns_are_rarely_named_next_to_a_changed_one() -> None:
