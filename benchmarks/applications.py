@@ -124,7 +124,7 @@ def testing() -> None:
         test = two_sample_test(X_p, X_q, ratio, n_permutations=200, random_state=0)
         seconds = time.perf_counter() - since
         name = f"two_sample_test, {ratio or 'by default'}"
-        rows.append([name, f"{seconds:.1f}", f"{test.p_value:.3f}", test.drivers.names[0]])
+        rows.append([name, f"{seconds:.1f}", f"{test.p_value:.3f}", ", ".join(test.drivers.clear) or "-"])
 
     def distance(a: np.ndarray, b: np.ndarray) -> float:
         return float(np.square(a.mean(axis=0) - b.mean(axis=0)).sum())

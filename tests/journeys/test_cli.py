@@ -135,6 +135,14 @@ def test_the_planted_drivers_are_named(model: Path, files: Path, run: Run) -> No
     found = json.loads(out)
     assert (code, found["p_value"]) == (0, pytest.approx(1 / 61))
     assert {driver["column"] for driver in found["drivers"][:2]} == {"age", "job"}
+    assert set(found["drivers"][0]) == {"column", "effect", "standard_error", "p_value", "change"}
+    code, out, _ = run("test", files / "p.csv", files / "q.csv", "--permutations", 60, "--quiet")
+    first, _, head, *rows = out.splitlines()
+    assert first.startswith("The files differ (p = 0.016, 60 permutations). Largest changes: ")
+    assert head.split() == ["column", "effect", "(nats)", "corrected", "p", "change"]
+    assert {row.split()[0] for row in rows[:2]} == {"age", "job"}
+    code, out, _ = run("test", files / "p.csv", files / "p.csv", "--permutations", 60, "--quiet")
+    assert out == "No difference found (p = 1, 60 permutations).\n"
 
 
 def test_samples_toward_p_are_older(model: Path, tmp_path: Path, run: Run) -> None:

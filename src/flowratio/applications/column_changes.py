@@ -71,7 +71,7 @@ class ColumnChanges:
         color = ["0.4" if p <= THRESHOLDS.alpha else "0.85" for p in self.p_value[: len(at)]]
         axes.barh(at, effect, xerr=error, color=color, edgecolor="black")
         axes.set_yticks(at, self.names[: len(at)])
-        axes.set(xlabel="effect (nats); dark: corrected p ≤ 0.05", xlim=(0, None))
+        axes.set(xlabel="effect (nats), dark if the corrected p ≤ 0.05", xlim=(0, None))
 
     def __str__(self) -> str:
         rows = [_HEAD, *self._cells()]

@@ -16,9 +16,9 @@ from scipy.stats import beta
 from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, check_choice, check_count, check_fraction, seed_from
-from flowratio.applications.column_changes import MAX_SHOWN, ColumnChanges
+from flowratio.applications.column_changes import ColumnChanges
 from flowratio.applications.column_tests import ColumnTests, SourceColumns, source_columns
-from flowratio.applications.crossfit import check_folds, folds_of
+from flowratio.applications.crossfit import check_folds
 from flowratio.applications.rank_scores import positive_or_inf
 from flowratio.applications.result import Result
 from flowratio.diagnostics.importance import Importance, importance
@@ -27,12 +27,12 @@ from flowratio.diagnostics.verdict import TestVerdict
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.classifier.presets import PRESETS
 from flowratio.ratios.registry import fit_prepared, log_ratio_prepared, new_ratio, silent
+from flowratio.samples.folding import folds
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import weighted_moments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LogRatio = Callable[[Matrix], Vector]
 Fit = Callable[[Matrix, Vector], LogRatio]
@@ -69,21 +69,12 @@ class TwoSampleTest(Result):
         numbers = {"p_value": self.p_value, **super().to_dict(), "n_permutations": len(self.null)}
         return {**numbers, "drivers": self.drivers.to_list()}
 
-    def plot(self) -> Figure:
-        """Return a figure of the statistic and, if the files differ, of the effects of the columns."""
-        figure = super().plot()
-        if self.drivers.names:
-            figure.set_size_inches(9, 2.6 + 0.1 * len(self.drivers.names[:MAX_SHOWN]))
-            grid = figure.add_gridspec(1, 2)
-            figure.axes[0].set_subplotspec(grid[0])
-            self.drivers.draw(figure.add_subplot(grid[1]))
-        return figure
-
     def _draw(self, axes: Axes) -> None:
         axes.hist(self.null, bins=20, color="0.8", edgecolor="0.4", label="shuffled labels")
         axes.axvline(self.value, color="black", linewidth=2, label=f"statistic, p = {self.p_value:.2g}")
         axes.set(xlabel="statistic (standard deviations)", ylabel="permutations")
-        axes.legend(frameon=False, fontsize="small")
+        changes = self._changes() if self.drivers.names else None
+        axes.legend(frameon=False, fontsize="small", title=changes, title_fontsize="small")
 
     def _repr_html_(self) -> str:
         return super()._repr_html_() + self.drivers.to_html()
@@ -168,15 +159,16 @@ def two_sample_test(
     """
     check_count(n_permutations, "n_permutations")
     check_choice(statistic, "statistic", ["scores", "ratio"])
-    samples = two_samples(X_p, X_q)
+    samples = two_samples(X_p, X_q, blind=True)
     sources = source_columns(samples, groups)
-    check_folds(n_folds, min(samples.n_p, samples.n_q))
+    n_folds = check_folds(n_folds, min(samples.n_p, samples.n_q))
     seed = seed_from(random_state)
     rng = np.random.default_rng([seed, 0, 8])
     X, n_p, is_number = _standardized(samples), samples.n_p, ~np.isin(np.arange(samples.X.shape[1]), samples.codes)
     tests, fitted = ColumnTests(X[:, is_number], n_p, sources), None
     if ratio is not None or statistic == "ratio":
-        fitted = _CrossFitted(X, n_p, folds_of(samples, n_folds, rng), _fitting(ratio, seed, samples.codes))
+        fold = np.concatenate([folds(n, n_folds, rng) for n in (n_p, samples.n_q)])  # of positions, not of rows
+        fitted = _CrossFitted(X, n_p, fold, _fitting(ratio, seed, samples.codes))
     orders = chain([np.arange(len(X))], (rng.permutation(len(X)) for _ in range(n_permutations)))
     of_ratio = []
     with silent(), progress(n_permutations, "permutations", verbose) as step:

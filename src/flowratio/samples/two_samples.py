@@ -184,18 +184,19 @@ def two_samples(
     sample_weight_q: VectorLike | None = None,
     *,
     encoder: TableEncoder | None = None,
+    blind: bool = False,
     arguments: tuple[str, str] = ("X_p", "X_q"),
 ) -> TwoSamples:
     """Check two samples, encode mixed tables, and return one `TwoSamples`.
 
     X_p and X_q are arrays or tables of shapes (n_p, d) and (n_q, d), or (n_p,) and (n_q,) for one column. Their weights
     of shapes (n_p,) and (n_q,) are 1 if None. `encoder` has settings or is fitted: with None, only mixed tables are
-    encoded. `arguments` stand in errors.
+    encoded. `blind` fits it without the labels, so that labels can be permuted. `arguments` stand in errors.
     """
     X_p, X_q = to_tables(X_p, X_q)
     if encoder is not None or is_mixed(X_p) or is_mixed(X_q):
         frame, y = pooled_tables(X_p, X_q, arguments, encoder)
-        encoder = fitted_encoder(frame, y, encoder)
+        encoder = fitted_encoder(frame, None if blind else y, encoder)
         X, names = encoder.transform(frame), encoder.names_
     else:
         A_p, A_q = check_samples(X_p, X_q, names=arguments)
@@ -233,7 +234,7 @@ def pooled_tables(
     return frame, np.repeat([1, 0], [P.height, Q.height])
 
 
-def fitted_encoder(frame: pl.DataFrame, y: Vector, encoder: TableEncoder | None = None) -> TableEncoder:
+def fitted_encoder(frame: pl.DataFrame, y: Vector | None, encoder: TableEncoder | None = None) -> TableEncoder:
     """Return an encoder of a mixed table with labels y. A fitted `encoder` is used unchanged."""
     from flowratio.tables.encoder import TableEncoder
 

@@ -56,7 +56,7 @@ def test_a_test_names_the_columns_of_the_table() -> None:
         assert found.p_value == 0.05
         assert found.drivers.names[0] == "job"
         assert sorted(found.drivers.names) == ["age", "day", "job"]
-    grouped = two_sample_test(P, Q, n_permutations=9, groups=["who", "when", "who"], random_state=0)
+    grouped = two_sample_test(P, Q, n_permutations=19, groups=["who", "when", "who"], random_state=0)
     assert grouped.drivers.names == ["who", "when"]
     with pytest.raises(ValueError, match=r"`groups` has 2 names, but there are 3 columns"):
         two_sample_test(P, Q, groups=["who", "when"])

@@ -120,10 +120,10 @@ def test_the_interval_of_a_p_value_is_binomial() -> None:
 def test_verdicts_of_a_test() -> None:
     found = two_sample_test(*draw(2.0), n_permutations=39, random_state=0)
     assert found.verdict == "the files differ"
-    assert str(found).startswith("The files differ (p = 0.025, 39 permutations). Largest changes: x")
+    assert str(found).startswith("The files differ (p = 0.025, 39 permutations). Largest change")
     assert found.interval()[0] == 0.0
     unchanged = two_sample_test(*draw(0.0), n_permutations=39, random_state=0)
     assert "Largest changes" not in str(unchanged)
     same = TwoSampleTest.to_dict(unchanged)
     assert same["verdict"] == "no difference found"
-    assert {driver["column"] for driver in same["drivers"]} == {"x1", "x2"}
+    assert same["drivers"] == []

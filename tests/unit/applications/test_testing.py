@@ -7,10 +7,12 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from scipy.stats import kstest, norm, rankdata
 
 from flowratio import ULSIF, ClassifierRatio, RatioEstimator
-from flowratio.applications.testing import _Scores, two_sample_test
+from flowratio.applications.rank_scores import RankScores
+from flowratio.applications.testing import two_sample_test
 from flowratio.ratios.registry import named_ratio
 
 
@@ -41,8 +43,11 @@ def test_a_shift_is_noticed_and_named(ratio: str | RatioEstimator | None) -> Non
     )
     assert found.p_value == 1 / 20
     assert found.drivers.names[0] == "shifted"
-    assert found.drivers.share[0] > 0.8
-    assert "shifted" in str(found)
+    assert found.drivers.p_value[0] == 1 / 20
+    assert found.drivers.change[0] == "mean"
+    assert (found.drivers.p_value[1:] > 1 / 20).all()
+    assert str(found) == "The files differ (p = 0.05, 19 permutations). Largest change: shifted."
+    assert (found.importance is None) == (ratio is None)
 
 
 @pytest.mark.parametrize("name", ["logistic", "lda", "boosting", "ulsif"])
@@ -54,7 +59,7 @@ def test_a_name_and_its_object_give_the_same_test(name: str) -> None:
     )
     assert by_name.value == by_object.value
     np.testing.assert_array_equal(by_name.null, by_object.null)
-    np.testing.assert_array_equal(by_name.drivers.effect, by_object.drivers.effect)
+    np.testing.assert_array_equal(by_name.drivers.p_value, by_object.drivers.p_value)
 
 
 def test_rows_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +87,9 @@ def test_what_is_seen_without_a_ratio(change: str) -> None:
     assert found.p_value == 1 / 100
     named = found.drivers.names[: 2 if change == "correlation" else 1]
     assert set(named) == ({"x2", "x3"} if change == "correlation" else {"x3"})
-    assert found.drivers.share[: len(named)].sum() > 0.9
+    assert found.drivers.clear == named
+    words = {"mean": "mean", "variance": "spread", "correlation": "correlation with x"}
+    assert found.drivers.change[0].startswith(words.get(change, "shape"))
 
 
 def test_a_small_shift_of_one_column_among_many_is_noticed() -> None:
@@ -100,12 +107,16 @@ def test_scores_are_differences_of_means() -> None:
     rng = np.random.default_rng(0)
     X = rng.integers(0, 6, (25, 3)).astype(float)  # with ties
     order = rng.permutation(25)
-    curves, products = _Scores(X, 10).scores(order)
+    curves, products, correlations = RankScores(X, 10, np.arange(3)).measures(order)
     U = norm.ppf((rankdata(X, axis=0) - 0.5) / 25)
     for k, h in enumerate((U, U**2 - 1, U**3 - 3 * U, U**4 - 6 * U**2 + 3)):
         np.testing.assert_allclose(curves[k], _z(h, order, 10), atol=1e-10)
     np.testing.assert_allclose(products[0, 1:], _z(U[:, :1] * U[:, 1:], order, 10), atol=1e-10)
     np.testing.assert_allclose(products[1, 2], _z(U[:, 1] * U[:, 2], order, 10), atol=1e-10)
+    r_p, r_q = (np.corrcoef(U[rows].T) for rows in (order[:10], order[10:]))
+    change = abs(math.atanh(r_p[0, 2]) - math.atanh(r_q[0, 2])) / math.sqrt(1 / 7 + 1 / 12)
+    assert correlations[0, 2] == pytest.approx(change)
+    assert correlations[2, 0] == pytest.approx(change)
 
 
 def _z(features: np.ndarray, order: np.ndarray, n_p: int) -> np.ndarray:
@@ -151,7 +162,8 @@ def test_a_column_that_is_constant_and_one_that_tells_all() -> None:
     found = two_sample_test(X_p, X_q, n_permutations=19, random_state=0)
     assert found.p_value == 1 / 20
     assert found.drivers.names[0] == "x2"
-    assert np.isfinite(found.value)
+    assert np.isfinite([found.value, found.drivers.effect[0], found.drivers.standard_error[0]]).all()
+    assert found.drivers.effect[1:].tolist() == [0.0, 0.0]
 
 
 class _Forgetful:
@@ -169,8 +181,10 @@ class _Forgetful:
 def test_rows_are_told_by_ratios_that_have_not_seen_them() -> None:
     rng = np.random.default_rng(0)
     X_p, X_q = rng.normal(size=(20, 2)), rng.normal(size=(30, 2))
-    found = two_sample_test(X_p, X_q, _Forgetful(), n_permutations=9, random_state=0)
-    assert found.drivers.share.tolist() == [1.0, 0.0]
+    X_p[:, 0] += 2
+    found = two_sample_test(X_p, X_q, _Forgetful(), n_permutations=19, random_state=0)
+    assert found.importance is not None
+    assert found.importance.share.tolist() == [1.0, 0.0]
     all_of_them = np.append(found.null, found.value)
     assert all_of_them.mean() == pytest.approx(0, abs=1e-12)
     assert all_of_them.std() == pytest.approx(1)
@@ -215,10 +229,56 @@ def test_drivers_of_groups() -> None:
     rng = np.random.default_rng(0)
     X_p, X_q = rng.normal(size=(200, 3)), rng.normal(size=(200, 3))
     X_p[:, 1:] += 1
-    found = two_sample_test(X_p, X_q, n_permutations=9, groups=["a", "b", "b"], random_state=0)
+    found = two_sample_test(X_p, X_q, n_permutations=19, groups=["a", "b", "b"], random_state=0)
     assert found.drivers.names == ["b", "a"]
+    # two independent shifts by 1: each log r has the variance 1 + 1/4
+    assert abs(found.drivers.effect[0] - math.sqrt(2.5)) < 2 * found.drivers.standard_error[0]
     with pytest.raises(ValueError, match=r"`groups` has 2 names, but there are 3 columns"):
         two_sample_test(X_p, X_q, groups=["a", "b"])
+
+
+def test_no_drivers_without_a_difference() -> None:
+    rng = np.random.default_rng(1)
+    X_p, X_q = rng.normal(size=(100, 3)), rng.normal(size=(100, 3))
+    for ratio in (None, "lda"):
+        found = two_sample_test(X_p, X_q, ratio, n_permutations=39, random_state=0)
+        assert found.p_value > 0.05
+        assert (found.drivers.names, found.to_dict()["drivers"], found.importance) == ([], [], None)
+        assert str(found) == f"No difference found (p = {found.p_value:.2g}, 39 permutations)."
+        assert "Largest" not in found._repr_html_()
+        assert not found.plot().axes[0].get_legend().get_title().get_text()
+
+
+def test_drivers_are_in_the_dictionary_the_page_and_the_figure() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.normal(size=(100, 12)), rng.normal(size=(100, 12))
+    X_p[:, [0, 4]] += 1
+    found = two_sample_test(X_p, X_q, n_permutations=39, random_state=0)
+    assert str(found).endswith("Largest changes: x1, x5.") or str(found).endswith("Largest changes: x5, x1.")
+    first = found.to_dict()["drivers"][0]
+    assert list(first) == ["column", "effect", "standard_error", "p_value", "change"]
+    assert (first["column"], first["p_value"]) == (found.drivers.names[0], 0.025)
+    assert f"<td>{first['column']}</td>" in found._repr_html_()
+    assert found.plot().axes[0].get_legend().get_title().get_text() in str(found)
+    axes = Figure().add_subplot()
+    found.drivers.draw(axes)
+    assert [text.get_text() for text in axes.get_yticklabels()] == found.drivers.names[:10]
+    lines = str(found.drivers).splitlines()
+    assert lines[0].split() == ["column", "effect", "(nats)", "corrected", "p", "change"]
+    assert lines[1].split()[0] == first["column"]
+    assert lines[-1] == "… and 2 more columns"
+
+
+def test_a_change_that_no_column_shows() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.normal(size=(300, 3)), rng.normal(size=(300, 3))
+    X_p[:, 1] = norm.ppf(2 * norm.cdf(np.abs(X_p[:, 0])) - 1)  # the same margins, and no correlation
+    found = two_sample_test(X_p, X_q, "boosting", n_permutations=19, random_state=0)
+    assert found.p_value == 0.05
+    assert found.drivers.clear == []
+    assert "No single column differs clearly. These move log r most: x" in str(found)
+    assert found.importance is not None
+    assert set(found.importance.names[:2]) == {"x1", "x2"}
 
 
 def test_levels_of_a_category_do_not_outweigh_a_number() -> None:
@@ -228,7 +288,8 @@ def test_levels_of_a_category_do_not_outweigh_a_number() -> None:
         job = rng.choice(4, 400, p=shares)
         tables.append(np.column_stack([rng.normal(shift, 1, 400), *(job == k for k in range(4))]))
     groups = ["age", *["job"] * 4]
-    found = two_sample_test(tables[0], tables[1], n_permutations=9, groups=groups, random_state=0)
-    # log r is 3 (age - 1.5), of deviation 3 · √(1 + 1.5²), and within ±1.1 for the job
+    found = two_sample_test(tables[0], tables[1], n_permutations=39, groups=groups, random_state=0)
     assert found.drivers.names == ["age", "job"]
-    assert found.drivers.share[0] > 0.9
+    # log r is 3 (age - 1.5), of deviation 3 · √(1 + 1.5²), and within ±1.1 for the job
+    assert abs(found.drivers.effect[0] - 3 * math.sqrt(3.25)) < 2 * found.drivers.standard_error[0]
+    assert found.drivers.effect[1] < 1.5

@@ -1,0 +1,38 @@
+"""Statistics of counts of categories, compared with textbook formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chi2_contingency
+
+from flowratio.applications.category_scores import CategoryScores
+
+
+def test_statistics_of_a_table_of_counts() -> None:
+    rng = np.random.default_rng(0)
+    codes, order = rng.geometric(0.3, 200) - 1, rng.permutation(200)
+    scores = CategoryScores(codes, 80)
+    a, b = scores.count(order)
+    np.testing.assert_array_equal(a, np.bincount(codes[order[:80]], minlength=len(a)))
+    np.testing.assert_array_equal(a + b, np.bincount(codes))
+    table = np.stack([a, b])[:, a + b > 0]
+    pearson, deviance = (
+        chi2_contingency(table, correction=False, lambda_=kind)[0] for kind in (None, "log-likelihood")
+    )
+    expected = 0.4 * table.sum(axis=0)
+    of_each = [
+        chi2_contingency([pair, table.sum(axis=1) - pair + 1e12 * np.array([0.4, 0.6])], False, "log-likelihood")[0]
+        for pair in table.T
+    ]  # one category and a very large rest with the shares 0.4 and 0.6
+    squares = np.square(table[0] - expected).sum()
+    statistics = scores.statistics(order)
+    np.testing.assert_allclose(statistics[:3] ** 3, [pearson, deviance, squares])
+    assert statistics[3] ** 2 == pytest.approx(max(of_each), rel=1e-2)
+
+
+def test_codes_without_rows_and_rows_without_a_difference() -> None:
+    scores = CategoryScores(np.array([0, 3, 0, 3]), 2)
+    np.testing.assert_allclose(scores.statistics(np.arange(4)), 0, atol=1e-12)
+    # two rows of one category in p and two of another in q: χ² is n
+    assert scores.statistics(np.array([0, 2, 1, 3]))[0] == pytest.approx(np.cbrt(4))
