@@ -1,8 +1,8 @@
 """Claims: every category counts, and a column of 50,000 categories in 10⁶ rows takes seconds and bounded memory.
 
 First, the total variation distance of two files with 400 shops each, half of them absent from the other file. The truth
-is 0.5, and each estimate is within 0.1 of it. Then seconds, and the peak of the memory that each step adds: the encoding
-of the tables, the log-odds of the categories, a fit of logistic regression, and the log-ratios of all rows. The encoded
+is 0.5, and each estimate is within 0.1 of it. Then seconds, and the peak of the memory that each step adds: encoding
+the tables, the log-odds of the categories, a fit of logistic regression, and the log-ratios of all rows. The encoded
 matrix of 23 columns alone has 184 MB. Cost: 1 minute on one core. Command: python benchmarks/categories.py
 """
 
