@@ -189,7 +189,6 @@ def _write_verdict(diagnosis: Diagnosis, axes: Axes) -> None:
         f"{diagnosis.n_p} rows of p, {diagnosis.n_q} of q",
         f"score {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats",
         f"effective sample size {overlap.ess_q:.0f}",
-        f"… by rows of both samples {overlap.draws_q:.0f}",
         f"Pareto k̂ {k_hat_text(overlap.k_hat_q)}",
         f"r off by {fixed(bounded.log_factor, 3)} nats (z = {fixed(bounded.z, 1)})",
         f"classifier after weighting: {diagnosis.leftover.auc:.1%} of pairs",

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from flowratio._support.types import Vector
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.identities import BoundedIdentity, Identities
 from flowratio.diagnostics.overlap import Overlap
@@ -89,18 +90,25 @@ def direction(own: Separation, score: float, score_error: float) -> list[Finding
 def low_overlap(overlap: Overlap) -> list[Finding]:
     """Check the effective sample size, the tail of the weights, and rows of p beyond q."""
     findings = []
-    size = f"The effective sample size is {overlap.draws_q:.3g} of {overlap.n_q:.0f}"
-    if is_small(overlap.draws_q, overlap.n_q):
-        words = f"{size}: weighted means depend on a handful of rows of q. Get more rows, or temper or cap the weights."
-        findings.append(Finding(words, overlap.draws_q <= THRESHOLDS.fewest_ess))
+    size = f"The effective sample size is {overlap.ess_q:.3g} ± {overlap.ess_error:.2g} of {overlap.n_q:.0f}"
+    if is_small(overlap.ess_q, overlap.n_q):
+        words = f"{size}: weighted means depend on a handful of rows of q. Get more rows of q that look like p."
+        findings.append(Finding(words, overlap.ess_q <= THRESHOLDS.fewest_ess))
+    if overlap.headroom < THRESHOLDS.headroom:
+        words = f"log n_q − KL(p ‖ q) is {overlap.headroom:.2g} nats, below {THRESHOLDS.headroom:g}: q has too few rows"
+        words += " where p lies. Get more rows of q that look like p."
+        findings.append(Finding(words, overlap.headroom < THRESHOLDS.headroom_grave))
     largest, few = largest_k_hat(overlap.n_q), overlap.n_q < THRESHOLDS.fewest_in_tail
-    if overlap.k_hat_q == math.inf and (few or overlap.draws_q <= overlap.n_q / 2):
+    if overlap.k_hat_q == math.inf and (few or overlap.ess_q <= overlap.n_q / 2):
         words = f"Too few {'rows' if few else 'distinct weights'} to fit the tail of the weights: Pareto k̂ is unknown."
         findings.append(Finding(f"{words} {size}.", False))
     elif math.isfinite(overlap.k_hat_q) and overlap.k_hat_q > largest:
         words = f"Pareto k̂ of the weights is {overlap.k_hat_q:.2f}, above {largest:.2g}: their tail is too heavy for"
-        words += " reliable weighted means and standard errors. Smooth or cap the weights."
+        words += " reliable weighted means and standard errors."
         findings.append(Finding(words, overlap.k_hat_q > THRESHOLDS.heavy_k_hat))
+    if overlap.inflation_q > THRESHOLDS.inflation:
+        words = "Rows of p have larger ratios than the rows of q show. Standard errors of weighted means are about"
+        findings.append(Finding(f"{words} {overlap.inflation_q:.1f} times as large as rows of q suggest.", False))
     if overlap.share_p_beyond_q > THRESHOLDS.beyond:
         rows = f"{np.count_nonzero(overlap.p_beyond_q)} rows of p ({overlap.share_p_beyond_q:.1%})"
         words = f"{rows} lie where fewer than one row of q is expected: no row of q represents them."
@@ -170,8 +178,13 @@ def miscalibrated(curve: Reliability) -> list[Finding]:
     return [Finding(f"{words} {_ADVICE[lean]}.", excess > THRESHOLDS.reliability_grave)]
 
 
-def imbalanced(balance: Balance, left: Separation, curve: Reliability, ess_q: float) -> list[Finding]:
-    """Check what differs between p and weighted q, if the effective sample size is at least 10."""
+def imbalanced(
+    balance: Balance, left: Separation, curve: Reliability, ess_q: float, is_confirmed: bool = True
+) -> list[Finding]:
+    """Check what differs between p and weighted q, if the effective sample size is at least 10.
+
+    A more flexible ratio is advice only if held-out rows have confirmed that it is better.
+    """
     if ess_q < THRESHOLDS.fewest_ess:
         return []
     findings = []
@@ -182,23 +195,39 @@ def imbalanced(balance: Balance, left: Separation, curve: Reliability, ess_q: fl
         worst = bad[np.argsort(-size[bad])]
         changes = [f"{balance.names[j]} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in worst]
         problem = f"standardized mean differences are above {THRESHOLDS.difference} in {len(bad)} of {len(size)}"
-        remedy = _remedy(curve, [balance.names[j] for j in worst[:3]])
-        words = f"After weighting, {problem} columns: {_first(changes)}. {remedy}"
+        remedy = _remedy(curve, [balance.names[j] for j in worst[:3]], is_confirmed)
+        words = f"After weighting, {problem} columns: {_first(changes)}.{remedy}"
         findings.append(Finding(words, float(size[bad].max()) > THRESHOLDS.difference_grave))
+    else:
+        findings.extend(_worse(balance, size))
     if left.z > THRESHOLDS.z and left.auc > THRESHOLDS.auc:
-        remedy = "" if findings else f" {_remedy(curve, _odd_columns(balance))}"
+        remedy = "" if findings else _remedy(curve, _odd_columns(balance), is_confirmed)
         problem = "After weighting, a simple classifier still distinguishes p from q"
         words = f"{problem}: it is right in {left.auc:.0%} of held-out pairs, {errors(left.z)} above one half.{remedy}"
         findings.append(Finding(words, left.auc > THRESHOLDS.auc_grave))
     return findings
 
 
-def _remedy(curve: Reliability, columns: list[str]) -> str:
-    """Return what to do about columns that differ after weighting."""
+def _worse(balance: Balance, size: Vector) -> list[Finding]:
+    """Find columns that differ more after weighting than before."""
+    chance = float(-ndtri(THRESHOLDS.worse / 2 / len(size)))
+    is_worse = (
+        (size > THRESHOLDS.difference) & (size > np.abs(balance.before)) & (size > chance * balance.standard_error)
+    )
+    worse = [j for j in np.argsort(-size, kind="stable") if is_worse[j]]
+    if not worse:
+        return []
+    changes = [f"{balance.names[j]} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in worse]
+    return [Finding(f"Weighting moves columns of q away from p: {_first(changes)}.", False)]
+
+
+def _remedy(curve: Reliability, columns: list[str], is_confirmed: bool) -> str:
+    """Return what to do about columns that differ after weighting, nothing where held-out rows confirm nothing."""
     lean = lean_of(curve.slope, curve.slope_error)
     if lean is not Lean.NONE:
-        return f"The ratio is {lean}: fix that first."
-    return f"Try a more flexible ratio, such as 'quadratic' or 'boosting': this one misses {' and '.join(columns)}."
+        return f" The ratio is {lean}: fix that first."
+    advice = f" Try a more flexible ratio, such as 'quadratic' or 'boosting': this one misses {' and '.join(columns)}."
+    return advice * is_confirmed
 
 
 def _odd_columns(balance: Balance) -> list[str]:
