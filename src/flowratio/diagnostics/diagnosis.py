@@ -197,7 +197,7 @@ def _diagnosis(
     findings = [
         *rules.direction(own, *_score(p, q)),
         *(miscalibration := rules.miscalibrated(shape)),
-        *([] if miscalibration else trust.wrong_slope(shape)),
+        *([] if miscalibration else trust.wrong_slope(shape, _deviation(p, q))),
         *trust.wrong_form(rest, evaluation.each is not None),
         *trust.unstable(spread),
         *rules.low_overlap(shared),
@@ -230,6 +230,12 @@ def _diagnosis(
         log_q=log_q,
         log_w=log_w,
     )
+
+
+def _deviation(p: ScoredSample, q: ScoredSample) -> float:
+    """Return the standard deviation of log r, both samples counting one half."""
+    log_r, half = np.concatenate([p.log_r, q.log_r]), np.concatenate([p.share, q.share]) / 2
+    return float(np.sqrt(half @ (log_r - half @ log_r) ** 2))
 
 
 def _advice(p: ScoredSample, q: ScoredSample, seed: int) -> list[str]:

@@ -44,8 +44,8 @@ class Evaluation:
 
 
 def needs_fit(ratio: Any) -> bool:
-    """Return whether to cross-fit a ratio: a name, None for the automatic choice, or an unfitted ratio."""
-    return ratio is None or isinstance(ratio, str) or not (is_ready(ratio) or hasattr(ratio, "steps"))
+    """Return whether to cross-fit a ratio: a name, or an unfitted ratio."""
+    return isinstance(ratio, str) or not (ratio is None or is_ready(ratio) or hasattr(ratio, "steps"))
 
 
 def cross_fitted(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +12,7 @@ from flowratio.weights import cap, self_normalize, temper
 
 _POWERS = (0.5, 0.75)
 _CAPS = (5.0, 10.0, 20.0, 50.0)  # times the mean
-_N_PARTS = 10  # of the rows, for the jackknife
-_Z = 2.0  # standard errors by which a remedy must be better
+_N_PARTS = 10  # of the rows, each of which is left out in turn
 _BETTER = 0.8  # factor of the root mean square difference that is worth a change of the weights
 
 
@@ -30,8 +28,8 @@ def confirmed_remedy(p: ScoredSample, q: ScoredSample, rng: np.random.Generator)
     r"""Return the change of the weights r on rows of q that brings column means closest to those of p.
 
     The loss is the mean over columns of squared standardized differences: bias and variance of weighted means, and a
-    part from rows of p that all weights share. A remedy counts if it lowers the root of the loss by a fifth, and the
-    loss by two standard errors (jackknife over parts of the rows). None if there is none.
+    part from rows of p that all weights share. A remedy counts if it lowers the root of the loss by a fifth, on all
+    rows and on all rows without each of ten parts. None if there is none.
     """
     scale = np.sqrt((p.share @ (p.X - p.share @ p.X) ** 2 + q.share @ (q.X - q.share @ q.X) ** 2) / 2)
     used = scale > 0
@@ -50,11 +48,9 @@ def confirmed_remedy(p: ScoredSample, q: ScoredSample, rng: np.random.Generator)
         words = f"Cap the weights at {largest:g} times their mean (`--cap {largest:g}`)"
         losses[words] = _losses(means_p, _means(X_q, self_normalize(cap(log_w, largest)), parts[1]))
     words = min(losses, key=lambda one: losses[one][0])
-    before, after = math.sqrt(losses[""][0]), math.sqrt(losses[words][0])
-    gains = losses[""] - losses[words]
-    error = math.sqrt((len(gains) - 2) / (len(gains) - 1) * np.sum((gains[1:] - gains[1:].mean()) ** 2))
-    is_better = bool(words) and after < _BETTER * before and gains[0] > _Z * error
-    return Remedy(words, before, after) if is_better else None
+    before, after = np.sqrt(losses[""]), np.sqrt(losses[words])
+    is_better = bool(words) and bool(np.all(after < _BETTER * before))
+    return Remedy(words, float(before[0]), float(after[0])) if is_better else None
 
 
 def _means(X: Matrix, w: Vector, part: Vector) -> Matrix:

@@ -126,7 +126,7 @@ def _reliability(diagnosis: Diagnosis) -> list[str]:
 
 def _balance(diagnosis: Diagnosis) -> list[str]:
     columns, left = diagnosis.balance, diagnosis.leftover
-    worst = np.argsort(-np.maximum(np.abs(columns.before), np.abs(columns.after)), kind="stable")[:_COLUMNS]
+    worst = columns.worst(_COLUMNS)
     width, auc = max([6, *(len(columns.names[j]) for j in worst)]), f"{left.auc:.1%} ± {left.standard_error:.1%}"
     table = [
         f"  {columns.names[j]:<{width}}  {columns.before[j]:+8.3f}  {columns.after[j]:+8.3f} ± "

@@ -38,13 +38,17 @@ def unstable(stability: float | None) -> list[Finding]:
     return [Finding(words, stability > THRESHOLDS.stability_grave)]
 
 
-def wrong_slope(curve: Reliability) -> list[Finding]:
-    """Check that log r is neither too steep nor too flat, also where class probabilities are nearly right."""
-    is_chance = abs(curve.slope - 1) < THRESHOLDS.slope_z * curve.slope_error
-    if is_chance or 1 / THRESHOLDS.slope_alone < curve.slope < THRESHOLDS.slope_alone:
+def wrong_slope(curve: Reliability, deviation: float) -> list[Finding]:
+    """Check that log r is neither too steep nor too flat, also where class probabilities are nearly right.
+
+    `deviation` is the standard deviation of log r: the slope of a ratio that is nearly constant does not matter.
+    """
+    off = abs(curve.slope - 1)
+    is_small = 1 / THRESHOLDS.slope_alone < curve.slope < THRESHOLDS.slope_alone or curve.error < curve.noise
+    if is_small or off < THRESHOLDS.slope_z * curve.slope_error or off * deviation < THRESHOLDS.slope_effect:
         return []
     lean = Lean.OVERCONFIDENT if curve.slope < 1 else Lean.UNDERCONFIDENT
-    size = f"log r should be multiplied by {curve.slope:.2f} ± {curve.slope_error:.2f}"
+    size = f"log r should be multiplied by {max(curve.slope, 0.0):.2f} ± {curve.slope_error:.2f}"
     return [Finding(f"The ratio is {lean}: {size} (1 is right).", False)]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -105,7 +105,8 @@ def low_overlap(overlap: Overlap) -> list[Finding]:
     elif math.isfinite(overlap.k_hat_q) and overlap.k_hat_q > largest:
         words = f"Pareto k̂ of the weights is {overlap.k_hat_q:.2f}, above {largest:.2g}: their tail is too heavy for"
         words += " reliable weighted means and standard errors."
-        findings.append(Finding(words, overlap.k_hat_q > THRESHOLDS.heavy_k_hat))
+        is_heavy = overlap.k_hat_q > THRESHOLDS.heavy_k_hat and overlap.ess_q <= overlap.n_q / 2
+        findings.append(Finding(words, is_heavy))
     if overlap.inflation_q > THRESHOLDS.inflation:
         words = "Rows of p have larger ratios than the rows of q show. Standard errors of weighted means are about"
         findings.append(Finding(f"{words} {overlap.inflation_q:.1f} times as large as rows of q suggest.", False))
@@ -123,10 +124,22 @@ def out_of_range(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Fin
     chance = 2 / (len(q.X) + 1)  # if p were q
     beyond = [j for j in np.argsort(-share, kind="stable") if share[j] > THRESHOLDS.outside + 3 * chance]
     if not beyond:
-        return []
+        return _far_out(p, q, names)
     words = f"Rows of p lie beyond every row of q in {_first([f'{names[j]} ({share[j]:.0%})' for j in beyond])}: no row"
     words += " of q represents them. Draw conclusions about p only where q is, or drop the column."
     return [Finding(words, bool(share.max() > THRESHOLDS.outside_grave))]
+
+
+def _far_out(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Finding]:
+    """Find rows of p so far from q that log r is extrapolated, however few they are."""
+    low, high = q.X.min(axis=0), q.X.max(axis=0)
+    reach = THRESHOLDS.far * (high - low)
+    n_far: Any = np.count_nonzero((low - reach > p.X) | (high + reach < p.X), axis=0)  # (d,)
+    far = [j for j in np.argsort(-n_far, kind="stable") if n_far[j]]
+    if not far:
+        return []
+    rows = _first([f"{names[j]} ({n_far[j]} row{'s' if n_far[j] > 1 else ''})" for j in far])
+    return [Finding(f"Rows of p lie far from every row of q in {rows}: their log r is extrapolated.", False)]
 
 
 def log_factor_of(bounded: BoundedIdentity) -> float:
@@ -157,7 +170,7 @@ def lean_of(slope: float, slope_error: float) -> Lean:
     """Return how a ratio is wrong, by `Reliability.slope` and its standard error."""
     if abs(slope - 1) < THRESHOLDS.z * slope_error or 1 / THRESHOLDS.slope < slope < THRESHOLDS.slope:
         return Lean.NONE
-    if slope < 0:
+    if slope < -THRESHOLDS.z * slope_error:
         return Lean.INVERTED
     return Lean.OVERCONFIDENT if slope < 1 else Lean.UNDERCONFIDENT
 
@@ -172,7 +185,8 @@ def miscalibrated(curve: Reliability) -> list[Finding]:
     excess, lean = curve.error - curve.noise, lean_of(curve.slope, curve.slope_error)
     if curve.p_value >= THRESHOLDS.chance or excess < THRESHOLDS.reliability:
         return []
-    factor = f"the ratio is {lean}, and log r should be multiplied by {curve.slope:.2g}"
+    slope = curve.slope if lean is Lean.INVERTED else max(curve.slope, 0.0)
+    factor = f"the ratio is {lean}, and log r should be multiplied by {slope:.2g}"
     how = "see `plot()`" if lean is Lean.NONE else factor
     words = f"Class probabilities are off by {curve.error:.3f} on average, by chance {curve.noise:.3f}: {how}."
     return [Finding(f"{words} {_ADVICE[lean]}.", excess > THRESHOLDS.reliability_grave)]

@@ -64,6 +64,29 @@ def changed_categories(shares: pl.DataFrame, n_p: int, n_q: int) -> ChangedCateg
     }
 
 
+def category_sentences(evidence: dict[str, Any]) -> list[str]:
+    """Return a sentence for each text column with new or vanished categories, or with rare ones."""
+    p, q = evidence["origin"]["file_p"], evidence["origin"]["file_q"]
+    sentences = []
+    for column in evidence["columns"]:
+        changes = column.get("changes")
+        parts = (
+            []
+            if changes is None
+            else [
+                f"{changes[f'n_{kind}']} categories only in {file} ({changes[f'share_{kind}']:.1%} of its rows)"
+                for kind, file in (("new", p), ("vanished", q))
+                if changes[f"n_{kind}"]
+            ]
+        )
+        if parts:
+            sentences.append(f"Column {column['name']} has {' and '.join(parts)}.")
+    for name, share in evidence["diagnosis"]["grouping"].items():
+        problem = f"{share:.1%} of rows have a category of {name} with fewer than 5 rows"
+        sentences.append(f"{problem}. The ratios of these categories are not estimated one by one.")
+    return sentences
+
+
 def _level(row: dict[str, Any]) -> dict[str, Any]:
     return {"level": row["level"], "p": _rounded(row["p"]), "q": _rounded(row["q"])}
 
