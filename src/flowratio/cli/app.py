@@ -377,7 +377,7 @@ def reproduce(
 
 def _print_checks(evidence: dict[str, Any]) -> None:
     """Print what the checks show, and the verdict."""
-    from flowratio.report.categories import category_sentences
+    from flowratio.report.category_changes import category_sentences
 
     origin, diagnosis = evidence["origin"], evidence["diagnosis"]
     overlap, auc = diagnosis["overlap"], diagnosis["leftover"]["auc"]

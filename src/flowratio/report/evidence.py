@@ -25,7 +25,7 @@ from flowratio.diagnostics.diagnosis import Diagnosis, diagnose, diagnosis_of
 from flowratio.diagnostics.evaluation import MAX_FITTED, Evaluation
 from flowratio.diagnostics.summary import k_hat_text
 from flowratio.ratios.base import Design, RatioEstimator
-from flowratio.report.categories import category_shares, changed_categories, levels_of
+from flowratio.report.category_changes import category_shares, changed_categories, levels_of
 from flowratio.tables.cells import cells_of, pooled
 from flowratio.tables.columns import Column
 from flowratio.tables.encoder import TableEncoder

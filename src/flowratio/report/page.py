@@ -20,7 +20,7 @@ from markupsafe import Markup, escape
 from flowratio._support.atomic import replacing
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import reliability_advice
-from flowratio.report.categories import category_sentences
+from flowratio.report.category_changes import category_sentences
 
 _ALIKE = 0.55  # share of pairs that the ratio orders correctly, up to which two samples hardly differ
 _MOST_DAYS = 1e8  # from 1970: the dates of JavaScript end there
