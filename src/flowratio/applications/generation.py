@@ -210,8 +210,16 @@ class TargetedSampler(BaseEstimator):
         """Return the function from z, of shape (m, d_z), to rows of x, or to rows of a table."""
         if (encoder := self._encoder) is None:
             return featurizer.decode
-        # without `decode`, which rounds each indicator of a category by itself, to none or to many
-        return lambda Z: encoder.inverse_transform(encoder.confined(featurizer.inverse_transform(Z)))
+        frequent = tuple(column.code_part for column in encoder.columns_ if column.code_part is not None)
+        odds = self.ratio.mixture_odds() if featurizer.n_features_in_ > len(encoder.names_) else None
+
+        def decode(Z: Matrix) -> Any:
+            # without `decode`, which rounds each indicator of a category by itself, to none or to many
+            rows = featurizer.inverse_transform(Z)
+            rows = rows if odds is None else odds.restored(rows, frequent)
+            return encoder.inverse_transform(encoder.confined(rows))
+
+        return decode
 
     def _score(self, featurizer: FlowFeaturizer) -> Score:
         """Return the function from candidates z, of shape (m, d_z), to log r, of shape (m,)."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from flowratio._support.types import Matrix, Vector
 from flowratio.ratios.base import Design
-from flowratio.tables.formats import Kind
 
 if TYPE_CHECKING:
     from flowratio.tables.encoder import TableEncoder
@@ -47,7 +46,7 @@ def compared_columns(design: Design, encoder: TableEncoder | None) -> ComparedCo
     if encoder is None:
         return ComparedColumns(list(design.names), np.asarray(design.groups), np.arange(len(design.names)), [])
     columns = {name: source for source, name in enumerate(design.columns)}
-    categories = [Categories(columns[name], *one) for name, one in _category_codes(encoder, design.matrix).items()]
+    categories = [Categories(columns[name], *one) for name, one in encoder.category_codes(design.matrix).items()]
     is_text = {one.source for one in categories}
     plain = [
         j
@@ -58,21 +57,3 @@ def compared_columns(design: Design, encoder: TableEncoder | None) -> ComparedCo
     names += [f"{design.columns[one.source]} = {category}" for one in categories for category in one.names]
     sources = [np.asarray(design.groups)[plain], *(np.full(len(one.names), one.source) for one in categories)]
     return ComparedColumns(names, np.concatenate(sources).astype(int), np.array(plain, int), categories)
-
-
-def _category_codes(encoder: Any, matrix: Matrix) -> dict[str, tuple[Vector, tuple[str, ...]]]:
-    """Return the codes and names of the categories of all text columns, by name."""
-    if hasattr(encoder, "category_codes"):
-        return {name: (one.codes, one.names) for name, one in encoder.category_codes(matrix).items()}
-    by_name = {}
-    for k, column in enumerate(encoder.columns_):
-        if column.kind is not Kind.CATEGORY:
-            continue
-        part = matrix[:, encoder.groups_ == k]
-        indicators, codes = part[:, : part.shape[1] - column.has_missing], np.zeros(len(part), int)
-        if indicators.shape[1]:
-            codes = np.where(indicators.max(axis=1) > 0.5, 1 + indicators.argmax(axis=1), 0)
-        if column.has_missing:
-            codes = np.where(part[:, -1] > 0.5, -1, codes)
-        by_name[column.name] = (codes, tuple(column.codes))
-    return by_name

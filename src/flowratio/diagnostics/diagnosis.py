@@ -190,7 +190,8 @@ def _diagnosis(
     shared, shape = overlap(p, q, log_p - log_c, log_q - log_c, each_q), reliability(p, q) if log_c else curve
     compared = compared_columns(evaluation.design, evaluation.encoder)
     columns = table_balance(p, q, compared, rows, shared.inflation_q)
-    left = leftover(p, q, np.random.default_rng([seed, 0]), shared.inflation_q)
+    names, (plain_p, plain_q) = _without_codes(evaluation, p, q)
+    left = leftover(plain_p, plain_q, np.random.default_rng([seed, 0]), shared.inflation_q)
     rest = _residual(evaluation, p, q, rows, log_c, seed)
     grouping = dict(getattr(evaluation.encoder, "rare_shares_", {}))
     spread = None if each_p is None else stability(each_p, p.share)
@@ -201,7 +202,7 @@ def _diagnosis(
         *trust.wrong_form(rest, evaluation.each is not None),
         *trust.unstable(spread),
         *rules.low_overlap(shared),
-        *rules.out_of_range(p, q, evaluation.design.names),
+        *rules.out_of_range(plain_p, plain_q, names),
         *rules.wrong_scale(means, shared),
         *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest)),
         *trust.grouped(grouping),
@@ -210,7 +211,7 @@ def _diagnosis(
     return Diagnosis(
         verdict=verdict,
         warnings=[finding.words for finding in findings],
-        advice=[] if verdict is Verdict.RELIABLE else _advice(p, q, seed),
+        advice=[] if verdict is Verdict.RELIABLE else _advice(plain_p, plain_q, seed),
         n_p=len(log_p),
         n_q=len(log_q),
         score=score,
@@ -230,6 +231,18 @@ def _diagnosis(
         log_q=log_q,
         log_w=log_w,
     )
+
+
+def _without_codes(
+    evaluation: Evaluation, p: ScoredSample, q: ScoredSample
+) -> tuple[list[str], tuple[ScoredSample, ScoredSample]]:
+    """Return names and samples without codes of categories: their means and ranges have no meaning."""
+    codes = getattr(evaluation.encoder, "codes_", ())
+    if not codes:
+        return evaluation.design.names, (p, q)
+    plain = [j for j in range(p.X.shape[1]) if j not in codes]
+    names = [evaluation.design.names[j] for j in plain]
+    return names, (p._replace(X=p.X[:, plain]), q._replace(X=q.X[:, plain]))
 
 
 def _deviation(p: ScoredSample, q: ScoredSample) -> float:

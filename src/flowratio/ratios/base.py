@@ -24,6 +24,7 @@ from typing_extensions import Self
 from flowratio._support.chunks import chunks
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import unchanged_on_failure
+from flowratio.ratios.categories import CategoryOdds, with_category_odds
 from flowratio.ratios.labels import labels_of_rows, refuse_second_sample, row_weights, two_classes
 from flowratio.samples.stacking import column_names, has_names, stack
 from flowratio.samples.two_samples import TwoSamples, bounded, fitted_encoder, pooled_tables, standardized
@@ -53,6 +54,8 @@ class Requires:
     # the order of the input, or equal rows merged in an order of their own, or these as often as their integer weight
     rows: Literal["given", "distinct", "repeated"] = "repeated"
     noise: bool = False  # whether several noisy versions of each row help: one group of `TwoSamples.groups`
+    # cross-fitted log-odds in the place of codes of categories, or the codes, for a ratio that passes rows on to others
+    categories: Literal["odds", "codes"] = "odds"
 
 
 class Design(NamedTuple):
@@ -86,6 +89,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     log_odds_, mean_, scale_
         log(n_p / n_q), with weights if there are any, which is taken out of the ratio. Mean and deviation of each
         column, (d,), both samples counting one half. Constant columns have scale `inf` and are ignored.
+    category_odds_
+        The `CategoryOdds` that replace codes of text columns with many categories. None if there are none.
     effective_sample_size_
         Number of equally weighted rows of q that the ratio leaves, estimated on training rows.
     """
@@ -93,6 +98,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     requires: ClassVar[Requires] = Requires()
     _direction: ClassVar[str] = "p/q"
     encoder_: TableEncoder | None
+    category_odds_: CategoryOdds | None = None
 
     def fit(
         self,
@@ -199,13 +205,15 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     def _fit_units(self, samples: TwoSamples) -> TwoSamples:
         """Bring rows to the form that `requires` asks for, and fit."""
-        self.log_odds_ = samples.log_odds
+        self.log_odds_, self.category_odds_ = samples.log_odds, None
+        if samples.codes and self.requires.categories == "odds":
+            self.category_odds_, samples = with_category_odds(samples)
         self.mean_, self.scale_ = samples.moments()
         rows = standard = samples.standardized(self.mean_, self.scale_)
         if self.requires.units == "own":
             rows = samples.bounded(self.mean_, self.scale_)
-        if self.requires.rows != "given":
-            rows = rows.reordered(standard.X, repeat=self.requires.rows == "repeated")
+        if self.requires.rows != "given":  # equal rows with codes are in different folds
+            rows = rows.reordered(standard.X, repeat=self.requires.rows == "repeated" or bool(rows.codes))
         self._fit(rows)
         return rows
 
@@ -260,9 +268,10 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     def log_ratio_prepared(self, X: Matrix) -> Vector:
         """Return log r of rows of the design matrix that are checked already, (n, m) to (n,)."""
-        log_r = np.empty(len(X))
+        log_r, odds = np.empty(len(X)), self.category_odds_
         for part in chunks(*X.shape):
-            log_r[part] = self._log_ratio(self._in_units(X[part]))
+            rows = X[part] if odds is None else odds.replaced(X[part])
+            log_r[part] = self._log_ratio(self._in_units(rows))
         return log_r
 
     def score_samples(self, X: TableLike) -> Vector:
@@ -332,8 +341,17 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         return log_r, is_p, w
 
     def mixture_flow(self) -> FlowFeaturizer | None:
-        """Return the flow of the mixture of both samples, if the ratio has one. It maps rows of the design matrix."""
+        """Return the flow of the mixture of both samples, if the ratio has one. It maps rows of `flow_rows`."""
         return None
+
+    def mixture_odds(self) -> CategoryOdds | None:
+        """Return what replaces codes of categories before the flow of the ratio. None if nothing does."""
+        return self.category_odds_
+
+    def flow_rows(self, X: Matrix, flow: FlowFeaturizer) -> Matrix:
+        """Return rows of the design matrix as a flow takes them: that of the ratio, or one of the design matrix."""
+        odds = self.mixture_odds()
+        return X if odds is None or flow.n_features_in_ == X.shape[1] else odds.replaced(X)
 
     def is_additive(self) -> bool:
         """Return whether log r is a sum over columns, so that it cannot see dependence. It needs no fit."""

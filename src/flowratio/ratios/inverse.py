@@ -15,6 +15,7 @@ from flowratio.samples.two_samples import TwoSamples
 
 if TYPE_CHECKING:
     from flowratio.latent.featurizer import FlowFeaturizer
+    from flowratio.ratios.categories import CategoryOdds
     from flowratio.tables.encoder import TableEncoder
 
 
@@ -75,6 +76,9 @@ class InverseRatio(RatioEstimator):
 
     def mixture_flow(self) -> FlowFeaturizer | None:
         return self.estimator_.mixture_flow()
+
+    def mixture_odds(self) -> CategoryOdds | None:
+        return self.estimator_.mixture_odds()
 
     def design(self, X: TableLike) -> Design:
         check_is_fitted(self)

@@ -99,7 +99,7 @@ def gather(
         "diagnosis": _shortened(diagnosis),
         "k_hat": {**k_hats, "limit": _finite(largest_k_hat(overlap.n_q))},
         "rows": {**log_ratios, **_compared(ratio.encoder_, design, X_q, few_p, few_q, diagnosis.balance)},
-        "latent": None if featurizer is None else _latent(featurizer, X_p[few_p], X_q[few_q]),
+        "latent": None if featurizer is None else _latent(ratio, featurizer, X_p[few_p], X_q[few_q]),
         "training": _training(featurizer),
         "candidates": _candidates(getattr(ratio, "results_", None)),
     }
@@ -270,9 +270,9 @@ def _compared(
     return {"columns": list(range(len(order))), "scale": scale, **parts}
 
 
-def _latent(featurizer: Any, X_p: Matrix, X_q: Matrix) -> dict[str, Any]:
+def _latent(ratio: RatioEstimator, featurizer: Any, X_p: Matrix, X_q: Matrix) -> dict[str, Any]:
     """Return the latent columns, or the two main directions if there are more than two."""
-    Z = np.asarray(featurizer.encode(np.concatenate([X_p, X_q])), np.float64)
+    Z = np.asarray(featurizer.encode(ratio.flow_rows(np.concatenate([X_p, X_q]), featurizer)), np.float64)
     names = [f"latent column {j + 1}" for j in range(min(Z.shape[1], 2))]
     if Z.shape[1] > 2:
         D = Z - Z.mean(axis=0)

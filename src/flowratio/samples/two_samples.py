@@ -13,7 +13,15 @@ from sklearn.base import clone
 
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio.samples.stacking import check_samples, column_names, has_names
-from flowratio.samples.weighting import checked_weights, coprime, counts, distinct_rows, repeated, weighted_moments
+from flowratio.samples.weighting import (
+    MAX_REPEATED,
+    checked_weights,
+    coprime,
+    counts,
+    distinct_rows,
+    repeated,
+    weighted_moments,
+)
 from flowratio.tables.detection import is_mixed
 
 if TYPE_CHECKING:
@@ -36,6 +44,7 @@ class TwoSamples:
     groups: Vector | None = None  # (n,), rows with the same number are held out together. None if each row stands alone
     names: tuple[str, ...] | None = None  # of the d columns
     encoder: TableEncoder | None = None  # that made the matrix from a mixed table. None if the input was a matrix
+    codes: tuple[int, ...] = ()  # positions of columns with codes of categories, which a ratio replaces by log-odds
 
     @classmethod
     def of(
@@ -52,7 +61,8 @@ class TwoSamples:
         if not ((w > 0).all() and is_p[:n_p].all()):
             order = np.concatenate(rows)
             X, w = X[order], w[order]
-        return cls(X, n_p, *_counted(w, n_p), None, None if names is None else tuple(map(str, names)), encoder)
+        codes = () if encoder is None else encoder.codes_
+        return cls(X, n_p, *_counted(w, n_p), None, None if names is None else tuple(map(str, names)), encoder, codes)
 
     @property
     def n_q(self) -> int:
@@ -104,7 +114,7 @@ class TwoSamples:
         """
         images = [function(self.X) for function in maps]
         if len(images) == 1:
-            return replace(self, X=images[0], names=None, encoder=None)
+            return replace(self, X=images[0], names=None, encoder=None, codes=())
         X = np.concatenate([image[part] for part in self.parts for image in images])
         ids = np.arange(len(self.X)) if self.groups is None else self.groups
         w, groups = (np.concatenate([np.tile(v[part], len(images)) for part in self.parts]) for v in (self.w, ids))
@@ -136,9 +146,12 @@ class TwoSamples:
         if self.groups is not None:
             return self
         samples = []
+        most = max(MAX_REPEATED, len(self.X)) if self.codes else MAX_REPEATED
         for part in self.parts:
-            X, w = coprime(*distinct_rows(self.X[part], self.w[part], None if by is None else by[part]))
-            samples.append(repeated(X, w) if repeat else (X, w))
+            X, w = distinct_rows(self.X[part], self.w[part], None if by is None else by[part])
+            if not self.codes:  # rows of categories alone are often equal, and not copies of each other
+                X, w = coprime(X, w)
+            samples.append(repeated(X, w, most) if repeat else (X, w))
         (X_p, w_p), (X_q, w_q) = samples
         return replace(self, X=np.concatenate([X_p, X_q]), w=np.concatenate([w_p, w_q]), n_p=len(X_p))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from flowratio._support.types import Matrix, Vector, VectorLike
 
-_MAX_REPEATED = 1_000_000  # largest number of rows that integer weights are turned into
+MAX_REPEATED = 1_000_000  # largest number of rows that integer weights are turned into
 
 
 def checked_weights(sample_weight: VectorLike | None, n: int, name: str) -> Vector:
@@ -103,9 +103,9 @@ def coprime(X: Matrix, w: Vector) -> tuple[Matrix, Vector]:
     return X, w / np.gcd.reduce(w.astype(np.int64))
 
 
-def repeated(X: Matrix, w: Vector) -> tuple[Matrix, Vector]:
-    """Repeat each row as often as its integer weight, up to a million rows in total."""
-    if not is_whole(w) or w.max() == 1 or w.sum() > _MAX_REPEATED:
+def repeated(X: Matrix, w: Vector, most: int = MAX_REPEATED) -> tuple[Matrix, Vector]:
+    """Repeat each row as often as its integer weight, up to `most` rows in total."""
+    if not is_whole(w) or w.max() == 1 or w.sum() > most:
         return X, w
     return np.repeat(X, w.astype(np.int64), axis=0), np.ones(int(w.sum()))
 

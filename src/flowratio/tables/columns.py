@@ -17,9 +17,9 @@ from flowratio.tables.recognition import GUESS, doubt_about_categories, doubt_ab
 from flowratio.tables.values import decimals_of, few_values, nearest_of, typed
 
 _OTHER = "(other)"
-_MAX_REMEMBERED = 1_000  # categories of a column. With more, no category counts as new
 _FAR = 10.0  # ranges at fit beyond its ends, from where on a value is reported
-_RARE = 2  # maximum number of rows with the same value in identifiers and free text
+_OWN = 0.75  # share of the rows with a value of their own from which on a column holds identifiers
+FEWEST_ROWS = 5  # of a category in both samples together, to estimate its own log-odds
 _FREQUENT = 0.05  # share of the rows from which on a category is informative
 _MIN_COUNTER = 50  # rows of a column that can be a row counter
 _CONSECUTIVE = 0.9  # share of the numbers of a row counter that follow another one
@@ -36,28 +36,36 @@ class Column:
     fill: float | str | None
     has_missing: bool = False  # at fit, so that the matrix has an indicator
     categories: tuple[str, ...] = ()  # with their own indicator, the most frequent first
-    rare: tuple[str, ...] = ()  # other categories, which share "(other)". Empty if there are more than 1000 categories
+    rare: tuple[str, ...] = ()  # other categories, which share "(other)" and have a code, the most frequent first
     n_categories: int = 0  # of all categories at fit
     has_time: bool = False  # whether dates have a time of day
     lowest: float = -math.inf
     highest: float = math.inf
     decimals: int | None = None  # None if there are more than 8
     values: tuple[float, ...] = ()  # distinct numbers or dates, if there are at most 20
+    rare_share: float = 0.0  # of the rows, each sample counting one half: their category has fewer than 5 rows
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", Kind(self.kind))  # saved models hold its value
 
     @property
-    def codes(self) -> list[str]:
-        """Values of an encoded category: its categories, and "(other)" if some share it."""
-        return [*self.categories, *[_OTHER] * (self.n_categories > len(self.categories))]
+    def all_categories(self) -> tuple[str, ...]:
+        """All categories, the most frequent first. The position of a category is its code."""
+        return self.categories + self.rare
 
     @property
     def parts(self) -> list[str]:
         parts = [self.name] * (self.kind.is_numeric or self.kind is Kind.BOOLEAN)
         if self.kind is Kind.CATEGORY:  # the most frequent category is where all indicators are 0
-            parts = [f"{self.name} = {code}" for code in self.codes[1:]]
+            parts = [f"{self.name} = {category}" for category in self.categories[1:]]
+        if self.rare:
+            parts += [f"{self.name} = {_OTHER}", f"{self.name} (category)"]
         return parts + [f"{self.name} is missing"] * self.has_missing
+
+    @property
+    def code_part(self) -> int | None:
+        """Position of the code column among its columns of the matrix. None if all categories have an indicator."""
+        return len(self.categories) if self.rare else None
 
     def encode(self, cells: pl.Series, out: Matrix) -> tuple[int, int]:
         """Write its columns of zeros, (n, m). Return the number of rows with new values, and of rows far outside."""
@@ -74,10 +82,15 @@ class Column:
             x = out[:, 0] = values.fill_null(self.fill).to_numpy()
             far = _FAR * (self.highest - self.lowest)
             return n_missing, int(np.count_nonzero((x < self.lowest - far) | (x > self.highest + far)))
-        code, is_new = self._codes(values)
-        rows = np.flatnonzero((code > 0) & ~is_missing)
-        out[rows, code[rows] - 1] = 1.0
-        return n_missing + int(np.count_nonzero(is_new & ~is_missing)), 0
+        code = self._codes(values)
+        n_frequent, has_others = len(self.categories), bool(self.rare)
+        if has_others:
+            out[:, n_frequent] = code
+        is_new = (code < 0) & ~is_missing
+        indicator = np.where(is_new & has_others, n_frequent, np.minimum(code, n_frequent))
+        rows = np.flatnonzero(indicator > 0)
+        out[rows, indicator[rows] - 1] = 1.0
+        return n_missing + int(np.count_nonzero(is_new)), 0
 
     def _encode_constant(self, cells: pl.Series, out: Matrix) -> int:
         values, is_wrong = parsed(cells, self.form)
@@ -89,22 +102,28 @@ class Column:
         is_other = ~(values == self.fill).fill_null(False).to_numpy()
         return int(np.count_nonzero(is_other & ~is_missing if self.has_missing else is_other))
 
-    def _codes(self, words: pl.Series) -> tuple[Vector, Vector]:
-        """Return the code of every row, and whether its category is new. A missing value has the code of `fill`."""
-        last = len(self.codes) - 1
-        code = {category: k for k, category in enumerate(self.categories)} | dict.fromkeys(self.rare, last)
-        default = -1 if len(code) == self.n_categories else last
-        words = words.fill_null(self.fill)
-        positions = words.replace_strict(list(code), list(code.values()), default=default, return_dtype=pl.Int64)
-        is_new = (positions < 0).to_numpy()
-        return np.where(is_new, last if len(self.codes) > len(self.categories) else 0, positions), is_new
+    def _codes(self, words: pl.Series) -> Vector:
+        """Return the code of the category of every row, (n,). It is -1 for a missing value or a new category."""
+        names = self.all_categories
+        codes = words.replace_strict(names, range(len(names)), default=-1, return_dtype=pl.Int64)
+        return codes.fill_null(-1).to_numpy()
+
+    def codes_of(self, part: Matrix) -> Vector:
+        """Return the code of every row from its columns of the matrix, (n, m) to (n,). -1 is missing or unknown."""
+        n_frequent = len(self.categories)
+        indicators = np.column_stack([np.full(len(part), 0.5), part[:, : n_frequent - 1 + bool(self.rare)]])
+        code = indicators.argmax(axis=1)  # 0 if no indicator is above one half
+        if self.rare:  # rows without the indicator of a frequent category have a code
+            rare = np.clip(np.round(part[:, n_frequent]), -1, self.n_categories - 1).astype(np.int64)
+            is_frequent = (code > 0) & (code < n_frequent)
+            code = np.where(is_frequent | ((code == 0) & (rare < 0)), code, rare)
+        return np.where(part[:, -1] > 0.5, -1, code) if self.has_missing else code
 
     def decode(self, part: Matrix) -> pl.Series:
         """Return typed cells from its columns of the matrix, of shape (n, m)."""
         if self.kind is Kind.CATEGORY:
-            indicators = part[:, : part.shape[1] - self.has_missing]
-            code = np.where(indicators.max(axis=1) > 0.5, 1 + indicators.argmax(axis=1), 0)
-            values = pl.Series(np.array(self.codes, dtype=object)[code], dtype=pl.String)
+            words = np.array([*self.all_categories, _OTHER], dtype=object)  # the code -1 is the last
+            values = pl.Series(words[self.codes_of(part)], dtype=pl.String)
         elif self.kind in (Kind.CONSTANT, Kind.IDENTIFIER):
             dtype = pl.Float64 if isinstance(self.fill, float) else pl.String
             values = pl.Series([self.fill] * len(part), dtype=dtype)
@@ -115,7 +134,9 @@ class Column:
         return values.set(pl.Series(is_missing), None).alias(self.name)
 
     def confined(self, part: Matrix) -> Matrix:
-        """Return its columns, (n, m), with numbers and dates in their range at fit, or the nearest of few values."""
+        """Return its columns, (n, m), with numbers, dates and codes as at fit: in their range, or of few values."""
+        if (k := self.code_part) is not None:
+            return np.column_stack([part[:, :k], np.clip(part[:, k], 0, self.n_categories - 1), part[:, k + 1 :]])
         if not self.kind.is_numeric:
             return part
         x = np.clip(part[:, 0], self.lowest, self.highest)
@@ -175,34 +196,57 @@ def _learn_category(
     words = cells.drop_nulls()
     if words.n_unique() == 1:
         return replace(column, kind=Kind.CONSTANT)
-    categories, counts = _frequencies(cells, is_p)
-    is_informative = counts.max() >= _FREQUENT * len(cells)
-    is_identifier = not is_informative and 2 * counts[counts <= _RARE].sum() > len(words)
+    counts = _frequencies(cells, is_p)
+    categories, n_rows = counts["category"].to_list(), counts["n"].to_numpy()
+    is_informative = n_rows.max() >= _FREQUENT * len(cells)
+    is_identifier = not is_informative and n_rows[_is_own(counts, is_p)].sum() > _OWN * len(words)
+    rare_share = float(counts["rank"].to_numpy()[n_rows < FEWEST_ROWS].sum() / _largest_rank(cells, is_p))
     doubt = doubt_about_categories(words, text_format)
     if doubt is None and not is_identifier and len(categories) > max(max_categories, len(words) / 2):
         problem = f"has {len(categories)} categories in {len(words)} rows, like free text"
-        advice = "Drop it with `exclude`, or turn it into a few categories."
-        text = f"Column {column.name!r} {problem}. Only {max_categories} get their own indicator. {advice}"
-        doubt = ArgumentWarning("exclude", text)
+        effect = f"{rare_share:.0%} of the rows have a category with fewer than {FEWEST_ROWS} rows"
+        advice = (
+            "All categories are used, but the effect of such a category is unknown. To ignore the column, `exclude` it."
+        )
+        doubt = ArgumentWarning("exclude", f"Column {column.name!r} {problem}. {effect}. {advice}")
     if doubt is not None:
         warnings.warn(doubt, stacklevel=5)
     if is_identifier:
         return replace(column, kind=Kind.IDENTIFIER, fill=_OTHER, n_categories=len(categories))
-    frequent, n = tuple(categories[:max_categories]), len(categories)
-    rare = tuple(categories[max_categories:]) if n <= _MAX_REMEMBERED else ()
-    return replace(column, fill=categories[0], categories=frequent, rare=rare, n_categories=n)
+    frequent, rare = tuple(categories[:max_categories]), tuple(categories[max_categories:])
+    return replace(
+        column,
+        fill=categories[0],
+        categories=frequent,
+        rare=rare,
+        n_categories=len(categories),
+        rare_share=rare_share,
+    )
 
 
-def _frequencies(cells: pl.Series, is_p: Vector | None) -> tuple[list[str], Vector]:
-    """Return the categories, the most frequent first, and their numbers of rows."""
-    is_p = np.zeros(len(cells), bool) if is_p is None else is_p
-    n_p, n_q = int(is_p.sum()), int((~is_p).sum())
-    frame = pl.DataFrame({"category": cells, "is_p": is_p}).drop_nulls()
+def _frequencies(cells: pl.Series, is_p: Vector | None) -> pl.DataFrame:
+    """Return the categories, the most frequent first, with their rows, their rows in p, and what they are ranked by.
+
+    The rank is n_p / N_p + n_q / N_q, times N_p N_q. Without labels it is the number of rows.
+    """
+    of_p = np.zeros(len(cells), bool) if is_p is None else is_p
+    n_p, n_q = int(of_p.sum()), int((~of_p).sum())
+    frame = pl.DataFrame({"category": cells, "is_p": of_p}).drop_nulls()
     counts = frame.group_by("category").agg(n=pl.len().cast(pl.Int64), n_p=pl.col("is_p").sum().cast(pl.Int64))
-    # n_p / N_p + n_q / N_q, as an integer
-    share = pl.col("n_p") * n_q + (pl.col("n") - pl.col("n_p")) * max(n_p, 1)
-    counts = counts.sort([share, "category"], descending=[True, False])
-    return counts["category"].to_list(), counts["n"].to_numpy()
+    rank = pl.col("n_p") * n_q + (pl.col("n") - pl.col("n_p")) * max(n_p, 1)
+    return counts.with_columns(rank=rank).sort(["rank", "category"], descending=[True, False])
+
+
+def _largest_rank(cells: pl.Series, is_p: Vector | None) -> int:
+    """Return the rank of a category that all rows have."""
+    return len(cells) if is_p is None else 2 * int(is_p.sum()) * int((~is_p).sum())
+
+
+def _is_own(counts: pl.DataFrame, is_p: Vector | None) -> Vector:
+    """Return which categories occur at most once in each sample. Without labels, at most twice in all rows."""
+    if is_p is None:
+        return (counts["n"] <= 2).to_numpy()
+    return ((counts["n_p"] <= 1) & (counts["n"] - counts["n_p"] <= 1)).to_numpy()
 
 
 def _counts_rows(x: Vector) -> bool:

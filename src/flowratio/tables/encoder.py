@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -24,14 +25,23 @@ class UnseenWarning(UserWarning):
     """Rows have categories, missing values or values far outside the range that the fitted table did not have."""
 
 
+class CategoryCodes(NamedTuple):
+    """The categories of a text column, as numbers."""
+
+    codes: Vector  # position of the category of each row in `names`, (n,). -1 for a missing value or a new category
+    names: tuple[str, ...]  # all categories, the most frequent first
+
+
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode a table with text, dates, booleans and missing values as a matrix of floats, and decode it.
 
     Numbers stay unchanged, booleans are 0 and 1, dates are days since 1970. Each frequent category has an indicator
-    column of 0 and 1, but for the most frequent one. The other categories share the indicator "(other)". A missing
-    value is replaced by the median or the most frequent category, and has an indicator too. Text is read as numbers,
-    booleans or dates if all values of a column can be read in one format, see `TextFormat`, and otherwise as
-    categories. Empty cells, "NA", "null", "?" and similar words are missing values.
+    column of 0 and 1, but for the most frequent one. The other categories share the indicator "(other)", and a column
+    such as "shop (category)" has the code of the category: 0 for the most frequent one, -1 for one that is missing or
+    did not occur at fit. Every ratio replaces codes by log-odds, see `CategoryOdds`. A missing value is replaced by the
+    median or the most frequent category, and has an indicator too. Text is read as numbers, booleans or dates if all
+    values of a column can be read in one format, see `TextFormat`, and otherwise as categories. Empty cells, "NA",
+    "null", "?" and similar words are missing values.
 
     Parameters
     ----------
@@ -47,6 +57,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     names_, groups_
         Distinct name of each of the m columns of the matrix, such as "age", "age is missing" and "job = clerk", and
         the position of its source in `columns_`.
+    codes_
+        Positions of the columns of the matrix with codes of categories, one for each column with more than
+        `max_categories` categories.
+    rare_shares_
+        By name of a text column, the share of the rows whose category has fewer than 5 rows in both samples together,
+        so that its own log-odds cannot be estimated. Each sample counts one half. Only shares above 0.
 
     Examples
     --------
@@ -63,6 +79,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     columns_: list[Column]
     names_: list[str]
     groups_: Vector  # (m,)
+    codes_: tuple[int, ...]
+    rare_shares_: dict[str, float]
 
     def __init__(self, max_categories: int = 20, text_format: TextFormat | None = None) -> None:
         self.max_categories = max_categories
@@ -89,6 +107,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             warnings.warn(f"Left out {listed(identifiers)}, {reason}. {advice}", UserWarning, stacklevel=2)
         self.names_ = _distinct_names(self.columns_)
         self.groups_ = np.repeat(np.arange(len(self.columns_)), [len(column.parts) for column in self.columns_])
+        places = [(k, column.code_part) for k, column in enumerate(self.columns_)]
+        self.codes_ = tuple(self._part(k).start + part for k, part in places if part is not None)
+        self.rare_shares_ = {column.name: column.rare_share for column in self.columns_ if column.rare_share > 0}
         return self
 
     def transform(self, X: TableLike) -> Matrix:
@@ -98,8 +119,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def unseen(self, X: TableLike) -> dict[str, int]:
         """Count the rows of each column with a category or missing value that the fitted table did not have.
 
-        Rows more than ten ranges outside the range at fit have a key such as "age outside the range at fit". In columns
-        with more than 1000 categories, no category counts as new.
+        Rows more than ten ranges outside the range at fit have a key such as "age outside the range at fit".
         """
         return self.encode(X)[1]
 
@@ -130,8 +150,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def inverse_transform(self, X: TableLike) -> pl.DataFrame:
         """Decode a matrix of shape (n, m) as the nearest table, with typed columns.
 
-        The category is that of the largest indicator above one half, or the most frequent one. A value is missing
-        where its indicator is above one half. Numbers are rounded to the decimals at fit.
+        The category is that of the largest indicator above one half. Without one, or if it is "(other)", the category
+        is that of the code, rounded, and the most frequent one if the column has no codes. A code below 0 is decoded as
+        "(other)". A value is missing where its indicator is above one half. Numbers are rounded to the decimals at fit.
         """
         check_is_fitted(self)
         matrix = np.asarray(X, np.float64)
@@ -140,8 +161,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(f"`X` has {problem}. Use a finite matrix with {len(self.names_)} columns.")
         return pl.DataFrame([column.decode(matrix[:, self._part(k)]) for k, column in enumerate(self.columns_)])
 
+    def category_codes(self, X: Matrix) -> dict[str, CategoryCodes]:
+        """Return the categories of every text column that has categories, from a matrix of shape (n, m), by name."""
+        check_is_fitted(self)
+        texts = [(k, column) for k, column in enumerate(self.columns_) if column.kind is Kind.CATEGORY]
+        return {c.name: CategoryCodes(c.codes_of(X[:, self._part(k)]), c.all_categories) for k, c in texts}
+
     def confined(self, X: Matrix) -> Matrix:
-        """Return a matrix, (n, m), with numbers and dates in their range at fit, or the nearest of few values."""
+        """Return a matrix, (n, m), with numbers, dates and codes in their range at fit, or of few values."""
         parts = [column.confined(X[:, self._part(k)]) for k, column in enumerate(self.columns_)]
         return np.concatenate(parts, axis=1)
 

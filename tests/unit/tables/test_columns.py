@@ -103,12 +103,68 @@ def test_durations_and_times_are_seconds() -> None:
         assert TableEncoder().fit_transform(spans).tolist() == [[60, 120], [180, 240]]
 
 
-def test_too_many_categories_stay_others() -> None:
-    frame = pl.DataFrame({"w": [f"u{k}" for k in range(1500)] * 3 + ["v"] * 50})
+def test_every_category_is_remembered() -> None:
+    frame = pl.DataFrame({"w": [f"u{k}" for k in range(1500)] * 3 + ["v"] * 50 + [None]})
     encoder = TableEncoder(max_categories=2).fit(frame)
-    back = encoder.inverse_transform(encoder.transform(frame))
-    assert back["w"].to_list().count("(other)") == 3 * 1499
-    assert "u7" not in str(encoder.columns_)  # no list of identifiers is kept
+    assert encoder.names_ == ["w = u0", "w = (other)", "w (category)", "w is missing"]
+    assert encoder.codes_ == (2,)
+    matrix = encoder.transform(frame)
+    assert encoder.inverse_transform(matrix).equals(frame)
+    codes, names = encoder.category_codes(matrix)["w"]
+    assert len(names) == 1501
+    assert names[0] == "v"
+    assert codes[-1] == -1
+    assert [names[code] for code in codes[:-1]] == frame["w"].to_list()[:-1]
+    assert np.array_equal(codes, matrix[:, 2])
+    new = pl.DataFrame({"w": ["someone"]})
+    assert encoder.unseen(new) == {"w": 1}
+    assert encoder.transform(new).tolist() == [[0, 1, -1, 0]]
+    assert np.array_equal(encoder.nearest(encoder.transform(new)), encoder.transform(new))
+
+
+def test_codes_that_are_drawn_become_categories() -> None:
+    words = ["a"] * 9 + ["b"] * 8 + ["c"] * 7 + ["d"] * 6 + ["e"] * 5
+    encoder = TableEncoder(max_categories=2).fit(pl.DataFrame({"w": words}))
+    drawn = [[0.1, 0.9, 2.6], [0.0, 1.2, 9.0], [0.9, 0.6, 4.0], [0.4, 0.3, 4.0], [0.0, 0.8, -0.9]]
+    rows = encoder.confined(np.array(drawn))
+    assert encoder.inverse_transform(rows)["w"].to_list() == ["d", "e", "b", "e", "a"]
+    assert encoder.inverse_transform(np.array(drawn[-1:]))["w"].to_list() == ["(other)"]
+
+
+def test_few_categories_have_codes_too() -> None:
+    encoder = TableEncoder().fit(pl.DataFrame({"w": ["a", "a", "b", None], "n": [1, 2, 3, 4]}))
+    assert encoder.codes_ == ()
+    matrix = encoder.transform(pl.DataFrame({"w": ["b", None, "a"], "n": [1, 1, 1]}))
+    assert [(text, one.codes.tolist(), one.names) for text, one in encoder.category_codes(matrix).items()] == [
+        ("w", [1, -1, 0], ("a", "b"))
+    ]
+
+
+def test_the_share_of_rare_categories() -> None:
+    # of 100 rows of p 10 have their own value, of 50 rows of q 30 have one of 10 values of 3 rows
+    words = [*["a"] * 90, *(f"p{k}" for k in range(10)), *["a"] * 16, *[f"q{k % 10}" for k in range(30)], *["b"] * 4]
+    y = np.repeat([1, 0], [100, 50])
+    encoder = TableEncoder().fit(pl.DataFrame({"w": words, "v": ["u", "v", "w"] * 50}), y)
+    assert encoder.rare_shares_ == {"w": pytest.approx((10 / 100 + 34 / 50) / 2)}
+    without = TableEncoder().fit(pl.DataFrame({"w": words}))
+    assert without.rare_shares_ == {"w": pytest.approx(44 / 150)}
+
+
+def test_text_with_half_of_its_values_unique_is_used() -> None:
+    rng = np.random.default_rng(0)
+    half = [*(f"u{k}" for k in range(500)), *(f"v{k}" for k in rng.integers(0, 100, 500))]
+    twice = [f"u{k % 500}" for k in range(1000)]
+    y = rng.permutation(np.repeat([1, 0], 500))
+    with pytest.warns(UserWarning, match=r"like free text\. .*rows have a category with fewer than 5 rows\. All"):
+        encoder = TableEncoder().fit(pl.DataFrame({"who": half}), y)
+    assert encoder.columns_[0].kind == "category"
+    counts = dict(zip(*np.unique(half, return_counts=True), strict=True))
+    assert encoder.rare_shares_["who"] == pytest.approx(np.mean([counts[name] < 5 for name in half]))
+    encoder = TableEncoder().fit(pl.DataFrame({"who": twice}), np.repeat([1, 0, 1, 0], 250))  # twice in one sample
+    assert encoder.rare_shares_ == {"who": 1.0}
+    with pytest.warns(UserWarning, match="Left out 'who'"):  # once in each sample: an identifier
+        encoder = TableEncoder().fit(pl.DataFrame({"who": twice}), np.repeat([1, 0], 500))
+    assert encoder.rare_shares_ == {}
 
 
 def test_types_and_decimals_of_decoded_columns() -> None:
@@ -140,12 +196,12 @@ def test_types_and_decimals_of_decoded_columns() -> None:
 def test_frequent_categories_have_an_indicator_and_others_share_one() -> None:
     words = ["a"] * 5 + ["b"] * 4 + ["c"] * 3 + ["d"] * 2 + ["e"]
     encoder = TableEncoder(max_categories=2).fit(pl.DataFrame({"w": words}))
-    assert encoder.names_ == ["w = b", "w = (other)"]
+    assert encoder.names_ == ["w = b", "w = (other)", "w (category)"]
     scored = pl.DataFrame({"w": ["a", "d", "e", "new", None]})
     matrix, unseen = encoder.encode(scored)
-    assert matrix.tolist() == [[0, 0], [0, 1], [0, 1], [0, 1], [0, 0]]
+    assert matrix.tolist() == [[0, 0, 0], [0, 1, 3], [0, 1, 4], [0, 1, -1], [0, 0, -1]]
     assert unseen == encoder.unseen(scored) == {"w": 2}  # the category "new", and a missing value where there were none
-    assert encoder.inverse_transform(matrix)["w"].to_list() == ["a", "(other)", "(other)", "(other)", "a"]
+    assert encoder.inverse_transform(matrix)["w"].to_list() == ["a", "d", "e", "(other)", "a"]
 
 
 def test_a_new_category_without_others_counts_as_the_most_frequent() -> None:
@@ -201,7 +257,7 @@ def test_free_text_is_a_warning() -> None:
     frame = pl.concat([frame, pl.DataFrame({"id": ["nothing"] * 50})])
     with pytest.warns(UserWarning, match="'id' has 101 categories in 150 rows"):
         encoder = TableEncoder(max_categories=3).fit(frame)
-    assert len(encoder.names_) == 3
+    assert encoder.names_ == ["id = u0", "id = u1", "id = (other)", "id (category)"]
 
 
 def test_text_of_which_most_rows_have_their_own_is_left_out() -> None:

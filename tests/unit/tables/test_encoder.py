@@ -303,11 +303,11 @@ def test_any_table_is_a_finite_matrix_or_a_value_error() -> None:
 def test_labels_keep_categories_of_the_smaller_sample() -> None:
     words, y = ["a"] * 60 + ["b"] * 50 + ["c"] * 6 + ["d"] * 5, [0] * 110 + [1] * 11
     frame = pl.DataFrame({"w": words})
-    assert TableEncoder(2).fit(frame).names_ == ["w = b", "w = (other)"]
+    assert TableEncoder(2).fit(frame).names_ == ["w = b", "w = (other)", "w (category)"]
     for labels in (y, np.array(y, bool), pl.Series(y)):
-        assert TableEncoder(2).fit(frame, labels).names_ == ["w = c", "w = (other)"]
+        assert TableEncoder(2).fit(frame, labels).names_ == ["w = c", "w = (other)", "w (category)"]
     for labels in (np.zeros(121), np.arange(121)):  # not two samples
-        assert TableEncoder(2).fit(frame, labels).names_ == ["w = b", "w = (other)"]
+        assert TableEncoder(2).fit(frame, labels).names_ == ["w = b", "w = (other)", "w (category)"]
     with pytest.raises(ArgumentError, match=r"`y` has shape \(3,\) for 121 rows"):
         TableEncoder().fit(frame, [0, 1, 1])
 

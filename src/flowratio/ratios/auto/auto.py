@@ -21,6 +21,7 @@ from flowratio.ratios.auto.convex import ConvexRatio
 from flowratio.ratios.auto.race import Race
 from flowratio.ratios.auto.results import AutoResults, Candidate, Status
 from flowratio.ratios.base import RatioEstimator, Requires
+from flowratio.ratios.categories import CategoryOdds
 from flowratio.ratios.featurized.featurized import FeaturizedRatio, check_featurizer, is_fitted
 from flowratio.ratios.registry import RATIOS, fit_prepared, is_additive, log_ratio_prepared, named_ratio, silent
 from flowratio.samples.folding import random_ranks
@@ -80,7 +81,7 @@ class AutoRatio(RatioEstimator):
     (['logistic'], [1.0])
     """
 
-    requires = Requires(units="own", rows="distinct")  # a row is in one fold
+    requires = Requires(units="own", rows="distinct", categories="codes")  # a row is in one fold
 
     def __init__(
         self,
@@ -163,9 +164,15 @@ class AutoRatio(RatioEstimator):
 
     def mixture_flow(self) -> FlowFeaturizer | None:
         """Return the flow of the candidate with the largest share that has one."""
+        return None if (member := self._member_with_flow()) is None else member.mixture_flow()
+
+    def mixture_odds(self) -> CategoryOdds | None:
+        return None if (member := self._member_with_flow()) is None else member.mixture_odds()
+
+    def _member_with_flow(self) -> RatioEstimator | None:
         ratios = [self.models_[k][0] for k in np.argsort(-self.shares_)]
-        flows = (ratio.mixture_flow() for ratio in ratios if isinstance(ratio, RatioEstimator))
-        return next((flow for flow in flows if flow is not None), None)
+        members = (ratio for ratio in ratios if isinstance(ratio, RatioEstimator))
+        return next((ratio for ratio in members if ratio.mixture_flow() is not None), None)
 
     def _log_ratio(self, X: Matrix) -> Vector:
         log_r = np.zeros(len(X))

@@ -35,7 +35,7 @@ class ConvexRatio(RatioEstimator):
     [1.0]
     """
 
-    requires = Requires(units="own", rows="distinct")
+    requires = Requires(units="own", rows="distinct", categories="codes")
 
     def __init__(
         self,

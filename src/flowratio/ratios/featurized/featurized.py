@@ -18,6 +18,7 @@ from flowratio._support.validation import RandomState, check_choice, seed_from
 from flowratio.flows.base import like
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator, Requires
+from flowratio.ratios.categories import names_with_odds
 from flowratio.ratios.registry import fit_prepared, is_additive, log_ratio_prepared, new_ratio, seeded_like
 from flowratio.samples.rows import ArrayRows, WeightedRows
 from flowratio.samples.two_samples import TwoSamples
@@ -207,12 +208,14 @@ def in_float64(featurizer: Any) -> Any:
 def check_featurizer(featurizer: Any, samples: TwoSamples) -> Any:
     """Refuse a fitted featurizer of another type, or one that was fitted to other columns."""
     _check_type(featurizer)
-    d, names = samples.X.shape[1], getattr(featurizer, "feature_names_in_", None)
+    # each column of codes becomes two columns before the map
+    d, names = samples.X.shape[1] + len(samples.codes), getattr(featurizer, "feature_names_in_", None)
     if featurizer.n_features_in_ != d:
         problem = f"`featurizer` was fitted to {featurizer.n_features_in_} columns, but `X` has {d}"
         raise ValueError(f"{problem}. Fit it to these columns, or use an unfitted one.")
-    if samples.names is not None and names is not None and list(samples.names) != list(names):
-        pairs = zip(samples.names, names, strict=True)
+    columns = None if samples.names is None else names_with_odds(samples.names, samples.codes)
+    if columns is not None and names is not None and list(columns) != list(names):
+        pairs = zip(columns, names, strict=True)
         others = [f"{ours!r} instead of {theirs!r}" for ours, theirs in pairs if ours != theirs]
         problem = f"`featurizer` was fitted to other columns: `X` has {', '.join(others[:8])}"
         raise ValueError(f"{problem}. Put the columns in the order of that fit, or use an unfitted featurizer.")

@@ -143,12 +143,9 @@
   const weigh = (log_r, { gamma, cap }) => {
     const top = gamma * log_r.reduce((a, b) => Math.max(a, b), -Infinity);
     let w = log_r.map((v) => Math.exp(gamma * v - top));
-    const average = () => w.reduce((a, b) => a + b, 0) / w.length;
-    for (let step = 0, limit = cap * average(); step < 200 && w.some((v) => v > limit * (1 + 1e-9)); step++, limit = cap * average()) {
-      const most = limit;
-      w = w.map((v) => Math.min(v, most));  // each cut lowers the mean, so it is repeated until no weight is above the cap
-    }
-    const left = average();
+    const mean = w.reduce((a, b) => a + b, 0) / w.length;
+    w = w.map((v) => Math.min(v / mean, cap));
+    const left = w.reduce((a, b) => a + b, 0) / w.length;
     return w.map((v) => v / left);
   };
   const effective = (w) => w.reduce((a, b) => a + b, 0) ** 2 / w.reduce((a, b) => a + b * b, 0);
