@@ -74,7 +74,7 @@ def category_sentences(evidence: dict[str, Any]) -> list[str]:
             []
             if changes is None
             else [
-                f"{changes[f'n_{kind}']} categories only in {file} ({changes[f'share_{kind}']:.1%} of its rows)"
+                f"{_counted(changes[f'n_{kind}'])} only in {file} ({changes[f'share_{kind}']:.1%} of its rows)"
                 for kind, file in (("new", p), ("vanished", q))
                 if changes[f"n_{kind}"]
             ]
@@ -83,8 +83,12 @@ def category_sentences(evidence: dict[str, Any]) -> list[str]:
             sentences.append(f"Column {column['name']} has {' and '.join(parts)}.")
     for name, share in evidence["diagnosis"]["grouping"].items():
         problem = f"{share:.1%} of rows have a category of {name} with fewer than 5 rows"
-        sentences.append(f"{problem}. The ratios of these categories are not estimated one by one.")
+        sentences.append(f"{problem}. Their ratios are not estimated one by one.")
     return sentences
+
+
+def _counted(n: int) -> str:
+    return f"{n} categor{'y' if n == 1 else 'ies'}"
 
 
 def _level(row: dict[str, Any]) -> dict[str, Any]:
