@@ -98,13 +98,13 @@ def fit(
     decimal: opt.Decimal = None,
     date_format: opt.DateFormat = None,
     encoding: opt.Encoding = None,
-    held_out: opt.HeldOut = 0.2,
+    folds: opt.Folds = 5,
     no_flow: Annotated[bool, Option("--no-flow", help="Train no extra flow: faster, but without `sample`.")] = False,
     seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Fit r = p/q to the rows of two files, and check it on held-out rows.
+    """Fit r = p/q to all rows of two files, and check it by cross-fitting.
 
     Columns may hold numbers, text, dates and missing values. `score`, `report` and `sample` use the model folder.
 
@@ -122,7 +122,7 @@ def fit(
             P,
             Q,
             ratio,
-            held_out=held_out,
+            n_folds=folds,
             flow=not no_flow,
             seed=seed,
             files=(p, q),
@@ -195,7 +195,7 @@ def report(
 ) -> None:
     """Write one HTML page on a model: what differs, how accurate the ratio is, and whether to use the weights.
 
-    The page needs no network. It shows the rows that `fit` held out, or other rows with --p and --q.
+    The page needs no network. It shows the checks of `fit`, or checks on other rows with --p and --q.
 
     Example: flowratio report model -o report.html
     """
@@ -383,16 +383,23 @@ def reproduce(
 
 
 def _print_checks(evidence: dict[str, Any]) -> None:
-    """Print what the held-out rows show, and the verdict."""
+    """Print what the checks show, and the verdict."""
+    from flowratio.report.category_changes import category_sentences
+
     origin, diagnosis = evidence["origin"], evidence["diagnosis"]
     overlap, auc = diagnosis["overlap"], diagnosis["leftover"]["auc"]
     print("r = p/q with p = {file_p} and q = {file_q}. Fitted to {n_p} and {n_q} rows".format(**origin), end=" ")
-    print("in {seconds:.0f} seconds, checked on {held_out_p} and {held_out_q} held-out rows.".format(**origin))
+    print("in {seconds:.0f} seconds.".format(**origin))
+    print(f"Checked in {diagnosis['n_folds']} folds: each row is scored by a model that was not fitted to it.")
     print("Score: {score:.4f} ± {score_error:.4f} nats (0 = identical, 0.69 = separable).".format(**diagnosis))
-    print(f"Effective sample size of {origin['file_q']}: {overlap['draws_q']:.0f} of {overlap['n_q']:.0f} rows.")
+    size = "{ess_q:.0f} ± {ess_error:.0f} of {n_q:.0f} rows".format(**overlap)
+    print(f"Effective sample size of {origin['file_q']}: {size}.")
+    print("log n_q − KL(p ‖ q): {headroom:.1f} nats (3.5 or more is good, below 2 is too little).".format(**overlap))
     print(f"After weighting, a classifier is right for {auc:.0%} of pairs (50 % = a guess).")
+    for text in category_sentences(evidence):
+        print(text)
     print(f"Verdict: {diagnosis['verdict']}.")
-    for text in diagnosis["warnings"]:
+    for text in [*diagnosis["warnings"], *(f"Advice: {words}" for words in diagnosis["advice"])]:
         print(f"- {text}")
 
 

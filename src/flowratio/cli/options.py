@@ -26,7 +26,7 @@ _OF_FIT = {argument: f"flowratio fit {option}" for argument, option in (_TABLES 
 # For each command, the option for an argument in Python: errors and warnings name the option.
 OPTIONS: dict[str, Mapping[str, str]] = {
     "demo": _SEED,
-    "fit": _TABLES | _RATIO | _SEED | {"held_out": "--held-out"},
+    "fit": _TABLES | _RATIO | _SEED | {"n_folds": "--folds"},
     "score": {**_OF_FIT, "encoding": "--encoding", "gamma": "--temper", "largest": "--cap"}
     | {"scores_only": "--scores-only", "workers": "--workers"},
     "report": _OF_FIT | {"X_p": "--p", "X_q": "--q"},
@@ -91,7 +91,6 @@ def _names(lines: Sequence[str] | None) -> list[str] | None:
 
 _check_seed = rule(lambda seed: 0 <= seed < 2**63, "Use an integer from 0 to 2**63 - 1.")
 _check_budget = rule(lambda seconds: 0 < seconds < float("inf"), "Use seconds above 0, such as 60.")
-_check_held_out = rule(lambda share: 0 < share < 1, "Use a share between 0 and 1, such as 0.2.")
 _check_power = rule(lambda power: 0 <= power < float("inf"), "Use a power of 0 or more, such as 0.5.")
 _check_cap = rule(lambda cap: 1 <= cap < float("inf"), "Use 1 or more, in units of the mean weight, such as 20.")
 
@@ -112,7 +111,7 @@ TableQ = Annotated[str, Argument(metavar="Q", help="Rows of q, the denominator."
 ModelFolder = Annotated[Path, Argument(metavar="MODEL", help="Folder that `flowratio fit` wrote.")]
 RowsOut = Annotated[str, Option("--out", "-o", help="CSV or Parquet file, or - for CSV to standard output.")]
 Budget = Annotated[float, Option(callback=_check_budget, metavar="SECONDS", help="Time for --method auto to choose.")]
-HeldOut = Annotated[float, Option(callback=_check_held_out, help="Share of rows held out for checks. Maximum: 2000.")]
+Folds = Annotated[int, Option(min=2, max=20, metavar="N", help="Folds of the checks: each row is scored without it.")]
 Power = Annotated[float, Option("--temper", callback=_check_power, metavar="GAMMA", help="Power of r, such as 0.5.")]
 Cap = Annotated[float | None, Option("--cap", callback=_check_cap, metavar="MAX", help="Maximum weight (mean = 1).")]
 MethodHelp = f"One of {', '.join(method_names())}."

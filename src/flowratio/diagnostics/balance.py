@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from flowratio._support.types import Matrix, Vector
+from flowratio.diagnostics.compared_columns import ComparedColumns
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation, errors_off, separation
 from flowratio.samples.folding import folds
 from flowratio.samples.weighting import mean_and_error
@@ -33,19 +35,59 @@ class Balance:
     samples has a difference of 0, or of a million where the two constants differ. Every array has the shape (d,).
     """
 
-    names: list[str]  # of the d columns
+    names: list[str]  # of the d columns: numbers, and every category of every text column
     before: Vector
     after: Vector
     standard_error: Vector  # of `after`
     deviation_before: Vector  # standard deviations in q divided by those in p, from 1e-6 to 1e6
     deviation_after: Vector
+    sources: Vector | None = None  # position of the source column in the table
+
+    def worst(self, n: int | None = None) -> Vector:
+        """Return the positions of the n columns that differ most, before or after weighting, the worst first."""
+        size = np.maximum(np.abs(self.before), np.abs(self.after))
+        return np.argsort(-size, kind="stable")[:n]
+
+
+class _Moments(NamedTuple):
+    """Moments of the columns of a sample, each of shape (d,)."""
+
+    mean: Vector
+    deviation: Vector
+    error: Vector  # standard error of the mean
+
+
+def table_balance(
+    p: ScoredSample,
+    q: ScoredSample,
+    columns: ComparedColumns,
+    rows: tuple[Vector, Vector],
+    inflation: float = 1.0,
+) -> Balance:
+    """Compare numbers, and all categories of text columns. `rows` are the positions of the rows of p and q, (n,)."""
+    samples = tuple(zip((p, q, q.tilted()), (rows[0], rows[1], rows[1]), strict=True))
+    origin = p.X[0, columns.plain]
+    of_p, of_q, weighted = (_table_moments(*one, columns, origin) for one in samples)
+    return replace(_compared(columns.names, of_p, of_q, weighted, inflation), sources=columns.sources)
+
+
+def _table_moments(sample: ScoredSample, rows: Vector, columns: ComparedColumns, origin: Vector) -> _Moments:
+    """Return the moments of all compared columns of a sample, whose rows are at these positions."""
+    parts = [_moments(sample.X[:, columns.plain] - origin, sample.share)]
+    parts += [_shares(column.codes[rows], sample.share, len(column.names)) for column in columns.categories]
+    mean, deviation, error = map(np.concatenate, zip(*parts, strict=True))
+    return _Moments(mean, deviation, error)
 
 
 def balance(p: ScoredSample, q: ScoredSample, names: list[str], inflation: float = 1.0) -> Balance:
-    """Compare means and standard deviations of all columns. `inflation` is `Overlap.inflation`."""
+    """Compare means and standard deviations of all columns. `inflation` is `Overlap.inflation_q`."""
     origin = p.X[0]  # no column is so far from 0 that squares cancel
-    moments = [_moments(sample.X - origin, sample.share) for sample in (p, q, q.tilted())]
-    (mean_p, std_p, error_p), (mean_q, std_q, _), (mean_w, std_w, error_w) = moments
+    of_p, of_q, weighted = (_moments(sample.X - origin, sample.share) for sample in (p, q, q.tilted()))
+    return _compared(names, of_p, of_q, weighted, inflation)
+
+
+def _compared(names: list[str], p: _Moments, q: _Moments, weighted: _Moments, inflation: float) -> Balance:
+    (mean_p, std_p, error_p), (mean_q, std_q, _), (mean_w, std_w, error_w) = p, q, weighted
     scale = np.hypot(std_p, std_q) / np.sqrt(2)
     smallest = 1e-12 * np.maximum(np.abs(mean_p), np.abs(mean_q))
     scale = np.where(scale > 0, scale, np.maximum(smallest, np.finfo(np.float64).tiny))
@@ -59,11 +101,19 @@ def balance(p: ScoredSample, q: ScoredSample, names: list[str], inflation: float
     )
 
 
-def _moments(X: Matrix, share: Vector) -> tuple[Vector, Vector, Vector]:
-    """Return mean, standard deviation, and standard error of the mean, each of shape (d,)."""
+def _moments(X: Matrix, share: Vector) -> _Moments:
     mean, error = mean_and_error(X, share)
     std = np.sqrt(share @ (X - mean) ** 2)
-    return mean, np.where(std > 1e-12 * np.abs(mean), std, 0.0), error  # a constant, up to rounding
+    return _Moments(mean, np.where(std > 1e-12 * np.abs(mean), std, 0.0), error)  # a constant, up to rounding
+
+
+def _shares(codes: Vector, share: Vector, n_categories: int) -> _Moments:
+    """Return the moments of the indicators of all categories, from codes (n,), without a matrix of indicators."""
+    mean, square = (np.bincount(codes + 1, weights, n_categories + 1)[1:] for weights in (share, share**2))
+    mean = np.minimum(mean, 1.0)
+    total = float(share @ share)
+    error = (square * (1 - mean) ** 2 + (total - square) * mean**2) / max(1 - total, np.finfo(np.float64).eps)
+    return _Moments(mean, np.sqrt(mean * (1 - mean)), np.sqrt(np.maximum(error, 0.0)))
 
 
 def _quotient(a: Vector, b: Vector) -> Vector:

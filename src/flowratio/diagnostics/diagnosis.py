@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import log_expit
-from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
-from flowratio._support.validation import RandomState, check_count, seed_from
+from flowratio._support.validation import RandomState, check_count, check_n_folds, seed_from
+from flowratio.diagnostics import trust
 from flowratio.diagnostics import verdict as rules
-from flowratio.diagnostics.balance import Balance, balance, leftover
+from flowratio.diagnostics.balance import Balance, leftover, table_balance
+from flowratio.diagnostics.compared_columns import compared_columns
+from flowratio.diagnostics.evaluation import Evaluation, cross_fitted, held_out, needs_fit
 from flowratio.diagnostics.identities import Identities, identities
 from flowratio.diagnostics.importance import Importance, importance
-from flowratio.diagnostics.overlap import Overlap, overlap
+from flowratio.diagnostics.overlap import Overlap, overlap, stability
 from flowratio.diagnostics.reliability import Reliability, reliability
+from flowratio.diagnostics.remedies import confirmed_remedy
+from flowratio.diagnostics.residual import Residual, residual
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation, separation
 from flowratio.diagnostics.summary import summary_of
 from flowratio.diagnostics.verdict import Verdict, log_factor_of, verdict_of
-from flowratio.ratios.base import Design, RatioEstimator
-from flowratio.ratios.registry import design_of, is_ready, log_ratio_of
-from flowratio.samples.containers import to_tables
-from flowratio.samples.stacking import stack, to_matrix
-from flowratio.samples.weighting import checked_weights, counts, mean_and_error, repeated
-from flowratio.tables.detection import is_mixed
+from flowratio.samples.two_samples import two_samples
+from flowratio.samples.weighting import counts, mean_and_error, repeated
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,8 +39,9 @@ class Diagnosis:
 
     Attributes
     ----------
-    verdict, warnings
-        Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`, and why not, in words.
+    verdict, warnings, advice
+        Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`, and why not, in words. Changes of
+        the weights that held-out rows confirm.
     n_p, n_q, score, score_error
         Numbers of rows, and `RatioEstimator.score` of the rows in nats (0 = identical, 0.69 = fully separable).
     direction, leftover
@@ -51,6 +51,12 @@ class Diagnosis:
         mean_q r = 1, mean_p 1/r = 1, and mean_q[r / (1 + r)] = mean_p[1 / (1 + r)].
     reliability, balance, importance
         Class probabilities under even odds, differences of columns before and after weighting, columns that move log r.
+    residual, stability
+        What a flexible classifier still finds after the ratio. Jackknife variance of log r over the models of the
+        folds in nats², mean over rows of p, or None for a ratio that was fitted before.
+    n_folds, grouping
+        Number of folds of the cross-fit, 0 for a ratio that was fitted before. Share of rows by text column whose
+        category is too rare for an estimate of its own.
     log_p, log_q, log_w
         log r of the rows of p, (n_p,), and of q, (n_q,). Log-weights of rows of q: r times the weight of the row. A row
         of integer weight k is there k times.
@@ -58,6 +64,7 @@ class Diagnosis:
 
     verdict: Verdict
     warnings: list[str]
+    advice: list[str]
     n_p: int
     n_q: int
     score: float
@@ -69,6 +76,10 @@ class Diagnosis:
     balance: Balance
     leftover: Separation
     importance: Importance
+    residual: Residual
+    stability: float | None
+    n_folds: int
+    grouping: dict[str, float]
     log_p: Vector
     log_q: Vector
     log_w: Vector
@@ -86,7 +97,9 @@ class Diagnosis:
     def to_dict(self) -> dict[str, Any]:
         """Return everything except log r and weights, ready for JSON: flags as positions, None if not finite."""
         names = [field.name for field in fields(self) if field.name not in ("log_p", "log_q", "log_w")]
-        return {name: _plain(getattr(self, name)) for name in names}
+        document = {name: _plain(getattr(self, name)) for name in names}
+        del document["residual"]["log_correction"]
+        return document
 
     def __repr__(self) -> str:
         return f"<Diagnosis: {self.verdict}, {len(self.warnings)} warnings>"
@@ -99,24 +112,29 @@ def diagnose(
     *,
     sample_weight_p: VectorLike | None = None,
     sample_weight_q: VectorLike | None = None,
+    n_folds: int = 5,
     n_repeats: int = 3,
     random_state: RandomState = None,
 ) -> Diagnosis:
-    """Check whether a fitted ratio is reliable, and why not.
+    """Check whether a ratio is reliable, and why not.
 
-    Give held-out rows: on rows that the ratio was fitted to, any ratio looks good. The verdict is about weights r on
-    rows of q, which turn them into a sample of p. For weights 1/r on rows of p, call
-    `diagnose(ratio.inverse(), X_q, X_p)`.
+    Give an unfitted ratio, or its name, and all rows: it is cross-fitted, so every row gets its log r from a model that
+    was not fitted to it. Or give a fitted ratio and held-out rows. On rows that the ratio was fitted to, any ratio
+    looks good. The verdict is about weights r on rows of q, which turn them into a sample of p. For weights 1/r on rows
+    of p, swap the samples, or call `diagnose(ratio.inverse(), X_q, X_p)`.
 
     Parameters
     ----------
     ratio
-        A fitted ratio r = p/q; p is y = 1. Any object with `log_ratio(X)`, or a pipeline that ends with one.
+        A ratio r = p/q (p is y = 1), fitted or not, or its name. Any object with `log_ratio(X)`, or a fitted pipeline
+        that ends with one. An `AutoRatio` chooses once, on all rows, and its choice is cross-fitted.
     X_p, X_q
-        Held-out rows of p and of q, of shapes (n_p, d) and (n_q, d): arrays or tables, as the ratio was fitted to. For
-        mixed tables balance is about the encoded columns, and importance about the columns of the table.
+        Rows of p and of q, of shapes (n_p, d) and (n_q, d): arrays or tables. For a fitted ratio they are held-out
+        rows, in the form that the ratio was fitted to. For tables, balance compares every category of a text column.
     sample_weight_p, sample_weight_q
         Weights of the rows, of shapes (n_p,) and (n_q,). All weights are 1 if None.
+    n_folds
+        Number of folds to cross-fit an unfitted ratio. Each model is fitted to at most 100 000 rows of each sample.
     n_repeats, random_state
         How often each column is permuted to measure its importance. Seed of these permutations and of all folds.
 
@@ -125,95 +143,75 @@ def diagnose(
     >>> from flowratio import ClassifierRatio
     >>> rng = np.random.default_rng(0)
     >>> X_p, X_q = rng.normal([1.0, 0.0], 1, (1000, 2)), rng.normal(0, 1, (1000, 2))
-    >>> ratio = ClassifierRatio("logistic").fit_samples(X_p[:500], X_q[:500])
-    >>> diagnosis = diagnose(ratio, X_p[500:], X_q[500:], random_state=0)
+    >>> diagnosis = diagnose(ClassifierRatio("logistic"), X_p, X_q, random_state=0)
     >>> str(diagnosis.verdict), diagnosis.importance.columns.tolist()
     ('reliable', [0, 1])
     """
     check_count(n_repeats, "n_repeats")
-    log_ratio_of(ratio)  # refuse what is not a ratio
-    if not is_ready(ratio):
-        check_is_fitted(ratio)
     seed = seed_from(random_state)
-    design, n_p, log_ratio = _design(ratio, X_p, X_q)
+    if needs_fit(ratio):
+        check_n_folds(n_folds)
+        samples = two_samples(X_p, X_q, sample_weight_p, sample_weight_q)
+        return diagnosis_of(cross_fitted(ratio, samples, seed, n_folds), n_repeats, seed)
+    return diagnosis_of(held_out(ratio, X_p, X_q, sample_weight_p, sample_weight_q), n_repeats, seed)
+
+
+def diagnosis_of(evaluation: Evaluation, n_repeats: int = 3, seed: int = 0) -> Diagnosis:
+    """Run all checks on held-out log-ratios."""
+    design, n_p, log_r = evaluation.design, evaluation.n_p, evaluation.log_r
     A = design.matrix
-    log_r = _checked(log_ratio(A), len(A))
-    D = A / 2 - A[0] / 2
+    with np.errstate(invalid="ignore"):
+        D = A / 2 - A[0] / 2
     largest = np.abs(D).max(axis=0)
     Z = D / np.where(largest > 0, largest, 1.0)  # within ±1, so that no square overflows or vanishes
-    p, rows_p = _scored(Z[:n_p], log_r[:n_p], sample_weight_p, "p")
-    q, rows_q = _scored(Z[n_p:], log_r[n_p:], sample_weight_q, "q")
+    p, rows_p = _scored(Z[:n_p], log_r[:n_p], evaluation.w[:n_p], "p")
+    q, rows_q = _scored(Z[n_p:], log_r[n_p:], evaluation.w[n_p:], "q")
     rows, share = A[np.concatenate([rows_p, n_p + rows_q])], np.concatenate([p.share, q.share]) / 2
     names, groups, rng = design.columns, design.groups, np.random.default_rng([seed, 1])
-    effects = importance(lambda B: _checked(log_ratio(B), len(B)), rows, share, names, n_repeats, rng, groups)
-    return _diagnosis(p, q, log_r[:n_p], log_r[n_p:], design.names, effects, seed)
-
-
-def _design(ratio: Any, X_p: TableLike, X_q: TableLike) -> tuple[Design, int, Callable[[Matrix], Any]]:
-    """Return the rows as a ratio sees them, those of p, then those of q, with n_p, and log r of such rows."""
-    X_p, X_q = to_tables(X_p, X_q)
-    samples = {"X_p": X_p, "X_q": X_q}
-    if getattr(ratio, "encoder_", None) is not None:
-        P, Q = (_table_design(ratio, X, name) for name, X in samples.items())
-        return P._replace(matrix=np.concatenate([P.matrix, Q.matrix])), len(P.matrix), ratio.log_ratio_prepared
-    mixed = [name for name, X in samples.items() if is_mixed(X)]
-    if mixed and hasattr(ratio, "steps"):
-        return _last_design(ratio, X_p, X_q)
-    try:
-        X, y = stack(X_p, X_q)
-        if mixed and np.isnan(to_matrix(X, mixed[0])).any():
-            raise ValueError(f"`{mixed[0]}` has missing values.")
-    except ValueError as error:
-        if not mixed:
-            raise
-        problem = f"`{mixed[0]}` has text, dates or missing values, which `ratio` was not fitted to"
-        raise ValueError(f"{problem}. Drop or fill these values, or fit the ratio to such a table.") from error
-    design = design_of(ratio, X)
-    design = design._replace(matrix=np.asarray(design.matrix, np.float64))
-    if isinstance(ratio, RatioEstimator):
-        return design, int(y.sum()), ratio.log_ratio_prepared
-    log_ratio = log_ratio_of(ratio)  # of another library: it gets rows in the form of the input
-    return design, int(y.sum()), lambda A: log_ratio(_in_form_of(X, A))
-
-
-def _table_design(ratio: Any, X: TableLike, name: str) -> Design:
-    if (n := _num_samples(X)) < 2:
-        raise ValueError(f"`{name}` has {n} row{'s' * (n != 1)}. A sample must have at least 2 rows.")
-    return ratio.design(X)
-
-
-def _last_design(pipeline: Any, X_p: TableLike, X_q: TableLike) -> tuple[Design, int, Callable[[Matrix], Any]]:
-    """Return the same for the last step of a pipeline, on rows that the other steps transform."""
-    first = pipeline[:-1]
-    design, n_p, log_ratio = _design(pipeline[-1], first.transform(X_p), first.transform(X_q))
-    if all(hasattr(step, "get_feature_names_out") for step in first):
-        names = [str(name) for name in first.get_feature_names_out()]
-        design = design._replace(names=names, columns=names)
-    return design, n_p, log_ratio
+    effects = importance(evaluation.log_ratio, rows, share, names, n_repeats, rng, groups)
+    return _diagnosis(evaluation, (p, q), (rows_p, n_p + rows_q), effects, seed)
 
 
 def _diagnosis(
-    p: ScoredSample, q: ScoredSample, log_p: Vector, log_q: Vector, names: list[str], effects: Importance, seed: int
+    evaluation: Evaluation,
+    samples: tuple[ScoredSample, ScoredSample],
+    rows: tuple[Vector, Vector],
+    effects: Importance,
+    seed: int,
 ) -> Diagnosis:
-    """Run all checks and reach the verdict; `log_p` and `log_q` are of all input rows."""
+    """Run all checks and reach the verdict. `rows` are the positions of the rows of the samples."""
+    p, q = samples
+    log_p, log_q = evaluation.log_r[: evaluation.n_p], evaluation.log_r[evaluation.n_p :]
+    each_p, each_q = (None if evaluation.each is None else evaluation.each[:, of] for of in rows)
     own = separation(p.log_r, p.share, q.log_r, q.share)
     (score, score_error), means, curve = _score(p, q), identities(p, q), reliability(p, q)
     log_c = log_factor_of(means.bounded)  # taken out before the other checks: weights do not depend on it
     log_w, p, q = q.log_weights(), p.divided(log_c), q.divided(log_c)
-    shared, shape = overlap(p, q, log_p - log_c, log_q - log_c), reliability(p, q) if log_c else curve
-    columns = balance(p, q, names, shared.inflation)
-    left = leftover(p, q, np.random.default_rng([seed, 0]), shared.inflation)
+    shared, shape = overlap(p, q, log_p - log_c, log_q - log_c, each_q), reliability(p, q) if log_c else curve
+    compared = compared_columns(evaluation.design, evaluation.encoder)
+    columns = table_balance(p, q, compared, rows, shared.inflation_q)
+    names, (plain_p, plain_q) = _without_codes(evaluation, p, q)
+    left = leftover(plain_p, plain_q, np.random.default_rng([seed, 0]), shared.inflation_q)
+    rest = _residual(evaluation, p, q, rows, log_c, seed)
+    grouping = dict(getattr(evaluation.encoder, "rare_shares_", {}))
+    spread = None if each_p is None else stability(each_p, p.share)
     findings = [
         *rules.direction(own, *_score(p, q)),
-        *rules.miscalibrated(shape),
+        *(miscalibration := rules.miscalibrated(shape)),
+        *([] if miscalibration else trust.wrong_slope(shape, _deviation(p, q))),
+        *trust.wrong_form(rest, evaluation.each is not None),
+        *trust.unstable(spread),
         *rules.low_overlap(shared),
-        *rules.out_of_range(p, q, names),
+        *rules.out_of_range(plain_p, plain_q, names),
         *rules.wrong_scale(means, shared),
-        *rules.imbalanced(columns, left, shape, shared.ess_q),
+        *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest)),
+        *trust.grouped(grouping),
     ]
+    verdict = verdict_of(findings)
     return Diagnosis(
-        verdict=verdict_of(findings),
+        verdict=verdict,
         warnings=[finding.words for finding in findings],
+        advice=[] if verdict is Verdict.RELIABLE else _advice(plain_p, plain_q, seed),
         n_p=len(log_p),
         n_q=len(log_q),
         score=score,
@@ -225,10 +223,41 @@ def _diagnosis(
         balance=columns,
         leftover=left,
         importance=effects,
+        residual=rest,
+        stability=spread,
+        n_folds=evaluation.n_folds,
+        grouping=grouping,
         log_p=log_p,
         log_q=log_q,
         log_w=log_w,
     )
+
+
+def _without_codes(
+    evaluation: Evaluation, p: ScoredSample, q: ScoredSample
+) -> tuple[list[str], tuple[ScoredSample, ScoredSample]]:
+    """Return names and samples without codes of categories: their means and ranges have no meaning."""
+    codes = getattr(evaluation.encoder, "codes_", ())
+    if not codes:
+        return evaluation.design.names, (p, q)
+    plain = [j for j in range(p.X.shape[1]) if j not in codes]
+    names = [evaluation.design.names[j] for j in plain]
+    return names, (p._replace(X=p.X[:, plain]), q._replace(X=q.X[:, plain]))
+
+
+def _deviation(p: ScoredSample, q: ScoredSample) -> float:
+    """Return the standard deviation of log r, both samples counting one half."""
+    log_r, half = np.concatenate([p.log_r, q.log_r]), np.concatenate([p.share, q.share]) / 2
+    return float(np.sqrt(half @ (log_r - half @ log_r) ** 2))
+
+
+def _advice(p: ScoredSample, q: ScoredSample, seed: int) -> list[str]:
+    """Return the change of the weights that brings column means closer to those of p, if there is one."""
+    remedy = confirmed_remedy(p, q, np.random.default_rng([seed, 3]))
+    if remedy is None:
+        return []
+    size = f"from {remedy.before:.2g} to {remedy.after:.2g} standard deviations (root mean square)"
+    return [f"{remedy.words}: on held-out rows this lowers the differences of column means {size}."]
 
 
 def _score(p: ScoredSample, q: ScoredSample) -> tuple[float, float]:
@@ -238,31 +267,23 @@ def _score(p: ScoredSample, q: ScoredSample) -> tuple[float, float]:
     return float(math.log(2) + (mean_p + mean_q) / 2), float(np.hypot(error_p, error_q) / 2)
 
 
-def _checked(log_r: Any, n: int) -> Vector:
-    log_r = np.asarray(log_r, np.float64)
-    if log_r.shape != (n,) or not np.isfinite(log_r).all():
-        values = f"{np.count_nonzero(np.isnan(log_r))} NaN and {np.count_nonzero(np.isinf(log_r))} infinite values"
-        problem = f"`ratio.log_ratio(X)` has shape {log_r.shape} for {n} rows, with {values}"
-        raise ValueError(f"{problem}. It must return one finite number for each row.")
-    return log_r
+def _residual(
+    evaluation: Evaluation, p: ScoredSample, q: ScoredSample, rows: tuple[Vector, Vector], log_factor: float, seed: int
+) -> Residual:
+    """Look for a wrong form of a ratio that is divided by a factor."""
+    positions, is_p = np.concatenate(rows), np.repeat([True, False], [len(rows[0]), len(rows[1])])
+    log_r, w = np.concatenate([p.log_r, q.log_r]), np.concatenate([p.share * p.n, q.share * q.n])
+    fold = None if evaluation.fold is None else evaluation.fold[positions]
+    each = None if evaluation.each is None else evaluation.each[:, positions] - log_factor
+    return residual(np.concatenate([p.X, q.X]), log_r, is_p, w, seed, fold=fold, each=each)
 
 
-def _scored(X: Matrix, log_r: Vector, sample_weight: VectorLike | None, name: str) -> tuple[ScoredSample, np.ndarray]:
+def _scored(X: Matrix, log_r: Vector, w: Vector, name: str) -> tuple[ScoredSample, np.ndarray]:
     """Return the rows of positive weight, and their positions. A row of weight 2 is there twice."""
-    w = checked_weights(sample_weight, len(X), f"sample_weight_{name}")
     rows, w = repeated(np.flatnonzero(w > 0), counts(w[w > 0]))
     if len(rows) < 2:
         raise ValueError(f"`sample_weight_{name}` is positive on {len(rows)} rows. At least 2 are needed.")
     return ScoredSample(X[rows], log_r[rows], w / w.sum()), rows
-
-
-def _in_form_of(X: Any, A: Matrix) -> Any:
-    """Return rows as a data frame with the columns of X, if X is one, so that the ratio can check the names."""
-    if isinstance(X, np.ndarray):
-        return A.astype(X.dtype, copy=False)
-    if type(X).__module__.startswith("pandas"):
-        return type(X)(A, columns=X.columns)
-    return type(X)(A, schema=X.columns, orient="row")
 
 
 def _plain(value: Any) -> Any:

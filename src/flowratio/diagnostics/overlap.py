@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowratio._support.types import Vector
+from flowratio._support.types import Matrix, Vector
 from flowratio.diagnostics.scored_sample import ScoredSample
 from flowratio.diagnostics.thresholds import THRESHOLDS
+from flowratio.samples.weighting import log_mean_exp
 from flowratio.weights import effective_sample_size, effective_sample_size_of_ratio, largest_k_hat, pareto_smooth
 
 
@@ -22,10 +23,13 @@ class Overlap:
     :math:`1/r(x) > n_p`: they do not harm weights r, which are nearly 0 there, but they harm weights 1/r.
     """
 
-    ess_q: float  # effective sample size of the weights r on rows of q
-    ess_p: float  # … and of 1/r on rows of p
-    draws_q: float  # the same, by rows of both samples: also small if no row of q lies where p does
-    draws_p: float
+    ess_q: float  # effective sample size of the weights r on rows of q (Kish)
+    ess_error: float  # standard error of `ess_q`
+    ess_p: float  # effective sample size of the weights 1/r on rows of p
+    kl: float  # KL(p ‖ q) in nats: mean_p log r − log mean_q r
+    headroom: float  # log n_q − KL in nats: 0 or less if q has too few rows for any weights, 3 or more is good
+    inflation_q: float  # factor by which rows of q understate errors of means weighted by r, according to rows of p
+    inflation_p: float  # the same for means over rows of p weighted by 1/r
     k_hat_q: float  # Pareto k̂ of the weights r on rows of q; inf if there are too few, or too few distinct ones
     k_hat_p: float  # … and of 1/r on rows of p
     n_p: float  # effective sample size of the weights that the sample came with
@@ -38,17 +42,12 @@ class Overlap:
     @property
     def reliable_q(self) -> bool:
         """Whether standard errors of means of r over q are reliable: a light tail, an effective size above 10."""
-        return _is_reliable(self.k_hat_q, self.draws_q, self.n_q)
+        return _is_reliable(self.k_hat_q, self.ess_q / self.inflation_q**2, self.n_q)
 
     @property
     def reliable_p(self) -> bool:
         """The same for 1/r over rows of p."""
-        return _is_reliable(self.k_hat_p, self.draws_p, self.n_p)
-
-    @property
-    def inflation(self) -> float:
-        """Factor by which rows of q alone understate the standard errors of means that are weighted by r."""
-        return math.sqrt(self.ess_q / self.draws_q)
+        return _is_reliable(self.k_hat_p, self.ess_p / self.inflation_p**2, self.n_p)
 
 
 def _is_reliable(k_hat: float, ess: float, n: float) -> bool:
@@ -56,14 +55,24 @@ def _is_reliable(k_hat: float, ess: float, n: float) -> bool:
     return is_light and ess > THRESHOLDS.fewest_ess
 
 
-def overlap(p: ScoredSample, q: ScoredSample, log_p: Vector, log_q: Vector) -> Overlap:
-    """Measure how far two samples overlap. `log_p` and `log_q` are of all input rows, which are flagged."""
+def overlap(p: ScoredSample, q: ScoredSample, log_p: Vector, log_q: Vector, each_q: Matrix | None = None) -> Overlap:
+    """Measure how far two samples overlap. `log_p` and `log_q` are of all input rows, which are flagged.
+
+    `each_q` has log r of the rows of q by the model of each fold, (n_folds, n).
+    """
     log_n_p, log_n_q = math.log(p.n), math.log(q.n)
+    ess_q, ess_p = effective_sample_size(q.log_weights()), effective_sample_size(p.log_weights(-1))
+    both_q = effective_sample_size_of_ratio(p.log_r, p.share, q.log_r, q.share, q.n)
+    both_p = effective_sample_size_of_ratio(-q.log_r, q.share, -p.log_r, p.share, p.n)
+    kl = float(p.share @ p.log_r) - log_mean_exp(q.log_r, q.share)
     return Overlap(
-        ess_q=effective_sample_size(q.log_weights()),
-        ess_p=effective_sample_size(p.log_weights(-1)),
-        draws_q=effective_sample_size_of_ratio(p.log_r, p.share, q.log_r, q.share, q.n),
-        draws_p=effective_sample_size_of_ratio(-q.log_r, q.share, -p.log_r, p.share, p.n),
+        ess_q=ess_q,
+        ess_error=_ess_error(q, each_q),
+        ess_p=ess_p,
+        kl=kl,
+        headroom=log_n_q - kl,
+        inflation_q=math.sqrt(ess_q / both_q),
+        inflation_p=math.sqrt(ess_p / both_p),
         k_hat_q=pareto_smooth(q.log_weights()).k_hat,
         k_hat_p=pareto_smooth(p.log_weights(-1)).k_hat,
         n_p=p.n,
@@ -73,3 +82,29 @@ def overlap(p: ScoredSample, q: ScoredSample, log_p: Vector, log_q: Vector) -> O
         share_p_beyond_q=float(p.share @ (p.log_r > log_n_q)),
         share_q_beyond_p=float(q.share @ (-q.log_r > log_n_p)),
     )
+
+
+def _ess_error(q: ScoredSample, each_q: Matrix | None) -> float:
+    r"""Return the standard error of Kish's effective sample size :math:`A^2 / B`, with A = Σ w and B = Σ w².
+
+    Rows contribute by the delta method, :math:`d \log \mathrm{ESS} = 2\, dA / A - dB / B`. The models of the folds
+    contribute by the jackknife.
+    """
+    w = q.tilted().share
+    influence = 2 * w - w**2 / (w @ w)
+    rows = effective_sample_size(q.log_weights()) * math.sqrt(np.sum((influence - influence.mean()) ** 2))
+    if each_q is None:
+        return rows
+    sizes = np.array([effective_sample_size(log_r + np.log(q.share)) for log_r in each_q])
+    return math.hypot(rows, math.sqrt((len(sizes) - 1) / len(sizes) * np.sum((sizes - sizes.mean()) ** 2)))
+
+
+def stability(each_p: Matrix, share: Vector) -> float:
+    r"""Return the jackknife variance of log r in nats², its mean over rows of p.
+
+    .. math:: \mathrm{mean}_p\, \frac{K - 1}{K} \sum_k \Big(\log r_k - \frac1K \sum_j \log r_j\Big)^2
+
+    `each_p` has log r of the rows of p by the models of K folds, (K, n), and `share` the weights of the rows, (n,).
+    """
+    n_folds = len(each_p)
+    return float((n_folds - 1) * (each_p.var(axis=0) @ share))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _MOST_POINTS = 5_000  # of a scatter: evenly spaced ones of more
 _MOST_COLUMNS = 20
 _LONGEST_NAME = 24
+_FARTHEST = 3.0  # standard deviations: differences beyond it are drawn there, with an arrow and the number
 _LIGHTEST = 0.8  # of a color map: lighter points vanish on white paper
 
 
@@ -117,20 +118,30 @@ def plot_reliability(reliability: Reliability | Diagnosis, axes: Axes | None = N
 def plot_balance(balance: Balance | Diagnosis, axes: Axes | None = None) -> Figure:
     """Draw mean differences before and after weighting, of up to 20 columns, of a `Diagnosis` or its field."""
     columns: Balance = _field(balance, "balance", "before")
-    worst = np.argsort(-np.maximum(np.abs(columns.before), np.abs(columns.after)), kind="stable")[:_MOST_COLUMNS]
+    worst = columns.worst(_MOST_COLUMNS)
     axes, figure = _axes(axes, (5.5, 1.6 + 0.25 * len(worst)))
     at = np.arange(len(worst))[::-1]
-    before, after = columns.before[worst], columns.after[worst]
+    before, after = (np.clip(of[worst], -_FARTHEST, _FARTHEST) for of in (columns.before, columns.after))
     axes.hlines(at, before, after, color="0.75", linewidth=1)
     axes.axvline(0, color="black", linewidth=0.8)
     for limit in (-0.1, 0.1):
         axes.axvline(limit, color="0.4", linestyle=":", linewidth=1)
     axes.plot(before, at, "o", color="black", markerfacecolor="white", label="before")
     axes.plot(after, at, "o", color="black", label="after")
+    for values in (columns.before[worst], columns.after[worst]):
+        _mark_beyond(axes, values, at)
     _name_rows(axes, [columns.names[j] for j in worst], at, len(columns.names))
     axes.set(xlabel="standardized mean difference, p minus q", title="Balance before and after weighting")
     axes.legend(frameon=False, loc="best", title="dotted: ±0.1", fontsize="small", title_fontsize="small")
     return figure
+
+
+def _mark_beyond(axes: Axes, values: np.ndarray, at: np.ndarray) -> None:
+    """Write the differences that the axis is too short for, with an arrow."""
+    for value, y in zip(values, at, strict=True):
+        if abs(value) > _FARTHEST:
+            text, side = (f"{value:.3g} →", "right") if value > 0 else (f"← {value:.3g}", "left")
+            axes.annotate(text, (np.clip(value, -_FARTHEST, _FARTHEST), y + 0.28), ha=side, fontsize="x-small")
 
 
 def plot_weights(log_w: Any, axes: Axes | None = None) -> Figure:
@@ -188,8 +199,8 @@ def _write_verdict(diagnosis: Diagnosis, axes: Axes) -> None:
     lines = [
         f"{diagnosis.n_p} rows of p, {diagnosis.n_q} of q",
         f"score {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats",
-        f"effective sample size {overlap.ess_q:.0f}",
-        f"… by rows of both samples {overlap.draws_q:.0f}",
+        f"effective sample size {overlap.ess_q:.0f} ± {overlap.ess_error:.0f}",
+        f"log n_q − KL {overlap.headroom:.1f} nats (good from 3.5)",
         f"Pareto k̂ {k_hat_text(overlap.k_hat_q)}",
         f"r off by {fixed(bounded.log_factor, 3)} nats (z = {fixed(bounded.z, 1)})",
         f"classifier after weighting: {diagnosis.leftover.auc:.1%} of pairs",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flowratio.diagnostics.identities import Identity
+from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict
 from flowratio.weights import largest_k_hat
 
@@ -30,9 +31,11 @@ def summary_of(diagnosis: Diagnosis) -> str:
     lines = [
         f"Verdict: {diagnosis.verdict}: {_MEANING[diagnosis.verdict]}",
         *map(points.fill, diagnosis.warnings),
-        f"\nRows: {diagnosis.n_p} of p (y = 1), {diagnosis.n_q} of q; r = p/q. They must be held-out rows.",
+        *map(points.fill, (f"Advice: {words}" for words in diagnosis.advice)),
+        f"\nRows: {diagnosis.n_p} of p (y = 1), {diagnosis.n_q} of q; r = p/q. {_origin(diagnosis)}",
         f"Score: {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats (0 = identical, 0.69 = fully "
         f"separable). Rows of p have the larger log r in {diagnosis.direction.auc:.1%} of pairs.",
+        *_form(diagnosis),
         *_overlap(diagnosis),
         *_identities(diagnosis),
         *_reliability(diagnosis),
@@ -42,6 +45,28 @@ def summary_of(diagnosis: Diagnosis) -> str:
     return "\n".join(lines)
 
 
+def _origin(diagnosis: Diagnosis) -> str:
+    if not diagnosis.n_folds:
+        return "They must be held-out rows."
+    return f"Each row is scored by a model that was not fitted to it ({diagnosis.n_folds} folds)."
+
+
+def _form(diagnosis: Diagnosis) -> list[str]:
+    rest, spread = diagnosis.residual, diagnosis.stability
+    lines = [
+        f"Form: a flexible classifier improves the score by {fixed(rest.gain, 4)} ± {rest.standard_error:.4f} nats "
+        f"(0 or less = right form), with {rest.n_overlap:.0f} effective rows where p and q overlap."
+    ]
+    if spread is not None:
+        lines.append(
+            f"Stability: variance of log r on rows of p {spread:.3g} nats² (good below {THRESHOLDS.stability})."
+        )
+    lines += [
+        f"Grouping: {share:.1%} of rows have a rare category in {name}." for name, share in diagnosis.grouping.items()
+    ]
+    return lines
+
+
 def _overlap(diagnosis: Diagnosis) -> list[str]:
     overlap = diagnosis.overlap
     k_hat_q, k_hat_p = k_hat_text(overlap.k_hat_q), k_hat_text(overlap.k_hat_p)
@@ -49,9 +74,10 @@ def _overlap(diagnosis: Diagnosis) -> list[str]:
         "\nOverlap                            weights r on q    weights 1/r on p",
         f"  rows                            {overlap.n_q:15.0f}  {overlap.n_p:18.0f}",
         f"  effective sample size           {overlap.ess_q:15.1f}  {overlap.ess_p:18.1f}",
-        f"  … by rows of both samples       {overlap.draws_q:15.1f}  {overlap.draws_p:18.1f}",
+        f"  … its standard error            {overlap.ess_error:15.1f}",
+        f"  log n_q − KL(p ‖ q), nats        {overlap.headroom:15.2f}  (3.5 or more is good, below 2 is too little)",
         f"  Pareto k̂                         {k_hat_q:>15}  {k_hat_p:>18}",
-        f"  … reliable up to                {largest_k_hat(overlap.n_q):15.2f}  {largest_k_hat(overlap.n_p):18.2f}",
+        f"  … must be below (not enough)    {largest_k_hat(overlap.n_q):15.2f}  {largest_k_hat(overlap.n_p):18.2f}",
         f"  Rows of p beyond q: {np.count_nonzero(overlap.p_beyond_q)} of {diagnosis.n_p}; of q beyond p: "
         f"{np.count_nonzero(overlap.q_beyond_p)} of {diagnosis.n_q} (fewer than one row of the other expected there).",
     ]
@@ -100,7 +126,7 @@ def _reliability(diagnosis: Diagnosis) -> list[str]:
 
 def _balance(diagnosis: Diagnosis) -> list[str]:
     columns, left = diagnosis.balance, diagnosis.leftover
-    worst = np.argsort(-np.maximum(np.abs(columns.before), np.abs(columns.after)), kind="stable")[:_COLUMNS]
+    worst = columns.worst(_COLUMNS)
     width, auc = max([6, *(len(columns.names[j]) for j in worst)]), f"{left.auc:.1%} ± {left.standard_error:.1%}"
     table = [
         f"  {columns.names[j]:<{width}}  {columns.before[j]:+8.3f}  {columns.after[j]:+8.3f} ± "

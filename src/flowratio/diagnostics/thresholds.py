@@ -28,13 +28,30 @@ class Thresholds:
     heavy_k_hat: float = 1.0  # from here on the mean weight is not finite
     fewest_in_file: float = 2.0  # effective rows of a scored file: below it one row has nearly all the weight
     fewest_share_in_file: float = 0.01  # the same as a share of the rows
+    headroom: float = 3.5  # log n_q − KL in nats: below it weighted means are inaccurate
+    headroom_grave: float = 2.0  # the same: q has fewer than 8 rows for each that the weights need
+    inflation: float = 2.0  # factor by which rows of p show larger errors of weighted means than rows of q
+    # what "reliable" needs, chosen on half of the problems of benchmarks/verdicts.py
+    stability: float = 0.1  # nats²: jackknife variance of log r on rows of p
+    stability_grave: float = 2.0  # the same: it overstates the variance of random fits by up to 3
+    residual: float = 2.5  # standard errors of the gain of a flexible classifier
+    residual_error: float = 0.05  # nats²: mean squared correction of log r on rows of p that matters
+    residual_error_grave: float = 1.5  # the same: ratios are off by a factor of 3
+    fewest_overlap: float = 200.0  # effective rows where p and q overlap, to find a wrong form
+    fewest_overlap_fitted: float = 200.0  # the same for a fitted ratio, whose stability is unknown
+    slope_alone: float = 1.25  # a factor of log r that matters if class probabilities are nearly right
+    slope_z: float = 2.5  # standard errors of that factor
+    slope_effect: float = 0.1  # nats: standard deviation of the change of log r by that factor
+    far: float = 0.5  # ranges of q beyond its ends: no row of q says anything about a row of p that far out
+    grouping: float = 0.05  # share of rows with a category that is too rare to be estimated
+    worse: float = 0.01  # p-value of a column that differs more after weighting than before, for all columns together
     # wrong ratios
     worse_than_none: float = 0.01  # nats below 0: an estimate of r = 1 scores a little less than 0
     factor: float = 1.2  # a constant factor of r that matters
     factor_of_mean: float = 1.25  # the same for mean_q r and mean_p 1/r
     slope: float = 1.15  # a factor of log r that matters
     reliability: float = 0.025  # error of class probabilities beyond chance that matters
-    reliability_grave: float = 0.1  # the same error: every tenth row is in the wrong class
+    reliability_grave: float = 0.25  # the same error: half of what a guess has
     difference: float = 0.1  # standardized mean difference after weighting, by Austin (2009)
     difference_grave: float = 0.5  # the same difference: a medium effect, by Cohen (1988)
     auc: float = 0.6  # of a classifier after weighting

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
+from flowratio._support.types import Vector
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.identities import BoundedIdentity, Identities
 from flowratio.diagnostics.overlap import Overlap
@@ -89,18 +90,26 @@ def direction(own: Separation, score: float, score_error: float) -> list[Finding
 def low_overlap(overlap: Overlap) -> list[Finding]:
     """Check the effective sample size, the tail of the weights, and rows of p beyond q."""
     findings = []
-    size = f"The effective sample size is {overlap.draws_q:.3g} of {overlap.n_q:.0f}"
-    if is_small(overlap.draws_q, overlap.n_q):
-        words = f"{size}: weighted means depend on a handful of rows of q. Get more rows, or temper or cap the weights."
-        findings.append(Finding(words, overlap.draws_q <= THRESHOLDS.fewest_ess))
+    size = f"The effective sample size is {overlap.ess_q:.3g} ± {overlap.ess_error:.2g} of {overlap.n_q:.0f}"
+    if is_small(overlap.ess_q, overlap.n_q):
+        words = f"{size}: weighted means depend on a handful of rows of q. Get more rows of q that look like p."
+        findings.append(Finding(words, overlap.ess_q <= THRESHOLDS.fewest_ess))
+    if overlap.headroom < THRESHOLDS.headroom:
+        words = f"log n_q − KL(p ‖ q) is {overlap.headroom:.2g} nats, below {THRESHOLDS.headroom:g}: q has too few rows"
+        words += " where p lies. Get more rows of q that look like p."
+        findings.append(Finding(words, overlap.headroom < THRESHOLDS.headroom_grave))
     largest, few = largest_k_hat(overlap.n_q), overlap.n_q < THRESHOLDS.fewest_in_tail
-    if overlap.k_hat_q == math.inf and (few or overlap.draws_q <= overlap.n_q / 2):
+    if overlap.k_hat_q == math.inf and (few or overlap.ess_q <= overlap.n_q / 2):
         words = f"Too few {'rows' if few else 'distinct weights'} to fit the tail of the weights: Pareto k̂ is unknown."
         findings.append(Finding(f"{words} {size}.", False))
     elif math.isfinite(overlap.k_hat_q) and overlap.k_hat_q > largest:
         words = f"Pareto k̂ of the weights is {overlap.k_hat_q:.2f}, above {largest:.2g}: their tail is too heavy for"
-        words += " reliable weighted means and standard errors. Smooth or cap the weights."
-        findings.append(Finding(words, overlap.k_hat_q > THRESHOLDS.heavy_k_hat))
+        words += " reliable weighted means and standard errors."
+        is_heavy = overlap.k_hat_q > THRESHOLDS.heavy_k_hat and overlap.ess_q <= overlap.n_q / 2
+        findings.append(Finding(words, is_heavy))
+    if overlap.inflation_q > THRESHOLDS.inflation:
+        words = "Rows of p have larger ratios than the rows of q show. Standard errors of weighted means are about"
+        findings.append(Finding(f"{words} {overlap.inflation_q:.1f} times as large as rows of q suggest.", False))
     if overlap.share_p_beyond_q > THRESHOLDS.beyond:
         rows = f"{np.count_nonzero(overlap.p_beyond_q)} rows of p ({overlap.share_p_beyond_q:.1%})"
         words = f"{rows} lie where fewer than one row of q is expected: no row of q represents them."
@@ -115,10 +124,22 @@ def out_of_range(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Fin
     chance = 2 / (len(q.X) + 1)  # if p were q
     beyond = [j for j in np.argsort(-share, kind="stable") if share[j] > THRESHOLDS.outside + 3 * chance]
     if not beyond:
-        return []
+        return _far_out(p, q, names)
     words = f"Rows of p lie beyond every row of q in {_first([f'{names[j]} ({share[j]:.0%})' for j in beyond])}: no row"
     words += " of q represents them. Draw conclusions about p only where q is, or drop the column."
     return [Finding(words, bool(share.max() > THRESHOLDS.outside_grave))]
+
+
+def _far_out(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Finding]:
+    """Find rows of p so far from q that log r is extrapolated, however few they are."""
+    low, high = q.X.min(axis=0), q.X.max(axis=0)
+    reach = THRESHOLDS.far * (high - low)
+    n_far: Any = np.count_nonzero((low - reach > p.X) | (high + reach < p.X), axis=0)  # (d,)
+    far = [j for j in np.argsort(-n_far, kind="stable") if n_far[j]]
+    if not far:
+        return []
+    rows = _first([f"{names[j]} ({n_far[j]} row{'s' if n_far[j] > 1 else ''})" for j in far])
+    return [Finding(f"Rows of p lie far from every row of q in {rows}: their log r is extrapolated.", False)]
 
 
 def log_factor_of(bounded: BoundedIdentity) -> float:
@@ -149,7 +170,7 @@ def lean_of(slope: float, slope_error: float) -> Lean:
     """Return how a ratio is wrong, by `Reliability.slope` and its standard error."""
     if abs(slope - 1) < THRESHOLDS.z * slope_error or 1 / THRESHOLDS.slope < slope < THRESHOLDS.slope:
         return Lean.NONE
-    if slope < 0:
+    if slope < -THRESHOLDS.z * slope_error:
         return Lean.INVERTED
     return Lean.OVERCONFIDENT if slope < 1 else Lean.UNDERCONFIDENT
 
@@ -164,14 +185,20 @@ def miscalibrated(curve: Reliability) -> list[Finding]:
     excess, lean = curve.error - curve.noise, lean_of(curve.slope, curve.slope_error)
     if curve.p_value >= THRESHOLDS.chance or excess < THRESHOLDS.reliability:
         return []
-    factor = f"the ratio is {lean}, and log r should be multiplied by {curve.slope:.2g}"
+    slope = curve.slope if lean is Lean.INVERTED else max(curve.slope, 0.0)
+    factor = f"the ratio is {lean}, and log r should be multiplied by {slope:.2g}"
     how = "see `plot()`" if lean is Lean.NONE else factor
     words = f"Class probabilities are off by {curve.error:.3f} on average, by chance {curve.noise:.3f}: {how}."
     return [Finding(f"{words} {_ADVICE[lean]}.", excess > THRESHOLDS.reliability_grave)]
 
 
-def imbalanced(balance: Balance, left: Separation, curve: Reliability, ess_q: float) -> list[Finding]:
-    """Check what differs between p and weighted q, if the effective sample size is at least 10."""
+def imbalanced(
+    balance: Balance, left: Separation, curve: Reliability, ess_q: float, is_confirmed: bool = True
+) -> list[Finding]:
+    """Check what differs between p and weighted q, if the effective sample size is at least 10.
+
+    A more flexible ratio is advice only if held-out rows have confirmed that it is better.
+    """
     if ess_q < THRESHOLDS.fewest_ess:
         return []
     findings = []
@@ -182,23 +209,39 @@ def imbalanced(balance: Balance, left: Separation, curve: Reliability, ess_q: fl
         worst = bad[np.argsort(-size[bad])]
         changes = [f"{balance.names[j]} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in worst]
         problem = f"standardized mean differences are above {THRESHOLDS.difference} in {len(bad)} of {len(size)}"
-        remedy = _remedy(curve, [balance.names[j] for j in worst[:3]])
-        words = f"After weighting, {problem} columns: {_first(changes)}. {remedy}"
+        remedy = _remedy(curve, [balance.names[j] for j in worst[:3]], is_confirmed)
+        words = f"After weighting, {problem} columns: {_first(changes)}.{remedy}"
         findings.append(Finding(words, float(size[bad].max()) > THRESHOLDS.difference_grave))
+    else:
+        findings.extend(_worse(balance, size))
     if left.z > THRESHOLDS.z and left.auc > THRESHOLDS.auc:
-        remedy = "" if findings else f" {_remedy(curve, _odd_columns(balance))}"
+        remedy = "" if findings else _remedy(curve, _odd_columns(balance), is_confirmed)
         problem = "After weighting, a simple classifier still distinguishes p from q"
         words = f"{problem}: it is right in {left.auc:.0%} of held-out pairs, {errors(left.z)} above one half.{remedy}"
         findings.append(Finding(words, left.auc > THRESHOLDS.auc_grave))
     return findings
 
 
-def _remedy(curve: Reliability, columns: list[str]) -> str:
-    """Return what to do about columns that differ after weighting."""
+def _worse(balance: Balance, size: Vector) -> list[Finding]:
+    """Find columns that differ more after weighting than before."""
+    chance = float(-ndtri(THRESHOLDS.worse / 2 / len(size)))
+    is_worse = (
+        (size > THRESHOLDS.difference) & (size > np.abs(balance.before)) & (size > chance * balance.standard_error)
+    )
+    worse = [j for j in np.argsort(-size, kind="stable") if is_worse[j]]
+    if not worse:
+        return []
+    changes = [f"{balance.names[j]} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in worse]
+    return [Finding(f"Weighting moves columns of q away from p: {_first(changes)}.", False)]
+
+
+def _remedy(curve: Reliability, columns: list[str], is_confirmed: bool) -> str:
+    """Return what to do about columns that differ after weighting, nothing where held-out rows confirm nothing."""
     lean = lean_of(curve.slope, curve.slope_error)
     if lean is not Lean.NONE:
-        return f"The ratio is {lean}: fix that first."
-    return f"Try a more flexible ratio, such as 'quadratic' or 'boosting': this one misses {' and '.join(columns)}."
+        return f" The ratio is {lean}: fix that first."
+    advice = f" Try a more flexible ratio, such as 'quadratic' or 'boosting': this one misses {' and '.join(columns)}."
+    return advice * is_confirmed
 
 
 def _odd_columns(balance: Balance) -> list[str]:

@@ -1,4 +1,4 @@
-"""The numbers of a report, from held-out rows: one JSON file next to the model. A report needs only this file."""
+"""The numbers of a report, from held-out log-ratios: one JSON file next to the model. A report needs only this file."""
 
 from __future__ import annotations
 
@@ -19,26 +19,30 @@ from typing_extensions import NotRequired
 from flowratio import __version__
 from flowratio._support.atomic import replacing
 from flowratio._support.types import Matrix, Vector
-from flowratio.diagnostics.diagnosis import Diagnosis, diagnose
+from flowratio.diagnostics.balance import Balance
+from flowratio.diagnostics.compared_columns import compared_columns
+from flowratio.diagnostics.diagnosis import Diagnosis, diagnose, diagnosis_of
+from flowratio.diagnostics.evaluation import MAX_FITTED, Evaluation
 from flowratio.diagnostics.summary import k_hat_text
 from flowratio.ratios.base import Design, RatioEstimator
+from flowratio.report.category_changes import category_shares, changed_categories, levels_of
 from flowratio.report.folder import FILE
 from flowratio.tables.cells import cells_of, pooled
 from flowratio.tables.columns import Column
 from flowratio.tables.encoder import TableEncoder
 from flowratio.weights import largest_k_hat
 
-_FORMAT, _VERSION = "flowratio evidence", 2
+_FORMAT, _VERSION = "flowratio evidence", 3
 _LOG_RATIOS = 5_000  # log-ratios of each sample
 _ROWS, _COLUMNS = 1_000, 30  # rows of each sample with their encoded columns
 _BINS = 24
-_LEVELS = 20  # categories of a column, the others are counted together
+_BALANCE = 300  # columns and categories of the balance table, those that differ most
 _FARTHEST = 1e300  # differences of values up to here are floats
 _OUTER = 0.005  # share of the rows on either side that the outermost bars of a histogram include
 
 
 class Origin(TypedDict):
-    """How a model was made, from the caller of `gather`, which adds the last three."""
+    """How a model was made, from the caller of `gather`, which adds the last four."""
 
     command: str
     date: str  # ISO form
@@ -49,22 +53,30 @@ class Origin(TypedDict):
     n_p: int  # rows of each file that the model was fitted to
     n_q: int
     proportion: float  # share of p in the rows that the flow was trained on
-    held_out_p: NotRequired[int]
-    held_out_q: NotRequired[int]
+    checked_p: NotRequired[int]  # rows of each file that the model was checked on
+    checked_q: NotRequired[int]
+    max_fitted: NotRequired[int]  # rows of each file that the model of a fold was fitted to, at most
     versions: NotRequired[dict[str, str]]  # of flowratio, Python and the libraries
 
 
 def gather(
-    ratio: RatioEstimator, P: pl.DataFrame, Q: pl.DataFrame, *, featurizer: Any = None, origin: Origin
+    ratio: RatioEstimator,
+    P: pl.DataFrame,
+    Q: pl.DataFrame,
+    *,
+    evaluation: Evaluation | None = None,
+    featurizer: Any = None,
+    origin: Origin,
 ) -> dict[str, Any]:
-    """Check a fitted ratio r = p/q on held-out rows P and Q, and return everything that a report needs.
+    """Check a fitted ratio r = p/q on rows P and Q, and return everything that a report needs.
 
-    The latent picture needs a fitted `FlowFeaturizer` of encoded rows. `latent`, `training` and `candidates` may be
-    None. All values are plain numbers, texts, lists and dictionaries.
+    `evaluation` has cross-fitted log-ratios of these rows. Without it they must be held-out rows. The latent picture
+    needs a fitted `FlowFeaturizer` of encoded rows. `latent`, `training` and `candidates` may be None. All values are
+    plain numbers, texts, lists and dictionaries.
     """
     design = ratio.design(P)
     X_p, X_q = design.matrix, ratio.design(Q).matrix
-    diagnosis = diagnose(ratio, P, Q, random_state=0)
+    diagnosis = diagnose(ratio, P, Q, random_state=0) if evaluation is None else diagnosis_of(evaluation)
     overlap = diagnosis.overlap
     k_hats = {"q": k_hat_text(overlap.k_hat_q), "p": k_hat_text(overlap.k_hat_p)}  # JSON has no infinity
     versions = {"flowratio": __version__, "python": platform.python_version()}
@@ -76,11 +88,17 @@ def gather(
     return {
         "format": _FORMAT,
         "version": _VERSION,
-        "origin": {**origin, "held_out_p": len(X_p), "held_out_q": len(X_q), "versions": versions},
+        "origin": {
+            **origin,
+            "checked_p": len(X_p),
+            "checked_q": len(X_q),
+            "max_fitted": MAX_FITTED,
+            "versions": versions,
+        },
         "columns": _columns(ratio.encoder_, design, P, Q, diagnosis),  # in both samples, and their effect on log r
-        "diagnosis": diagnosis.to_dict(),
+        "diagnosis": _shortened(diagnosis),
         "k_hat": {**k_hats, "limit": _finite(largest_k_hat(overlap.n_q))},
-        "rows": {**log_ratios, **_encoded(X_p, X_q, few_p, few_q, diagnosis)},
+        "rows": {**log_ratios, **_compared(ratio.encoder_, design, X_q, few_p, few_q, diagnosis.balance)},
         "latent": None if featurizer is None else _latent(ratio, featurizer, X_p[few_p], X_q[few_q]),
         "training": _training(featurizer),
         "candidates": _candidates(getattr(ratio, "results_", None)),
@@ -130,18 +148,44 @@ def _columns(
     numbers = zip(importance.effect, importance.standard_error, importance.share, strict=True)
     effects = dict(zip(importance.columns.tolist(), numbers, strict=True))
     column_of = {column.name: column for column in encoder.columns_}
+    sources = design.groups if balance.sources is None else balance.sources
     descriptions = []
     for j in dict.fromkeys([*effects, *range(len(design.columns))]):
-        name, own = design.columns[j], design.groups == j
-        values = (*effects.get(j, (0.0, 0.0, 0.0)), _largest(balance.before[own]), _largest(balance.after[own]))
-        driver = dict(zip(("effect", "error", "share", "before", "after"), map(_finite, values), strict=True))
+        name, own = design.columns[j], np.flatnonzero(sources == j)
+        numbers = map(_finite, effects.get(j, (0.0, 0.0, 0.0)))
+        driver = {**dict(zip(("effect", "error", "share"), numbers, strict=True)), **_driver(balance, own)}
         description = _described(column_of[name], cells_of(P[name]), cells_of(Q[name]))
         descriptions.append({**description, "driver": driver})
     return descriptions
 
 
-def _largest(differences: Vector) -> float:
-    return float(differences[np.argmax(np.abs(differences))]) if len(differences) else 0.0
+def _driver(balance: Balance, own: Vector) -> dict[str, Any]:
+    """Return the difference of a source column: that of its category with the largest difference before weighting.
+
+    If another category differs most after weighting, it is named too. `own` are positions in the balance table.
+    """
+    if not len(own):
+        return {"before": 0.0, "after": 0.0, "of": None, "worst_after": None}
+    first, last = (int(own[np.argmax(np.abs(of[own]))]) for of in (balance.before, balance.after))
+    worst = {
+        "name": balance.names[last],
+        "before": _finite(balance.before[last]),
+        "after": _finite(balance.after[last]),
+    }
+    return {
+        "before": _finite(balance.before[first]),
+        "after": _finite(balance.after[first]),
+        "of": balance.names[first],
+        "worst_after": worst if last != first else None,
+    }
+
+
+def _shortened(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return a diagnosis as a dictionary, with those columns and categories of the balance that differ most, first."""
+    document, worst = diagnosis.to_dict(), diagnosis.balance.worst(_BALANCE)
+    balance = {k: v and [v[j] for j in worst] for k, v in document["balance"].items()}
+    sizes = [float(np.abs(v).max(initial=0.0)) for v in (diagnosis.balance.before, diagnosis.balance.after)]
+    return {**document, "balance": {**balance, "n_columns": len(diagnosis.balance.names), "worst": sizes}}
 
 
 def _described(column: Column, p: pl.Series, q: pl.Series) -> dict[str, Any]:
@@ -150,7 +194,10 @@ def _described(column: Column, p: pl.Series, q: pl.Series) -> dict[str, Any]:
     description = {"name": column.name, "kind": column.kind, "gaps": gaps}
     p, q = p.drop_nulls(), q.drop_nulls()
     if column.kind not in ("number", "integer", "date"):
-        return {**description, "levels": _levels(_categories(column, p), _categories(column, q))}
+        shares = category_shares(_categories(column, p), _categories(column, q))
+        if column.kind == "category":
+            description["changes"] = changed_categories(shares, len(p), len(q))
+        return {**description, "levels": levels_of(shares)}
     values_p, values_q = _numbers(p), _numbers(q)
     moments = {"p": _moments(values_p), "q": _moments(values_q)}
     return {**description, "numbers": moments, "histogram": _histogram(values_p, values_q)}
@@ -163,13 +210,13 @@ def _numbers(cells: pl.Series) -> Vector:
     return cells.cast(pl.Float64).to_numpy()
 
 
-def _categories(column: Column, cells: pl.Series) -> list[str]:
+def _categories(column: Column, cells: pl.Series) -> pl.Series:
     if column.kind == "identifier":
-        return ["a value of its own"] * len(cells)
+        return pl.Series(["a value of its own"] * len(cells), dtype=pl.String)
     if column.kind == "boolean":
         cells = cells.cast(pl.Float64) > 0.5
     words = cells.cast(pl.String)
-    return (words.str.strip_suffix(".0") if cells.dtype.is_float() else words).to_list()
+    return words.str.strip_suffix(".0") if cells.dtype.is_float() else words
 
 
 def _moments(values: Vector) -> dict[str, Any] | None:
@@ -202,32 +249,25 @@ def _histogram(p: Vector, q: Vector) -> dict[str, list[Any]] | None:
     return {"edges": edges.tolist(), "p": _rounded(counts[0]), "q": _rounded(counts[1])}
 
 
-def _levels(p: list[str], q: list[str]) -> list[dict[str, Any]]:
-    """Return the categories with their shares, the most frequent first. Rare ones are counted together."""
-    shares: dict[str, list[float]] = {}
-    for k, words in enumerate((p, q)):
-        for level in words:
-            shares.setdefault(level, [0.0, 0.0])[k] += 1 / len(words)
-    ordered = sorted(shares.items(), key=lambda one: (-sum(one[1]), one[0]))
-    rows = [{"level": level, "p": _finite(of_p), "q": _finite(of_q)} for level, (of_p, of_q) in ordered[:_LEVELS]]
-    if len(ordered) > _LEVELS:
-        rest = np.sum([both for _, both in ordered[_LEVELS:]], axis=0)
-        rows.append({"level": f"{len(ordered) - _LEVELS} others", "p": _finite(rest[0]), "q": _finite(rest[1])})
-    return rows
+def _compared(
+    encoder: TableEncoder | None, design: Design, X_q: Matrix, few_p: Vector, few_q: Vector, balance: Balance
+) -> dict[str, Any]:
+    """Return the compared columns of a few rows, those that differ most first, each minus its smallest value.
 
-
-def _encoded(X_p: Matrix, X_q: Matrix, few_p: Vector, few_q: Vector, diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return encoded columns of a few rows, those that differ most first, each minus its smallest value."""
-    size = np.maximum(np.abs(diagnosis.balance.before), np.abs(diagnosis.balance.after))
-    order = np.argsort(-size, kind="stable")[:_COLUMNS]
-    A_p, A_q = X_p[:, order], X_q[:, order]
+    `design` has the rows of p, `X_q` those of q. Positions are those in the shortened balance table.
+    """
+    n_p, order = len(design.matrix), balance.worst(_COLUMNS)
+    both = design._replace(matrix=np.concatenate([design.matrix, X_q]))
+    columns = compared_columns(both, encoder)
+    A = np.column_stack([np.zeros((len(both.matrix), 0)), *(columns.values(both.matrix, int(j)) for j in order)])
+    A_p, A_q = A[:n_p], A[n_p:]
     origin = np.minimum(A_p.min(axis=0), A_q.min(axis=0))
     with np.errstate(over="ignore", invalid="ignore"):  # overflow becomes None
         # a difference of means divided by it is a standardized mean difference, as in `Balance`
         scale = np.hypot(A_p.std(axis=0), A_q.std(axis=0)) / math.sqrt(2)
         parts = {"p": _rounded_columns(A_p[few_p] - origin), "q": _rounded_columns(A_q[few_q] - origin)}
     scale = _rounded(np.where((scale > 0) & np.isfinite(scale), scale, 1.0))
-    return {"columns": order.tolist(), "scale": scale, **parts}
+    return {"columns": list(range(len(order))), "scale": scale, **parts}
 
 
 def _latent(ratio: RatioEstimator, featurizer: Any, X_p: Matrix, X_q: Matrix) -> dict[str, Any]:

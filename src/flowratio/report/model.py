@@ -1,4 +1,4 @@
-"""A model folder: the ratio of two tables, a flow of both samples, and its evidence on held-out rows."""
+"""A model folder: the ratio of two tables, a flow of both samples, and its evidence by cross-fitting."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ import numpy as np
 import polars as pl
 
 from flowratio.applications.generation import TargetedSample, TargetedSampler
+from flowratio.diagnostics.evaluation import cross_fitted
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
+from flowratio.ratios.fold_scores import FEWEST_ROWS
 from flowratio.ratios.registry import new_ratio, silent
 from flowratio.report.evidence import Origin, gather, read_evidence, write_evidence
 from flowratio.report.folder import FLOW, check_model_folder, replace_folder, restore_folder, temporary_folder
+from flowratio.samples.two_samples import two_samples
 from flowratio.scaling.base import ScalingWarning
 from flowratio.storage.reading import place_in
 from flowratio.storage.saving import load, save
@@ -30,7 +33,6 @@ from flowratio.tables.encoder import TableEncoder
 from flowratio.tables.formats import TextFormat
 from flowratio.tables.recognition import GUESS
 
-_MAX_HELD_OUT = 2_000  # rows of a sample
 _MAX_OF_FLOW = 10_000  # rows of a sample to which the flow of a ratio in x is fitted
 _FLOW_EPOCHS = 10  # of that flow: about half of what it takes to converge
 
@@ -41,7 +43,7 @@ class Model:
 
     ratio: Any  # fitted to rows of the two tables
     featurizer: FlowFeaturizer | None  # of the encoded rows of both tables: that of the ratio, if it has one
-    evidence: dict[str, Any]  # results of `gather` on held-out rows
+    evidence: dict[str, Any]  # results of `gather`
 
     def save(self, folder: Path) -> None:
         """Write a folder, or replace one that has a model and nothing else. A killed save leaves a complete model."""
@@ -103,7 +105,7 @@ def fit_tables(
     Q: pl.DataFrame,
     ratio: Any,
     *,
-    held_out: float = 0.2,
+    n_folds: int = 5,
     flow: bool = True,
     seed: int = 0,
     files: tuple[str, str] = ("P", "Q"),
@@ -112,20 +114,20 @@ def fit_tables(
     command: str = "",
     verbose: bool = False,
 ) -> Model:
-    """Fit a ratio (or its name) and a flow to rows of two tables with the same columns, and check both on other rows.
+    """Fit a ratio (or its name) and a flow to all rows of two tables with the same columns, and check the ratio.
 
-    The kinds and categories of the columns are learned from all rows. `held_out` is a share of each table. Its maximum
-    is 2000 rows. `flow` trains a flow for a ratio without one: latent plots and new rows need it. `files` and
-    `encoding` are for errors, `files` and `command` are for the evidence.
+    The check is by cross-fitting: every row is scored by a model that was fitted to other folds, `n_folds` in all. Each
+    of these models is fitted to at most 100 000 rows of each table. `flow` trains a flow for a ratio without one:
+    latent plots and new rows need it. `files` and `encoding` are for errors, `files` and `command` for the evidence.
     """
     start = time.perf_counter()
+    _check_rows(P, Q, files)
     everything = pooled(P, Q, files)
     check_formats(P, Q, files, text_format)
     rng = np.random.default_rng([seed, 0, 12])
     with places_named(files, len(P), encoding):
         encoder = TableEncoder(text_format=text_format).fit(everything, np.repeat([1, 0], [len(P), len(Q)]))
     P, Q = encoder.parse(P), encoder.parse(Q)  # text is parsed once
-    (P, P_out), (Q, Q_out) = (_split(table, held_out, rng, name) for table, name in zip((P, Q), files, strict=True))
     model = new_ratio(ratio, seed, verbose).fit_samples(P, Q, encoder=encoder)
     featurizer, proportion = model.mixture_flow(), len(P) / (len(P) + len(Q))
     if featurizer is None and flow:
@@ -145,7 +147,10 @@ def fit_tables(
         "n_q": len(Q),
         "proportion": proportion,
     }
-    return Model(model, featurizer, gather(model, P_out, Q_out, featurizer=featurizer, origin=origin))
+    unfitted = model.selection() if hasattr(model, "selection") else ratio
+    samples = two_samples(P, Q, encoder=encoder)
+    evaluation = cross_fitted(unfitted, samples, seed, n_folds, model=model, verbose=verbose)
+    return Model(model, featurizer, gather(model, P, Q, evaluation=evaluation, featurizer=featurizer, origin=origin))
 
 
 @contextmanager
@@ -158,14 +163,11 @@ def places_named(files: tuple[str, str], n_p: int, encoding: str | None = None) 
         raise error.at(place_in(files[in_q], error.row - n_p * in_q, encoding)) from error
 
 
-def _split(table: pl.DataFrame, share: float, rng: np.random.Generator, name: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows to fit and the held-out rows, each in their order."""
-    n_out = max(2, min(_MAX_HELD_OUT, round(share * len(table))))
-    if len(table) - n_out < 2:
-        raise ValueError(f"{name} has {len(table)} rows. Use at least 4 rows: two to fit and two to evaluate the fit.")
-    is_out = np.zeros(len(table), dtype=bool)
-    is_out[rng.choice(len(table), n_out, replace=False)] = True
-    return table.filter(~is_out), table.filter(is_out)
+def _check_rows(P: pl.DataFrame, Q: pl.DataFrame, files: tuple[str, str]) -> None:
+    for table, name in zip((P, Q), files, strict=True):
+        if len(table) < FEWEST_ROWS:
+            reason = "two to fit and two to check the fit"
+            raise ValueError(f"{name} has {len(table)} rows. Use at least {FEWEST_ROWS} rows: {reason}.")
 
 
 def _subsample(table: pl.DataFrame, n: int, rng: np.random.Generator) -> pl.DataFrame:

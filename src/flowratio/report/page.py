@@ -20,6 +20,7 @@ from markupsafe import Markup, escape
 from flowratio._support.atomic import replacing
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import reliability_advice
+from flowratio.report.category_changes import category_sentences
 
 _ALIKE = 0.55  # share of pairs that the ratio orders correctly, up to which two samples hardly differ
 _MOST_DAYS = 1e8  # from 1970: the dates of JavaScript end there
@@ -72,11 +73,18 @@ def _content(evidence: dict[str, Any]) -> dict[str, Any]:
         **evidence,
         "columns": columns,
         "verdict": _verdict(evidence, balance),
+        "categories": [column for column in columns if _has_changes(column)],
+        "category_sentences": category_sentences(evidence),
         "samples": _samples(columns),
         "balance": balance,
         "weights": _weights(evidence["rows"]["log_q"]),
         "numbers": [row for column in columns if "numbers" in column for row in _numbers(column)],
     }
+
+
+def _has_changes(column: dict[str, Any]) -> bool:
+    changes = column.get("changes") or {}
+    return any(changes.get(kind) for kind in ("new", "vanished", "changed"))
 
 
 def _payload(content: dict[str, Any]) -> dict[str, Any]:
@@ -115,10 +123,9 @@ def _verdict(evidence: dict[str, Any], balance: dict[str, Any]) -> dict[str, Any
 
 def _worth(diagnosis: dict[str, Any], origin: dict[str, Any]) -> str:
     """Say how many rows of p the weighted rows of q replace."""
-    ess, draws = diagnosis["overlap"]["ess_q"], diagnosis["overlap"]["draws_q"]
-    rows, p = f"the {count(diagnosis['n_q'])} held-out rows of {origin['file_q']}", origin["file_p"]
-    limit = f" The rows of {p} show that they are worth only {count(draws)}." * (draws < 0.8 * ess)
-    return f"After weighting, {rows} are worth {count(ess)} rows of {p}.{limit}"
+    size, rows = diagnosis["overlap"], f"the {count(diagnosis['n_q'])} rows of {origin['file_q']}"
+    worth = f"{count(size['ess_q'])} ± {count(size['ess_error'])} rows of {origin['file_p']}"
+    return f"After weighting, {rows} are worth {worth} (the effective sample size)."
 
 
 def _difference(evidence: dict[str, Any]) -> str:
@@ -135,16 +142,15 @@ def _difference(evidence: dict[str, Any]) -> str:
 
 
 def _advice(evidence: dict[str, Any], balance: dict[str, Any], tone: str) -> list[str]:
-    """Return the next steps, the most important one first."""
+    """Return the next steps, the most important one first. Held-out rows confirm every change of the weights."""
     diagnosis, overlap, origin = evidence["diagnosis"], evidence["diagnosis"]["overlap"], evidence["origin"]
     p, q = origin["file_p"], origin["file_q"]
     steps = []
     if diagnosis["direction"]["auc"] < 0.5 and diagnosis["direction"]["z"] < -3:
         steps.append(f"Check whether the two files are swapped. The rows should look like {p}, the first file.")
-    if overlap["draws_q"] <= THRESHOLDS.small_ess:
-        steps.append(f"Get more rows of {q} that look like {p}, or temper the weights with the slider below.")
-    elif (overlap["k_hat_q"] or 0) > (evidence["k_hat"]["limit"] or 0):
-        steps.append("Cap the largest weights: find a cap with the slider below, for `flowratio score --cap`.")
+    if overlap["ess_q"] <= THRESHOLDS.small_ess or overlap["headroom"] < THRESHOLDS.headroom:
+        steps.append(f"Get more rows of {q} that look like {p}.")
+    steps += diagnosis["advice"]
     if overlap["share_p_beyond_q"] > 0.01:
         steps.append(f"State for whom the results hold: part of {p} has no counterpart in {q}.")
     curve = diagnosis["reliability"]
@@ -172,8 +178,9 @@ def _balance(evidence: dict[str, Any]) -> dict[str, Any]:
     table = [{key: balance[name][j] for key, name in keys.items()} for j in positions]
     return {
         "table": table,
-        "worst_before": max(map(abs, balance["before"]), default=0.0),
-        "worst_after": max(map(abs, balance["after"]), default=0.0),
+        "n_columns": balance["n_columns"],
+        "worst_before": balance["worst"][0],
+        "worst_after": balance["worst"][1],
         "mean_after": sum(abs(one["after"]) for one in table) / max(len(table), 1),
     }
 

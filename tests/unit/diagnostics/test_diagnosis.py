@@ -60,10 +60,10 @@ def told(diagnosis: Diagnosis, words: str) -> bool:
 
 def test_well_fitted_ratios_get_no_warning() -> None:
     found = []
-    for seed in range(40):
+    for seed in range(20):
         ratio = ClassifierRatio("logistic").fit_samples(*draw(1000, 1000 + seed))
         found.append(diagnose(ratio, *draw(1000, 2000 + seed), random_state=0, n_repeats=1))
-    assert sum(not one.warnings for one in found) >= 38
+    assert sum(not one.warnings for one in found) >= 18  # 1 in 20 by chance: 3 or more of 20 in 1 of 13 runs
     assert all(one.verdict != "do not use" for one in found)
 
 
@@ -91,8 +91,8 @@ def test_wrong_factor_is_caught_and_told(factor: float) -> None:
     assert told(found, "r is too " + ("large" if factor > 1 else "small") + " by a factor of about")
     assert told(found, "Divide it" if factor > 1 else "Multiply it")
     assert found.identities.bounded.log_factor == pytest.approx(math.log(factor), abs=0.25)
-    # effective draws are those of the truth, but for the error of the factor
-    assert found.overlap.draws_q == pytest.approx(diagnose(TRUTH, *draw(1000, 0)).overlap.draws_q, rel=0.25)
+    # a factor cancels in the effective sample size
+    assert found.overlap.ess_q == pytest.approx(diagnose(TRUTH, *draw(1000, 0)).overlap.ess_q)
     np.testing.assert_array_equal(found.log_p, TRUTH.log_ratio(draw(1000, 0)[0]) + math.log(factor))
 
 
@@ -125,7 +125,8 @@ def test_column_whose_spread_a_ratio_misses_is_named() -> None:
     X_p, X_q = draw(2000, 0, d=3)
     X_p[:, 1] *= 2.0
     found = diagnose(TRUTH, X_p, X_q, random_state=0)
-    assert found.warnings[0].startswith("After weighting, a simple classifier still distinguishes p from q")
+    assert told(found, "The ratio has the wrong form")
+    assert told(found, "After weighting, a simple classifier still distinguishes p from q")
     assert told(found, "this one misses x2.")
 
 
@@ -136,8 +137,8 @@ def test_tail_that_cannot_be_told_is_no_heavy_tail() -> None:
     assert nearly_even.overlap.k_hat_q == math.inf
     assert nearly_even.overlap.ess_q > 999
     assert nearly_even.verdict == "reliable"
-    (few,) = diagnose(Known(lambda X: 0.3 * X[:, 0]), X_p[500:], draw(20, 1, shift=0.0)[1], random_state=0).warnings
-    assert few.startswith("Too few rows to fit the tail of the weights: Pareto k̂ is unknown")
+    few = diagnose(Known(lambda X: 0.3 * X[:, 0]), X_p[500:], draw(20, 1, shift=0.0)[1], random_state=0)
+    assert told(few, "Too few rows to fit the tail of the weights: Pareto k̂ is unknown")
 
 
 @pytest.mark.parametrize("size", [3.0, 800.0])
@@ -232,6 +233,8 @@ def test_extreme_ratios_and_few_rows_give_finite_numbers(size: float, n: int) ->
     plain = found.to_dict()
     k_hats = [plain["overlap"].pop(name) for name in ("k_hat_q", "k_hat_p")]
     assert all(k is None or math.isfinite(k) for k in k_hats)
+    assert plain.pop("stability") is None  # the ratio was not cross-fitted
+    assert plain["balance"].pop("sources") is not None
     assert "null" not in json.dumps(plain, allow_nan=False)
     assert found.summary()
 
@@ -337,15 +340,15 @@ def test_units_do_not_matter(unit: float) -> None:
     assert other.warnings == plain.warnings
 
 
-@pytest.mark.parametrize("ratio", ["logistic", ClassifierRatio, LogisticRegression(), None])
+@pytest.mark.parametrize("ratio", [ClassifierRatio, LogisticRegression(), None])
 def test_what_is_no_ratio_is_refused(ratio: Any) -> None:
-    with pytest.raises(TypeError, match=r"`ratio` is .*\. Use a fitted ratio"):
+    with pytest.raises(TypeError, match=r"`ratio` is .*\. Use "):
         diagnose(ratio, *draw(10, 0))
 
 
-def test_unfitted_ratio_and_other_columns_are_refused() -> None:
+def test_unfitted_pipelines_and_other_columns_are_refused() -> None:
     with pytest.raises(NotFittedError):
-        diagnose(ClassifierRatio("logistic"), *draw(10, 0))
+        diagnose(make_pipeline(StandardScaler(), ClassifierRatio("logistic")), *draw(10, 0))
     ratio = ClassifierRatio("logistic").fit_samples(*draw(300, 0, d=3))
     with pytest.raises(ValueError, match="2 features, but"):
         diagnose(ratio, *draw(10, 0))
@@ -375,6 +378,96 @@ def test_wrong_rows_and_weights_are_refused() -> None:
         diagnose(Known(lambda X: np.full(len(X), np.nan)), X_p, X_q)
 
 
-def test_an_unfitted_ratio_is_refused_for_tables_too() -> None:
-    with pytest.raises(NotFittedError):
-        diagnose(ClassifierRatio("logistic"), pl.DataFrame({"a": ["x", "y"]}), pl.DataFrame({"a": ["x", "z"]}))
+# Cross-fitting
+
+
+def test_unfitted_ratio_is_cross_fitted_on_all_rows() -> None:
+    X_p, X_q = draw(400, 0)
+    found = diagnose(ClassifierRatio("logistic"), X_p, X_q, random_state=0)
+    assert (found.n_folds, found.n_p, found.n_q, len(found.log_q)) == (5, 400, 400, 400)
+    assert found.verdict == "reliable"
+    assert np.mean((found.log_p - TRUTH.log_ratio(X_p)) ** 2) < 0.1  # 3 coefficients of 640 rows: 0.02
+    again = diagnose("logistic", X_p, X_q, random_state=0)
+    np.testing.assert_array_equal(again.log_p, found.log_p)
+    fitted = ClassifierRatio("logistic").fit_samples(X_p, X_q)
+    assert np.abs(found.log_p - fitted.log_ratio(X_p)).max() > 0  # no model has seen the row
+    assert found.stability is not None
+    # 3 coefficients of 800 rows, with a Fisher information of about 0.15 a row: 3 / 120
+    assert found.stability == pytest.approx(0.025, abs=0.025)
+
+
+def test_memory_of_rows_is_no_evidence() -> None:
+    """A ratio that has learned its rows by heart looks perfect on them, and is caught by the cross-fit."""
+
+    class Nearest:
+        def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: Any = None) -> Nearest:
+            self.known_ = nearest(X[y == 1], X[y == 0], 3.0)
+            return self
+
+        def log_ratio(self, X: np.ndarray) -> np.ndarray:
+            return self.known_.log_ratio(X)
+
+    X_p, X_q = draw(300, 0, shift=0.5)
+    assert diagnose(Nearest(), X_p, X_q, random_state=0).verdict == "do not use"
+
+
+def test_wrong_form_is_caught_on_all_rows() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.normal(size=(600, 3)), rng.normal(size=(600, 3))
+    X_p[:, 1] = 0.8 * X_p[:, 0] + 0.6 * X_p[:, 1]  # all margins are equal
+    linear = diagnose("logistic", X_p, X_q, random_state=0)
+    assert linear.verdict != "reliable"
+    assert told(linear, "The ratio has the wrong form")
+    assert diagnose("qda", X_p, X_q, random_state=0).verdict == "reliable"
+
+
+@pytest.mark.parametrize("ratio", ["logistic", "boosting"])
+def test_a_file_against_itself_is_not_inverted(ratio: str) -> None:
+    X = np.random.default_rng(0).normal(size=(400, 4))
+    found = diagnose(ratio, X, X[::-1], random_state=0)
+    assert found.direction.auc == pytest.approx(0.5)
+    assert not told(found, "inverted")
+    assert found.verdict != "do not use"
+
+
+def test_few_treated_and_many_controls_are_used_with_care() -> None:
+    """185 rows of p in a corner of 8000 rows of q, as in evaluations of a program: the ratio is good, rows are few."""
+    rng = np.random.default_rng(0)
+    shift = np.array([1.6, -1.2, 0.6, 0.0])  # KL 2.2
+    X_p, X_q = shift + rng.normal(size=(185, 4)), rng.normal(size=(8000, 4))
+    found = diagnose("logistic", X_p, X_q, random_state=0)
+    assert found.n_q == len(found.log_w) == 8000
+    assert found.verdict == "use with care"
+    assert 40 < found.overlap.ess_q < 400  # n exp(-4.4) is 98 for the true ratio
+    assert found.overlap.ess_error > 0
+    assert np.abs(found.balance.before).max() > 1
+    assert np.abs(found.balance.after).max() < 0.35  # 3 standard errors of 98 rows
+    assert not any("power" in words for words in found.advice)  # tempering would bring the imbalance back
+
+
+def test_capping_is_advice_where_held_out_rows_confirm_it() -> None:
+    """Noise in log r makes some weights huge. A cap removes the noise, and a cap does no harm without it."""
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.normal(size=(2000, 8)), rng.normal(size=(2000, 8))
+    log_r = np.where(rng.random(4000) < 0.002, 7.0, 0.0)
+    noisy = Known(lambda X: log_r if len(X) == 4000 else np.zeros(len(X)))
+    found = diagnose(noisy, X_p, X_q, random_state=0)
+    assert len(found.advice) == 1
+    assert found.advice[0].startswith("Cap the weights at 5 times their mean (`--cap 5`): on held-out rows this lowers")
+    assert diagnose(TRUTH, *draw(1000, 0), random_state=0).advice == []
+
+
+def test_balance_has_every_category() -> None:
+    rng = np.random.default_rng(0)
+    P, Q = (
+        pl.DataFrame({"age": rng.normal(size=500), "town": rng.choice(["a", "b", "c"], 500, p=shares).tolist()})
+        for shares in ([0.8, 0.1, 0.1], [0.3, 0.35, 0.35])
+    )
+    found = diagnose("logistic", P, Q, random_state=0).balance
+    assert set(found.names) == {"age", "town = a", "town = b", "town = c"}
+    j = found.names.index("town = a")  # the most frequent category, which has no indicator in the matrix
+    p, q = ((frame["town"] == "a").mean() for frame in (P, Q))
+    assert found.before[j] == pytest.approx((p - q) / math.sqrt((p * (1 - p) + q * (1 - q)) / 2))
+    assert abs(found.after[j]) < 0.1 < abs(found.before[j])
+    assert found.sources is not None
+    assert found.sources.tolist() == [0, 1, 1, 1]

@@ -1,4 +1,4 @@
-"""Effective draws, tails and flags where the ratio is known."""
+"""Effective sample sizes, tails and flags where the ratio is known."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from flowratio.diagnostics.overlap import overlap
+from flowratio.diagnostics.overlap import overlap, stability
 from flowratio.diagnostics.scored_sample import ScoredSample
 
 
@@ -22,20 +22,45 @@ def normal(n_p: int, n_q: int, shift: float, seed: int = 0) -> tuple[ScoredSampl
     return p, q
 
 
-def test_effective_draws_of_normal_laws() -> None:
+def test_effective_sample_sizes_of_gaussians() -> None:
     p, q = normal(50_000, 50_000, 0.7)
     found = overlap(p, q, p.log_r, q.log_r)
     # n / E_q r^2 = n exp(-shift^2), up to a few standard errors of a mean with E_q r^8 < inf
-    for draws in (found.ess_q, found.ess_p, found.draws_q, found.draws_p):
-        assert draws == pytest.approx(50_000 * math.exp(-(0.7**2)), rel=0.05)
+    for size in (found.ess_q, found.ess_p):
+        assert size == pytest.approx(50_000 * math.exp(-(0.7**2)), rel=0.05)
+    assert found.inflation_q == pytest.approx(1, abs=0.03)
+    assert found.kl == pytest.approx(0.7**2 / 2, abs=4 * 0.7 / math.sqrt(50_000) + 0.01)
+    assert found.headroom == pytest.approx(math.log(50_000) - found.kl)
 
 
-def test_draws_notice_that_no_row_of_q_is_where_p_is_and_the_ess_does_not() -> None:
+def test_standard_error_of_the_effective_sample_size_is_its_spread() -> None:
+    found = [overlap(p, q, p.log_r, q.log_r) for p, q in (normal(10, 2_000, 0.6, seed) for seed in range(200))]
+    spread = np.std([one.ess_q for one in found])
+    assert np.mean([one.ess_error for one in found]) == pytest.approx(spread, rel=0.2)  # 200 draws: 5 %, and its bias
+
+
+def test_models_of_folds_add_to_the_standard_error() -> None:
+    p, q = normal(100, 1_000, 0.5)
+    slopes = np.array([0.8, 0.9, 1.0, 1.1, 1.2])
+    alone, folds = (overlap(p, q, p.log_r, q.log_r, each) for each in (None, slopes[:, None] * q.log_r))
+    sizes = [overlap(p, sample(b * q.log_r), p.log_r, q.log_r).ess_q for b in slopes]
+    jackknife = math.sqrt(4 / 5 * np.sum((np.array(sizes) - np.mean(sizes)) ** 2))
+    assert folds.ess_error == pytest.approx(math.hypot(alone.ess_error, jackknife))
+
+
+def test_stability_is_the_jackknife_variance() -> None:
+    """Of the mean of n rows, the jackknife over single rows is the usual variance of a mean."""
+    x = np.random.default_rng(0).normal(size=40)
+    each = ((x.sum() - x) / 39)[:, None] + np.zeros(3)  # means without one row, the same for all rows of p
+    assert stability(each, np.full(3, 1 / 3)) == pytest.approx(x.var(ddof=1) / 40)
+
+
+def test_no_row_of_q_where_p_is_leaves_no_headroom_although_the_ess_is_large() -> None:
     p, q = sample(np.full(100, 30.0)), sample(np.full(200, -30.0))
     found = overlap(p, q, p.log_r, q.log_r)
     assert found.ess_q == pytest.approx(200)
-    assert found.draws_q == 1.0
-    assert found.inflation == pytest.approx(math.sqrt(200))
+    assert found.inflation_q == pytest.approx(math.sqrt(200))
+    assert found.headroom == pytest.approx(math.log(200) - 60)
     assert not found.reliable_q
 
 
@@ -56,4 +81,4 @@ def test_fewer_than_one_row_is_beyond_the_bound_for_the_true_ratio() -> None:
 def test_log_ratios_of_hundreds_give_finite_numbers() -> None:
     p, q = sample(np.linspace(-800, 800, 50)), sample(np.linspace(800, -800, 60))
     found = overlap(p, q, p.log_r, q.log_r)
-    assert all(math.isfinite(x) for x in (found.ess_q, found.ess_p, found.draws_q, found.draws_p, found.inflation))
+    assert all(math.isfinite(x) for x in (found.ess_q, found.ess_p, found.ess_error, found.inflation_q))

@@ -272,7 +272,7 @@ def test_a_constant_ratio_is_shown_without_signs_of_rounding() -> None:
     assert figure.axes[4].get_xlim()[0] == 0
 
 
-def test_figure_and_verdict_name_both_effective_sizes() -> None:
+def test_figure_and_verdict_name_one_effective_sample_size() -> None:
     found = diagnosed(lambda X: X.sum(axis=1) - 1)
     figure = found.plot()
     legend: Any = figure.axes[2].get_legend()
@@ -280,8 +280,15 @@ def test_figure_and_verdict_name_both_effective_sizes() -> None:
     size = f"effective sample size {found.overlap.ess_q:.0f}"
     assert title.startswith(size)
     (verdict,) = [text.get_text() for text in figure.axes[5].texts]
-    assert size in verdict
-    assert f"by rows of both samples {found.overlap.draws_q:.0f}" in " ".join(verdict.split())
+    assert f"{size} ± {found.overlap.ess_error:.0f}" in verdict
+
+
+def test_differences_beyond_the_axis_have_an_arrow_and_their_number() -> None:
+    one = np.ones(3)
+    columns = Balance(["a", "b", "c"], np.array([5.2, -40.0, 0.5]), np.array([0.1, -3.5, 0.0]), one / 10, one, one)
+    axes = first(plot_balance(columns))
+    assert sorted(text.get_text() for text in axes.texts) == sorted(["5.2 →", "← -40", "← -3.5"])
+    assert max(abs(x) for line in axes.lines[-2:] for x in line.get_xdata()) == 3.0
 
 
 @pytest.mark.parametrize("sign", [1, -1])

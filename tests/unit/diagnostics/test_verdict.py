@@ -12,7 +12,9 @@ from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.identities import BoundedIdentity, Identities, Identity
 from flowratio.diagnostics.overlap import Overlap
 from flowratio.diagnostics.reliability import Reliability
+from flowratio.diagnostics.residual import Residual
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation
+from flowratio.diagnostics.trust import grouped, unstable, wrong_form, wrong_slope
 from flowratio.diagnostics.verdict import (
     direction,
     errors,
@@ -26,7 +28,24 @@ from flowratio.diagnostics.verdict import (
 )
 
 NONE = np.zeros(100, bool)
-OVERLAP = Overlap(80.0, 80.0, 70.0, 70.0, 0.5, 0.5, 100.0, 100.0, NONE, NONE, 0.0, 0.0)
+OVERLAP = Overlap(
+    ess_q=80.0,
+    ess_error=5.0,
+    ess_p=80.0,
+    kl=0.1,
+    headroom=4.5,
+    inflation_q=1.1,
+    inflation_p=1.1,
+    k_hat_q=0.5,
+    k_hat_p=0.5,
+    n_p=100.0,
+    n_q=100.0,
+    p_beyond_q=NONE,
+    q_beyond_p=NONE,
+    share_p_beyond_q=0.0,
+    share_q_beyond_p=0.0,
+)
+REST = Residual(np.zeros(100), 0.0, 0.01, 0.0, 0.0, 500.0, 500.0)
 RIGHT = Identities(Identity(0.0, 0.1, 0.0), Identity(0.0, 0.1, 0.0), BoundedIdentity(0.4, 0.4, 0.01, 0.0, 0.0))
 ONE = np.array([0.5])
 CURVE = Reliability(ONE, ONE, ONE, ONE, ONE, 0.02, 0.02, 10.0, 10, 0.5, 1.0, 0.1)
@@ -43,6 +62,10 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
         *low_overlap(OVERLAP),
         *wrong_scale(RIGHT, OVERLAP),
         *miscalibrated(CURVE),
+        *wrong_slope(CURVE, 1.0),
+        *wrong_form(REST, True),
+        *unstable(0.05),
+        *grouped({"shop": 0.04}),
         *imbalanced(balanced(0.05, 0.01), CHANCE, CURVE, 80.0),
     ]
     assert findings == []
@@ -62,21 +85,25 @@ def test_score_below_that_of_no_ratio(score: float, error: float, n: int) -> Non
 @pytest.mark.parametrize(
     ("change", "verdict"),
     [
-        ({"draws_q": 19.0}, "use with care"),
-        ({"draws_q": 9.0}, "do not use"),
+        ({"ess_q": 19.0}, "use with care"),
+        ({"ess_q": 9.0}, "do not use"),
+        ({"headroom": 3.4}, "use with care"),
+        ({"headroom": 1.9}, "do not use"),
+        ({"inflation_q": 2.1}, "use with care"),
         ({"k_hat_q": 0.51}, "use with care"),  # of 100 rows: 1 - 1/log10(100)
         ({"k_hat_q": 0.69, "n_q": 1e4}, "reliable"),
         ({"k_hat_q": 0.71, "n_q": 1e4}, "use with care"),
         ({"k_hat_q": math.inf}, "reliable"),  # not known, but most rows are left
-        ({"k_hat_q": math.inf, "draws_q": 40.0}, "use with care"),
-        ({"k_hat_q": math.inf, "n_q": 20.0, "draws_q": 19.0}, "use with care"),
-        ({"k_hat_q": -math.inf, "n_q": 20.0, "draws_q": 20.0}, "reliable"),
-        ({"k_hat_q": 1.1}, "do not use"),
+        ({"k_hat_q": math.inf, "ess_q": 40.0}, "use with care"),
+        ({"k_hat_q": math.inf, "n_q": 20.0, "ess_q": 19.0}, "use with care"),
+        ({"k_hat_q": -math.inf, "n_q": 20.0, "ess_q": 20.0}, "reliable"),
+        ({"k_hat_q": 1.1, "ess_q": 45.0}, "do not use"),
+        ({"k_hat_q": 1.1}, "use with care"),  # a tail of nearly equal weights
         ({"k_hat_p": 3.0}, "reliable"),  # weights 1/r are not judged
         ({"share_p_beyond_q": 0.02}, "use with care"),
         ({"share_p_beyond_q": 0.3}, "do not use"),
         ({"share_q_beyond_p": 0.9}, "reliable"),  # weights r are nearly 0 there
-        ({"n_q": 40.0, "draws_q": 15.0, "k_hat_q": 0.3}, "reliable"),  # few rows, but a good part of them
+        ({"n_q": 40.0, "ess_q": 15.0, "k_hat_q": 0.3}, "reliable"),  # few rows, but a good part of them
     ],
 )
 def test_few_draws(change: dict[str, float], verdict: str) -> None:
@@ -100,14 +127,14 @@ def test_means_of_heavy_tails_are_not_blamed() -> None:
     off = replace(RIGHT, ratio_q=Identity(1.0, 0.1, 6.0))
     assert wrong_scale(off, OVERLAP)[0].words.startswith("mean_q r is 2.72, 6.0 standard errors from 1")
     assert wrong_scale(off, replace(OVERLAP, k_hat_q=0.9)) == []
-    assert wrong_scale(off, replace(OVERLAP, draws_q=5.0)) == []
-    assert wrong_scale(off, replace(OVERLAP, k_hat_q=math.inf, draws_q=40.0)) == []
-    assert len(wrong_scale(off, replace(OVERLAP, k_hat_q=math.inf))) == 1  # 70 of 100 draws: no tail to speak of
+    assert wrong_scale(off, replace(OVERLAP, ess_q=5.0)) == []
+    assert wrong_scale(off, replace(OVERLAP, k_hat_q=math.inf, ess_q=40.0)) == []
+    assert len(wrong_scale(off, replace(OVERLAP, k_hat_q=math.inf))) == 1  # 66 of 100 rows: no tail to speak of
 
 
 @pytest.mark.parametrize(
     ("error", "p_value", "verdict"),
-    [(0.04, 1e-9, "reliable"), (0.06, 0.01, "reliable"), (0.06, 1e-4, "use with care"), (0.2, 1e-9, "do not use")],
+    [(0.04, 1e-9, "reliable"), (0.06, 0.01, "reliable"), (0.2, 1e-4, "use with care"), (0.3, 1e-9, "do not use")],
 )
 def test_calibration(error: float, p_value: float, verdict: str) -> None:
     assert verdict_of(miscalibrated(replace(CURVE, error=error, p_value=p_value))) == verdict
@@ -165,6 +192,16 @@ def test_rows_beyond_every_row_of_q_are_told_whatever_the_ratio_says() -> None:
     assert out_of_range(ScoredSample(X_p, p.log_r, p.share), q, ["a", "b"])[0].grave
 
 
+def test_few_rows_far_from_every_row_of_q_are_named() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.normal(size=(400, 2)), rng.normal(size=(400, 2))
+    X_p[0, 1] = 30.0
+    p, q = (ScoredSample(X, np.zeros(400), np.full(400, 1 / 400)) for X in (X_p, X_q))
+    (finding,) = out_of_range(p, q, ["a", "b"])
+    assert finding.words == "Rows of p lie far from every row of q in b (1 row): their log r is extrapolated."
+    assert not finding.grave
+
+
 def test_numbers_are_written_short() -> None:
     assert [errors(z) for z in (-3.21, 1e6)] == ["3.2 standard errors", "over 1000 standard errors"]
     assert (
@@ -175,3 +212,56 @@ def test_numbers_are_written_short() -> None:
 
 def test_advice_is_that_of_the_slope() -> None:
     assert reliability_advice(2.0, 0.1) == "Fit with a weaker penalty, or use a more flexible ratio"
+
+
+@pytest.mark.parametrize(
+    ("z", "error_p", "n", "verdict"),
+    [
+        (2.4, 0.5, 500.0, "reliable"),  # by chance
+        (9.0, 0.04, 500.0, "reliable"),  # too small to matter
+        (2.6, 0.5, 500.0, "use with care"),
+        (9.0, 1.6, 500.0, "do not use"),
+        (0.0, 0.0, 199.0, "use with care"),  # too few rows to find anything
+    ],
+)
+def test_form(z: float, error_p: float, n: float, verdict: str) -> None:
+    findings = wrong_form(replace(REST, gain=0.01 * z, z=z, error_p=error_p, n_q=n), True)
+    assert verdict_of(findings) == verdict
+    assert all("wrong form" in finding.words for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("stability", "verdict"),
+    [(None, "reliable"), (0.09, "reliable"), (0.11, "use with care"), (2.1, "do not use")],
+)
+def test_stability(stability: float | None, verdict: str) -> None:
+    assert verdict_of(unstable(stability)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("slope", "error", "word"),
+    [(0.74, 0.1, "overconfident"), (1.4, 0.1, "underconfident"), (0.74, 0.2, ""), (0.85, 0.01, ""), (1.0, 1e6, "")],
+)
+def test_slope_alone(slope: float, error: float, word: str) -> None:
+    findings = wrong_slope(replace(CURVE, slope=slope, slope_error=error, error=0.03), 1.0)
+    assert [word in finding.words for finding in findings] == [True] * bool(word)
+    assert wrong_slope(replace(CURVE, slope=slope, slope_error=error, error=0.03), 0.1) == []  # nearly constant
+
+
+def test_rare_categories_lower_the_verdict() -> None:
+    (finding,) = grouped({"shop": 0.2, "town": 0.06, "color": 0.01})
+    assert "in shop (20%), town (6%):" in finding.words
+    assert not finding.grave
+
+
+def test_column_that_weighting_makes_worse_is_named() -> None:
+    worse = Balance(["a", "b"], np.array([1.0, 0.02]), np.array([0.01, 0.16]), np.array([0.05, 0.05]), ONE, ONE)
+    (finding,) = imbalanced(worse, CHANCE, CURVE, 80.0)
+    assert finding.words == "Weighting moves columns of q away from p: b (+0.02 to +0.16)."
+    assert imbalanced(replace(worse, standard_error=np.array([0.05, 0.06])), CHANCE, CURVE, 80.0) == []  # by chance
+
+
+def test_flexible_ratio_is_advice_only_if_it_is_confirmed() -> None:
+    (advice,), (plain,) = (imbalanced(balanced(0.3, 0.01), CHANCE, CURVE, 80.0, known) for known in (True, False))
+    assert "Try a more flexible ratio" in advice.words
+    assert "Try" not in plain.words

@@ -11,10 +11,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flowratio.diagnostics.balance import Balance
 from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.report import evidence as module
+from flowratio.report.category_changes import category_sentences, category_shares, changed_categories, levels_of
 from flowratio.report.evidence import FILE, Origin, _described, gather, read_evidence, write_evidence
 from flowratio.tables.columns import Column
 from flowratio.tables.formats import CellFormat, Kind
@@ -81,7 +83,7 @@ def test_written_and_read_it_is_the_same(found: dict[str, Any], tmp_path: Path) 
 def test_how_it_was_made(found: dict[str, Any]) -> None:
     origin = found["origin"]
     assert {name: origin[name] for name in MADE} == MADE
-    assert (origin["held_out_p"], origin["held_out_q"]) == (400, 300)
+    assert (origin["checked_p"], origin["checked_q"]) == (400, 300)
     assert {"flowratio", "python", "torch"} <= origin["versions"].keys()
 
 
@@ -122,10 +124,36 @@ def test_numbers_are_rounded() -> None:
 
 
 def test_rare_levels_of_many_are_one() -> None:
-    levels = module._levels([f"a{k}" for k in range(30)] + ["b"] * 30, ["b"])
+    levels = levels_of(category_shares(pl.Series([f"a{k}" for k in range(30)] + ["b"] * 30), pl.Series(["b"])))
     assert levels[0] == {"level": "b", "p": 0.5, "q": 1.0}
     assert levels[-1]["level"] == "11 others"
     assert sum(one["p"] for one in levels) == pytest.approx(1, abs=1e-3)
+
+
+def test_new_vanished_and_changed_categories() -> None:
+    p = pl.Series(["a"] * 50 + ["b"] * 30 + ["new"] * 20)
+    q = pl.Series(["a"] * 50 + ["b"] * 80 + ["old"] * 70)
+    found = changed_categories(category_shares(p, q), len(p), len(q))
+    assert (found["n_new"], found["share_new"], found["new"]) == (1, 0.2, [{"level": "new", "p": 0.2, "q": 0.0}])
+    assert (found["n_vanished"], found["share_vanished"]) == (1, 0.35)
+    assert [one["level"] for one in found["changed"]] == ["a"]  # b: 0.3 and 0.4, 1.7 standard errors
+    column = {"name": "town", "changes": found}
+    files = {"file_p": "p.csv", "file_q": "q.csv"}
+    words = category_sentences({"origin": files, "columns": [column], "diagnosis": {"grouping": {"town": 0.12}}})
+    assert words == [
+        "Column town has 1 category only in p.csv (20.0% of its rows)"
+        " and 1 category only in q.csv (35.0% of its rows).",
+        "12.0% of rows have a category of town with fewer than 5 rows. Their ratios are not estimated one by one.",
+    ]
+
+
+def test_driver_compares_one_category_before_and_after() -> None:
+    one = np.ones(3)
+    balance = Balance(["a = x", "a = y", "b"], np.array([-0.9, 0.5, 0.1]), np.array([0.05, 0.3, 0.0]), one, one, one)
+    driver = module._driver(balance, np.array([0, 1]))
+    assert (driver["of"], driver["before"], driver["after"]) == ("a = x", -0.9, 0.05)
+    assert driver["worst_after"] == {"name": "a = y", "before": 0.5, "after": 0.3}
+    assert module._driver(balance, np.array([2]))["worst_after"] is None
 
 
 def test_drivers_are_the_deviations_of_their_terms(
@@ -282,9 +310,9 @@ def test_column_that_is_all_gaps_in_one_sample(
         ("[" * 100_000, ["cut short or not JSON"]),
         ("\udcff", ["cut short or not JSON"]),
         ("[1, 2]", ["not evidence of flowratio"]),
-        ('{"format": "flowratio evidence", "version": 3}', ["format version 3", "version 2. Upgrade flowratio."]),
-        ('{"format": "flowratio evidence", "version": 1}', ["format version 1", "version 2. Fit the model again."]),
-        ('{"format": "flowratio evidence", "version": 2}', ["was changed after it was written"]),
+        ('{"format": "flowratio evidence", "version": 4}', ["format version 4", "version 3. Upgrade flowratio."]),
+        ('{"format": "flowratio evidence", "version": 2}', ["format version 2", "version 3. Fit the model again."]),
+        ('{"format": "flowratio evidence", "version": 3}', ["was changed after it was written"]),
     ],
 )
 def test_file_that_cannot_be_read(content: str | None, words: list[str], tmp_path: Path) -> None:

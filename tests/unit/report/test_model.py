@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flowratio import TargetedSampler
+from flowratio import AutoRatio, ClassifierRatio, TargetedSampler, diagnose
 from flowratio.applications import generation
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import OverlapWarning
@@ -46,12 +46,7 @@ def quick_ratio() -> FeaturizedRatio:
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    return fit_tables(table("p", 1500, 0), table("q", 1500, 1), quick_ratio())
-
-
-def is_set_aside(P: pl.DataFrame, seed: int) -> bool:
-    """Return whether `fit_tables` sets row 0 of p aside: that of a word."""
-    return "young" in models._split(P, 0.2, np.random.default_rng([seed, 0, 12]), "P")[1]["age"]
+    return fit_tables(table("p", 1500, 0), table("q", 1500, 1), quick_ratio(), n_folds=2)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -227,7 +222,7 @@ class TestRows:
             )
 
         P, Q = people(600, 100.0), people(600, 90.0)
-        fitted = fit_tables(P, Q, quick_ratio())
+        fitted = fit_tables(P, Q, quick_ratio(), n_folds=2)
         drawn, told = fitted.sample(200, "p")
         assert drawn.dtypes == [pl.Float64, pl.Int64, pl.Date, pl.String]
         assert drawn["pay"].equals(drawn["pay"].round(2))
@@ -238,13 +233,11 @@ class TestRows:
 
 class TestColumns:
     @pytest.mark.filterwarnings("ignore")  # of so few rows: the one that matters is asserted
-    @pytest.mark.parametrize("set_aside", [True, False])
-    def test_a_word_is_met_before_the_rows_are_split(self, set_aside: bool) -> None:
+    def test_a_word_is_met_before_the_rows_are_split(self) -> None:
         P, Q = (pl.DataFrame({"age": ["20", "30", "40", "50"] * n}) for n in (20, 30))
         P[0, "age"] = "young"
-        seed = next(seed for seed in range(50) if is_set_aside(P, seed) == set_aside)
         with pytest.warns(UserWarning, match=r"'age' is encoded as categories, because 1 of .* such as 'young'"):
-            fitted = fit_tables(P, Q, quick_ratio(), seed=seed)
+            fitted = fit_tables(P, Q, "logistic", flow=False)
         assert fitted.ratio.encoder_.columns_[0].kind == "category"
 
     def test_a_number_without_end_is_told_by_its_line(self, tmp_path: Path) -> None:
@@ -270,3 +263,50 @@ def test_what_the_evidence_reports_is_not_a_warning() -> None:
         warnings.warn("Left out of z", ScalingWarning, stacklevel=1)
     with models._without_overlap_warnings(), pytest.warns(UserWarning, match="a slip"):
         warnings.warn("a slip", UserWarning, stacklevel=1)
+
+
+class TestEvidence:
+    def test_all_rows_are_fitted_and_checked(self) -> None:
+        P, Q = table("p", 300, 2), table("q", 250, 3)
+        model = fit_tables(P, Q, "logistic", flow=False, n_folds=4)
+        origin, diagnosis = model.evidence["origin"], model.evidence["diagnosis"]
+        assert (origin["n_p"], origin["n_q"], origin["checked_p"], origin["checked_q"]) == (300, 250, 300, 250)
+        assert (diagnosis["n_folds"], diagnosis["n_p"], diagnosis["n_q"]) == (4, 300, 250)
+        assert len(model.evidence["rows"]["log_q"]) == 250
+        # the ratio of the model has seen every row, and the evidence has not
+        assert not np.allclose(model.evidence["rows"]["log_p"], sorted(model.ratio.log_ratio(P)))
+
+    def test_effective_sample_size_is_that_of_the_cross_fit(self) -> None:
+        P, Q = table("p", 300, 2), table("q", 250, 3)
+        ratio = ClassifierRatio("logistic", random_state=0)
+        model = fit_tables(P, Q, ratio, flow=False, seed=0)
+        assert model.ratio.encoder_ is not None
+        found = diagnose(ratio, model.ratio.encoder_.parse(P), model.ratio.encoder_.parse(Q), random_state=0)
+        assert model.evidence["diagnosis"]["overlap"]["ess_q"] == pytest.approx(found.overlap.ess_q)
+
+    def test_choice_of_an_automatic_ratio_is_cross_fitted(self) -> None:
+        auto = AutoRatio(["lda", "logistic"], n_folds=2)
+        model = fit_tables(table("p", 200, 2), table("q", 200, 3), auto, flow=False)
+        assert model.evidence["diagnosis"]["n_folds"] == 5
+        assert {one["name"] for one in model.evidence["candidates"]["table"]} == {"lda", "logistic"}
+
+    def test_a_file_against_itself_shows_no_difference(self) -> None:
+        P = table("p", 300, 2)
+        diagnosis = fit_tables(P, P, "logistic", flow=False).evidence["diagnosis"]
+        assert diagnosis["direction"]["auc"] == pytest.approx(0.5)
+        assert not any("inverted" in words for words in diagnosis["warnings"])
+
+    def test_few_rows_are_named_with_their_file(self) -> None:
+        with pytest.raises(ValueError, match=r"few\.csv has 3 rows\. Use at least 4 rows"):
+            fit_tables(table("p", 3, 0), table("q", 50, 1), "logistic", files=("few.csv", "many.csv"))
+
+    def test_shops_that_only_one_file_has_are_listed(self) -> None:
+        rng = np.random.default_rng(0)
+        P, Q = (pl.DataFrame({"shop": [f"s{k}" for k in rng.integers(*of, 4000)]}) for of in ((0, 80), (40, 120)))
+        evidence = fit_tables(P, Q, "logistic", flow=False).evidence
+        (column,) = evidence["columns"]
+        changes = column["changes"]
+        assert (changes["n_new"], changes["n_vanished"]) == (40, 40)
+        assert changes["share_new"] == pytest.approx(0.5, abs=0.04)  # 5 binomial errors
+        assert evidence["diagnosis"]["verdict"] != "reliable"
+        assert evidence["diagnosis"]["balance"]["n_columns"] == 120

@@ -38,9 +38,9 @@ def evidence() -> dict[str, Any]:
     P, Q = (
         pl.DataFrame(
             {
-                IMAGE: rng.normal(mean, 1, 400),
-                SCRIPT: rng.choice([IMAGE, SCRIPT, "`code`", "{{ 7 * 7 }}"], 400).tolist(),
-                "plain": rng.normal(size=400),
+                IMAGE: rng.normal(mean, 1, 900),
+                SCRIPT: rng.choice([IMAGE, SCRIPT, "`code`", "{{ 7 * 7 }}"], 900).tolist(),
+                "plain": rng.normal(size=900),
             }
         )
         for mean in (1.0, 0.0)
@@ -145,12 +145,10 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
         ({"verdict": "do not use"}, "Do not use these weights"),
         ({"verdict": "use with care"}, "but read the points below first"),
         ({"direction": {"auc": 0.2, "standard_error": 0.01, "z": -30.0}}, "Check whether the two files are swapped"),
-        ({"overlap": {"draws_q": 3.0}}, "Get more rows of"),
-        (
-            {"overlap": {"ess_q": 80.0, "draws_q": 30.0}},
-            "show that they are worth only 30.",
-        ),
-        ({"overlap": {"k_hat_q": 0.9}}, "Cap the largest weights"),
+        ({"overlap": {"ess_q": 3.0}}, "Get more rows of"),
+        ({"overlap": {"headroom": 1.0}}, "Get more rows of"),
+        ({"advice": ["Cap the weights at 20 times their mean."]}, "Cap the weights at 20 times their mean"),
+        ({"overlap": {"ess_q": 80.0, "ess_error": 30.0}}, "are worth 80 ± 30 rows of a&amp;b.csv"),
         ({"overlap": {"share_p_beyond_q": 0.3}}, "has no counterpart in"),
         (
             {"reliability": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 2.0, "slope_error": 0.1}},
@@ -160,7 +158,7 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
             {"reliability": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 0.5, "slope_error": 0.1}},
             "Fit with a stronger penalty or more rows, or calibrate: the probabilities are off",
         ),
-        ({"warnings": ["Weighting"], "balance": {"after": [0.4, 0.0, 0.0, 0.0, 0.0, 0.0]}}, "Look under Balance"),
+        ({"warnings": ["Weighting"], "balance": {"worst": [1.0, 0.4]}}, "Look under Balance"),
     ],
 )
 def test_advice_fits_the_numbers(change: dict[str, Any], words: str, evidence: dict[str, Any]) -> None:
@@ -170,6 +168,18 @@ def test_advice_fits_the_numbers(change: dict[str, Any], words: str, evidence: d
         old = changed["diagnosis"][name]
         changed["diagnosis"][name] = {**old, **value} if isinstance(value, dict) else value
     assert words in html(changed)
+
+
+def test_new_and_vanished_categories_are_listed(evidence: dict[str, Any]) -> None:
+    changed = copy.deepcopy(evidence)
+    level = {"level": SCRIPT, "p": 0.25, "q": 0.0}
+    changes = {"n_new": 40, "share_new": 0.5, "new": [level], "n_vanished": 0, "share_vanished": 0.0}
+    changed["columns"][1]["changes"] = {**changes, "vanished": [], "changed": []}
+    assert "Changed categories" not in html(evidence)
+    text = " ".join("".join(Page(html(changed)).words).split())
+    assert "Changed categories" in text
+    assert "In all 40 new categories with 50 % of the rows of p" in text.replace("\u00a0", " ")
+    assert "has 40 categories only in a&b.csv (50.0% of its rows)." in text
 
 
 def test_warnings_are_told_with_code(evidence: dict[str, Any]) -> None:
@@ -240,7 +250,7 @@ def test_size_of_a_large_page(evidence: dict[str, Any]) -> None:
     large["rows"] |= dict.fromkeys(("log_p", "log_q"), values[0] * 5)
     names = {"names": [f"column {j}" for j in range(30)]}
     numbers = {name: [0.1] * 30 for name in ("before", "after", "standard_error")}
-    large["diagnosis"]["balance"] |= names | numbers
+    large["diagnosis"]["balance"] |= names | numbers | {"n_columns": 30}
     assert len(html(large).encode()) < 1_000_000
 
 

@@ -264,7 +264,7 @@
     const row = 25;
     const { svg, X, box } = frame(host, {
       label: "Standardized mean differences before and after weighting", height: row * E.balance.length + 60, left,
-      x: [low - 0.05 * (high - low), high + 0.05 * (high - low)], y: [0, 1], xName: "p less q, in standard deviations", yText: () => "",
+      x: [low - 0.05 * (high - low), high + 0.05 * (high - low)], y: [0, 1], xName: "p minus q, in standard deviations", yText: () => "",
     });
     for (const line of svg.querySelectorAll(".axis")) if (line.getAttribute("y1") === line.getAttribute("y2")) line.remove();
     svg.append(make("line", { x1: X(0), x2: X(0), y1: box.top, y2: box.bottom, class: "zero" }));
@@ -278,6 +278,12 @@
       if (untouched()) svg.append(make("line", { x1: near, x2: far, y1: y, y2: y, class: "error" }));
       svg.append(make("circle", { cx: from, cy: y, r: 4.5, class: "open-mark" }));
       svg.append(make("path", { d: `M${to} ${y - 6}l6 6l-6 6l-6 -6Z`, class: "ink-mark" }));
+      const beyond = [one.before, after[j]].filter((v) => bound(v) !== v);
+      if (beyond.length) {  // an arrow and the numbers: the chart ends at ±3
+        const right = beyond[0] > 0;
+        const text = right ? `${beyond.map((v) => sig(v)).join(", ")} →` : `← ${beyond.map((v) => sig(v)).join(", ")}`;
+        svg.append(make("text", { x: X(bound(beyond[0])) + (right ? -9 : 9), y: y - 4, "text-anchor": right ? "end" : "start", class: "ink beyond" }, text));
+      }
       svg.append(make("rect", { x: 0, width: box.right, y: y - row / 2, height: row, class: "hit",
         "data-tip": `${one.name}\nbefore ${sig(one.before)}, after ${sig(after[j])}${untouched() ? ` ± ${sig(one.error, 2)}` : ""}` }));
     });

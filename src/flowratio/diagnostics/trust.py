@@ -1,0 +1,65 @@
+"""What the verdict *reliable* needs beyond good weights: the right form, a stable fit, and every category seen."""
+
+from __future__ import annotations
+
+from flowratio.diagnostics.reliability import Reliability
+from flowratio.diagnostics.residual import Residual
+from flowratio.diagnostics.thresholds import THRESHOLDS
+from flowratio.diagnostics.verdict import Finding, Lean
+
+
+def is_confirmed(rest: Residual) -> bool:
+    """Return whether held-out rows confirm that a more flexible ratio is better, by more than chance and enough."""
+    return rest.z > THRESHOLDS.residual and rest.error_p > THRESHOLDS.residual_error
+
+
+def wrong_form(rest: Residual, is_cross_fitted: bool) -> list[Finding]:
+    """Check that a flexible classifier finds nothing that the ratio misses, and that it could find something."""
+    if is_confirmed(rest):
+        gain = f"improves its held-out score by {rest.gain:.3g} ± {rest.standard_error:.2g} nats"
+        words = f"The ratio has the wrong form: a flexible classifier {gain}, and changes log r by"
+        words += f" {rest.error_p**0.5:.2g} nats on rows of p."
+        words += " Use a more flexible ratio, such as 'quadratic', 'boosting' or 'auto'."
+        return [Finding(words, rest.z > THRESHOLDS.z and rest.error_p > THRESHOLDS.residual_error_grave)]
+    fewest = THRESHOLDS.fewest_overlap if is_cross_fitted else THRESHOLDS.fewest_overlap_fitted
+    if rest.n_overlap < fewest:
+        size = f"Only {rest.n_overlap:.0f} effective rows lie where p and q overlap, fewer than {fewest:.0f}"
+        return [Finding(f"{size}: a wrong form of the ratio cannot be excluded. Get more rows.", False)]
+    return []
+
+
+def unstable(stability: float | None) -> list[Finding]:
+    """Check that the models of the folds agree on rows of p."""
+    if stability is None or stability <= THRESHOLDS.stability:
+        return []
+    error, good = f"{stability**0.5:.2g}", f"{THRESHOLDS.stability**0.5:.1g}"
+    words = f"log r depends on which rows are fitted: its standard error on rows of p is about {error} nats (good below"
+    words += f" {good}). Get more rows, or use a simpler ratio."
+    return [Finding(words, stability > THRESHOLDS.stability_grave)]
+
+
+def wrong_slope(curve: Reliability, deviation: float) -> list[Finding]:
+    """Check that log r is neither too steep nor too flat, also where class probabilities are nearly right.
+
+    `deviation` is the standard deviation of log r: the slope of a ratio that is nearly constant does not matter.
+    """
+    off = abs(curve.slope - 1)
+    is_small = 1 / THRESHOLDS.slope_alone < curve.slope < THRESHOLDS.slope_alone or curve.error < curve.noise
+    if is_small or off < THRESHOLDS.slope_z * curve.slope_error or off * deviation < THRESHOLDS.slope_effect:
+        return []
+    lean = Lean.OVERCONFIDENT if curve.slope < 1 else Lean.UNDERCONFIDENT
+    size = f"log r should be multiplied by {max(curve.slope, 0.0):.2f} ± {curve.slope_error:.2f}"
+    return [Finding(f"The ratio is {lean}: {size} (1 is right).", False)]
+
+
+def grouped(grouping: dict[str, float]) -> list[Finding]:
+    """Name the text columns with many categories that are too rare to be estimated."""
+    columns = {name: share for name, share in grouping.items() if share > THRESHOLDS.grouping}
+    if not columns:
+        return []
+    listed = ", ".join(f"{name} ({share:.0%})" for name, share in sorted(columns.items(), key=lambda one: -one[1])[:3])
+    more = f" and {len(columns) - 3} more" * (len(columns) > 3)
+    problem = f"Rows have categories with fewer than 5 rows in {listed}{more}"
+    return [
+        Finding(f"{problem}: their ratios are not estimated one by one. Merge categories, or get more rows.", False)
+    ]

@@ -1,0 +1,99 @@
+"""Categories of a text column in both samples: their shares, and which are new, vanished or most changed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypedDict
+
+import polars as pl
+
+LEVELS = 20  # categories in the table of a column. The others are counted together
+_LISTED = 10  # categories in a list of new, vanished or changed ones
+_BEYOND_CHANCE = 3.0  # standard errors from which on a change is listed
+
+
+class ChangedCategories(TypedDict):
+    """New categories occur only in p, vanished ones only in q. Each list has shares in both samples."""
+
+    n_new: int
+    share_new: float  # of the rows of p
+    new: list[dict[str, Any]]
+    n_vanished: int
+    share_vanished: float  # of the rows of q
+    vanished: list[dict[str, Any]]
+    changed: list[dict[str, Any]]  # of those in both samples: the largest differences of shares, beyond chance
+
+
+def category_shares(p: pl.Series, q: pl.Series) -> pl.DataFrame:
+    """Return a row for each category of two columns of text, with its share in each sample, the most frequent first."""
+    parts = [
+        pl.DataFrame({"level": s.cast(pl.String), "is_p": pl.repeat(k == 0, len(s), eager=True)})
+        for k, s in enumerate((p, q))
+    ]
+    n_p, n_q = max(len(p), 1), max(len(q), 1)
+    counts = pl.concat(parts).group_by("level").agg(n=pl.len(), n_p=pl.col("is_p").sum())
+    shares = counts.select("level", p=pl.col("n_p") / n_p, q=(pl.col("n") - pl.col("n_p")) / n_q)
+    return shares.sort([pl.col("p") + pl.col("q"), "level"], descending=[True, False])
+
+
+def levels_of(shares: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the frequent categories with their shares. Rare ones are counted together."""
+    rows = [_level(row) for row in shares[:LEVELS].iter_rows(named=True)]
+    if shares.height > LEVELS:
+        rest = shares[LEVELS:]
+        name = f"{rest.height} others"
+        rows.append({"level": name, "p": _rounded(rest["p"].sum()), "q": _rounded(rest["q"].sum())})
+    return rows
+
+
+def changed_categories(shares: pl.DataFrame, n_p: int, n_q: int) -> ChangedCategories:
+    """Return the new, vanished and most changed categories of `category_shares` of n_p and n_q cells."""
+    new, vanished = shares.filter(pl.col("q") == 0), shares.filter(pl.col("p") == 0)
+    mean = (pl.col("p") + pl.col("q")) / 2
+    error = (mean * (1 - mean) * (1 / max(n_p, 1) + 1 / max(n_q, 1))).sqrt()
+    change = (pl.col("p") - pl.col("q")).abs()
+    both = shares.filter((pl.col("p") > 0) & (pl.col("q") > 0) & (change > _BEYOND_CHANCE * error))
+    return {
+        "n_new": new.height,
+        "share_new": _rounded(new["p"].sum()),
+        "new": [_level(row) for row in new[:_LISTED].iter_rows(named=True)],
+        "n_vanished": vanished.height,
+        "share_vanished": _rounded(vanished["q"].sum()),
+        "vanished": [_level(row) for row in vanished[:_LISTED].iter_rows(named=True)],
+        "changed": [_level(row) for row in both.sort(change, descending=True)[:_LISTED].iter_rows(named=True)],
+    }
+
+
+def category_sentences(evidence: dict[str, Any]) -> list[str]:
+    """Return a sentence for each text column with new or vanished categories, or with rare ones."""
+    p, q = evidence["origin"]["file_p"], evidence["origin"]["file_q"]
+    sentences = []
+    for column in evidence["columns"]:
+        changes = column.get("changes")
+        parts = (
+            []
+            if changes is None
+            else [
+                f"{_counted(changes[f'n_{kind}'])} only in {file} ({changes[f'share_{kind}']:.1%} of its rows)"
+                for kind, file in (("new", p), ("vanished", q))
+                if changes[f"n_{kind}"]
+            ]
+        )
+        if parts:
+            sentences.append(f"Column {column['name']} has {' and '.join(parts)}.")
+    for name, share in evidence["diagnosis"]["grouping"].items():
+        problem = f"{share:.1%} of rows have a category of {name} with fewer than 5 rows"
+        sentences.append(f"{problem}. Their ratios are not estimated one by one.")
+    return sentences
+
+
+def _counted(n: int) -> str:
+    return f"{n} categor{'y' if n == 1 else 'ies'}"
+
+
+def _level(row: dict[str, Any]) -> dict[str, Any]:
+    return {"level": row["level"], "p": _rounded(row["p"]), "q": _rounded(row["q"])}
+
+
+def _rounded(share: Any) -> float:
+    return float(f"{share:.4g}") if math.isfinite(share) else 0.0
