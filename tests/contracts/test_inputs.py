@@ -247,7 +247,9 @@ def test_series_of_two_names_are_one_column() -> None:
     a, b = P["pay"].to_pandas().rename("pay 2023"), Q["pay"].to_pandas().rename("pay 2024")
     model = ClassifierRatio("logistic").fit_samples(a, b)
     assert model.feature_names_in_.tolist() == ["pay 2023"]
-    np.testing.assert_array_equal(model.log_ratio(b), model.log_ratio(b.to_frame("pay 2023")))
+    expected = model.log_ratio(b.to_frame("pay 2023"))
+    for rows in (b, b.to_numpy(), b.tolist(), pl.Series("pay 2024", b)):
+        np.testing.assert_array_equal(model.log_ratio(rows), expected)
     with pytest.raises(ValueError, match="feature names should match"):
         model.log_ratio(b.to_frame())
 

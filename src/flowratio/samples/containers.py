@@ -97,10 +97,10 @@ def _is_arrow(X: Any, *kinds: str) -> bool:
 
 
 def _array_table(values: Any, column: str | None) -> Any:
-    """Return an array or a list, of shape (n,), as an array of shape (n, 1), or as a frame if it is not of numbers."""
+    """Return an array or a list, of shape (n,), as an array of shape (n, 1), or as a frame if its column has a name."""
     array = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
     array = array.reshape(-1, 1)
-    if column is None or not is_mixed(array):
+    if column is None or (not isinstance(column, str) and not is_mixed(array)):
         return array
     from flowratio.tables.cells import to_frame
 

@@ -68,8 +68,10 @@ def test_two_vectors_have_one_name() -> None:
     p, q = to_tables(["a", "b"], pl.Series("job", ["c", "d"]))
     assert list(p.columns) == list(q.columns) == ["job"]
     p, q = to_tables([1.0, 2.0], pl.DataFrame({"pay": [1.0, 2.0]}))
+    assert list(p.columns) == list(q.columns) == ["pay"]
+    p, q = to_tables([1.0, 2.0], pd.Series([1.0, 2.0], name=0))  # a name that is no text
     assert isinstance(p, np.ndarray)
-    assert q.columns == ["pay"]
+    assert q.columns.tolist() == [0]
 
 
 @pytest.mark.parametrize("library", [pd, pl])
