@@ -48,7 +48,7 @@ def test_no_ratio_leaves_the_score_of_the_truth() -> None:
     log_r = X[:, 0] - 0.5
     on_rows = np.log(2) + 0.5 * (log_expit(log_r[is_p]).mean() + log_expit(-log_r[~is_p]).mean())
     assert on_rows - 0.01 < found.gain < on_rows + 0.002  # on the same rows: about 20 coefficients of 4000 rows
-    assert np.mean((found.log_correction - (X[:, 0] - 0.5)) ** 2) < 0.02  # of a variance of 1.25
+    assert np.mean((found.log_correction - (X[:, 0] - 0.5)) ** 2) < 0.04  # 9 coefficients: 9 / (0.2 · 4000), and trees
 
 
 def test_wrong_form_is_found() -> None:
