@@ -1,110 +1,13 @@
-"""Log-ratios of held-out rows by cross-fitting: the basis of every estimate with a standard error."""
+"""Cross-fitting for applications. The work is done in `flowratio.ratios.fold_scores`, which diagnoses use too."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-
-from flowratio._support.progress import progress
-from flowratio._support.types import Matrix, Vector
-from flowratio._support.validation import check_n_folds
-from flowratio.ratios.auto.auto import AutoRatio
-from flowratio.ratios.registry import fit_prepared, log_ratio_prepared, new_ratio, silent
-from flowratio.samples.folding import folds
-from flowratio.samples.two_samples import TwoSamples
-
-FEWEST_ROWS = 4  # of each sample: two folds of two rows
-
-
-@dataclass(frozen=True, eq=False)
-class FoldScores:
-    """Log-ratios of the rows of one sample."""
-
-    log_r: Vector  # (n,): of each row by the model that was fitted without its fold
-    each: Matrix  # (n_folds, n): of each row by every model
-    w: Vector  # (n,)
-    fold: np.ndarray  # (n,)
-
-    @classmethod
-    def of(cls, each: Matrix, w: Vector, fold: np.ndarray) -> FoldScores:
-        """Select the held-out scores from those of all models."""
-        return cls(each[fold, np.arange(len(fold))], each, w, fold)
-
-    def mean(self, values: Vector) -> float:
-        """Return the weighted mean of values, of shape (n,)."""
-        return float(self.w @ values / self.w.sum())
-
-    def mean_without(self, k: int, values: Vector) -> float:
-        """Return the weighted mean of the values, of shape (n,), of all rows outside a fold."""
-        w = self.w * (self.fold != k)
-        return float(w @ values / w.sum())
-
-    def inverse(self) -> FoldScores:
-        """Return the log-ratios of 1/r."""
-        return FoldScores(-self.log_r, -self.each, self.w, self.fold)
-
-
-@dataclass(frozen=True, eq=False)
-class CrossFitted:
-    """Log-ratios of the rows of p and of q by models that were not fitted to them."""
-
-    p: FoldScores
-    q: FoldScores
-
-    def swapped(self) -> CrossFitted:
-        """Return the same of q/p."""
-        return CrossFitted(self.q.inverse(), self.p.inverse())
-
-
-def cross_fit(
-    ratio: Any,
-    samples: TwoSamples,
-    fold: np.ndarray,
-    seed: int,
-    verbose: bool = False,
-    more: tuple[Matrix, np.ndarray] | None = None,
-) -> CrossFitted:
-    """Fit a ratio to all folds (n,) except one, in turn, and score that one. It is held out in both samples at once.
-
-    `more` rows of q, (m, d), in their folds, (m,), are scored, but no model is fitted to them.
-    """
-    n_p, n_folds = samples.n_p, int(fold.max()) + 1
-    X, w, all_folds = samples.X, samples.w, fold
-    if more is not None:
-        X, all_folds = np.concatenate([X, more[0]]), np.concatenate([fold, more[1]])
-        w = np.concatenate([w, np.ones(len(more[0]))])
-    each = np.zeros((n_folds, len(X)))
-    with silent(), progress(n_folds, "folds", verbose) as step:
-        for k in range(n_folds):
-            part = samples.part(fold != k)
-            if (part.X[0] != part.X).any():  # otherwise nothing distinguishes p from q: r = 1
-                each[k] = log_ratio_prepared(fit_prepared(new_ratio(ratio, seed + k), part), X)
-            step()
-    parts = slice(n_p), slice(n_p, None)
-    return CrossFitted(*(FoldScores.of(each[:, rows], w[rows], all_folds[rows]) for rows in parts))
-
-
-def ratio_to_fit(ratio: Any, samples: TwoSamples, seed: int, verbose: bool = False) -> Any:
-    """Return the ratio to cross-fit. The choice of an `AutoRatio` is made once, on all rows: it is one of few."""
-    auto = new_ratio(ratio, seed)
-    if not isinstance(auto, AutoRatio):
-        return auto
-    auto.set_params(verbose=auto.verbose or verbose)
-    with silent():
-        return fit_prepared(auto, samples).selection()
-
-
-def folds_of(samples: TwoSamples, n_folds: Any, rng: np.random.Generator) -> np.ndarray:
-    """Return a fold for each row, of shape (n,): first those of p, then those of q."""
-    k = check_folds(n_folds, min(samples.n_p, samples.n_q))
-    return np.concatenate([folds(samples.n_p, k, rng), folds(samples.n_q, k, rng)])
-
-
-def check_folds(n_folds: Any, n_least: int) -> int:
-    """Return the number of folds: no more than half of the rows of the smaller sample."""
-    check_n_folds(n_folds)
-    if n_least < FEWEST_ROWS:
-        raise ValueError(f"The smaller sample has {n_least} rows. Give at least {FEWEST_ROWS} rows of each sample.")
-    return min(int(n_folds), n_least // 2)
+from flowratio.ratios.fold_scores import FEWEST_ROWS as FEWEST_ROWS
+from flowratio.ratios.fold_scores import CrossFitted as CrossFitted
+from flowratio.ratios.fold_scores import FoldScores as FoldScores
+from flowratio.ratios.fold_scores import check_folds as check_folds
+from flowratio.ratios.fold_scores import cross_fit as cross_fit
+from flowratio.ratios.fold_scores import folds_of as folds_of
+from flowratio.ratios.fold_scores import ratio_to_fit as ratio_to_fit
+from flowratio.ratios.registry import fit_prepared as fit_prepared
+from flowratio.ratios.registry import log_ratio_prepared as log_ratio_prepared

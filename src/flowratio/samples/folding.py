@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowratio._support.types import Vector
+from flowratio._support.types import Matrix, Vector
 
 if TYPE_CHECKING:
     from flowratio.samples.two_samples import TwoSamples
@@ -15,6 +15,37 @@ if TYPE_CHECKING:
 def folds(n: int, n_folds: int, rng: np.random.Generator) -> Vector:
     """Return a fold for every row, from 0 to `n_folds` - 1, of shape (n,). Fold sizes differ by 1 at most."""
     return rng.permutation(n) % n_folds
+
+
+def paired_folds(X: Matrix, n_p: int, n_folds: int, rng: np.random.Generator) -> Vector:
+    """Return a fold for every row of two samples, those of p first, of shape (n,). Equal rows of p and q are paired.
+
+    The k-th copy of a row in p and its k-th copy in q, in random order, get the same fold.
+    """
+    _, value = np.unique(np.ascontiguousarray(X).view(f"V{X.itemsize * X.shape[1]}").ravel(), return_inverse=True)
+    parts = value[:n_p], value[n_p:]
+    if not np.isin(*parts).any():
+        return np.concatenate([folds(len(part), n_folds, rng) for part in parts])
+    keys = [_copies(part, rng) * (value.max() + 1) + part for part in parts]  # one number for each row and copy
+    _, *pairs = np.intersect1d(*keys, assume_unique=True, return_indices=True)
+    n_pairs = len(pairs[0])
+    fold, of_pairs = [np.full(len(part), -1) for part in parts], folds(n_pairs, n_folds, rng)
+    for of_sample, rows in zip(fold, pairs, strict=True):
+        of_sample[rows] = of_pairs
+        rest = of_sample < 0
+        of_sample[rest] = (n_pairs + rng.permutation(int(rest.sum()))) % n_folds  # sizes still differ by 1 at most
+    return np.concatenate(fold)
+
+
+def _copies(value: Vector, rng: np.random.Generator) -> Vector:
+    """Return, for each row, how many rows with the same value come before it in a random order, (n,) to (n,)."""
+    order = rng.permutation(len(value))
+    order = order[np.argsort(value[order], kind="stable")]
+    starts = np.concatenate([[True], np.diff(value[order]) != 0])
+    first = np.maximum.accumulate(np.where(starts, np.arange(len(value)), 0))
+    copies = np.empty(len(value), int)
+    copies[order] = np.arange(len(value)) - first
+    return copies
 
 
 def random_ranks(samples: TwoSamples, rng: np.random.Generator) -> Vector:
