@@ -28,6 +28,7 @@ _MOST_SQUARED = 250  # columns: with more columns the polynomial is linear
 _ROWS_PER_PRODUCT = 20.0  # rows in the overlap for each coefficient of a polynomial with all products
 _MOST_PRODUCTS = 250  # coefficients of such a polynomial
 _FEWEST_FOR_TREES = 40.0  # effective rows of the smaller weighted sample: trees need 20 rows in a leaf
+_BINS = 64  # of the columns, for trees
 _LEAST_WEIGHT = 1e-6  # of the largest: lighter rows cannot change a fit
 
 
@@ -56,6 +57,7 @@ def residual(
     seed: int,
     *,
     n_folds: int = 5,
+    fold: Vector | None = None,
     max_rows: int = 20_000,
 ) -> Residual:
     """Estimate log(r / r̂) by cross-fitting, and how much it improves the score of `RatioEstimator.score`.
@@ -67,8 +69,8 @@ def residual(
     ----------
     X, log_r, is_p, w
         Rows of both samples, (n, d), held-out log-ratios, whether a row belongs to p, and weights of rows, each (n,).
-    seed, n_folds
-        Seed of the folds and of boosting, and the number of folds.
+    seed, n_folds, fold
+        Seed of the folds and of boosting, the number of folds, or the fold of each row, (n,), from 0.
     max_rows
         Maximum number of rows of each sample that a classifier is fitted to. All rows are corrected.
     """
@@ -77,13 +79,13 @@ def residual(
     share = w / np.where(is_p, w[is_p].sum(), w[~is_p].sum())  # each sample adds up to 1
     bounded = share * expit(np.where(is_p, -log_r, log_r))
     n_p, n_q = (_effective(bounded[part]) for part in (is_p, ~is_p))
-    n_folds = min(n_folds, int(is_p.sum()), int((~is_p).sum()))
     log_correction = np.zeros(len(X))
-    if min(n_p, n_q) >= 2 * n_folds:
-        bounded *= (n_p + n_q) / bounded.sum()
-        fold = np.empty(len(X), int)
+    if fold is None:
+        fold, n_folds = np.empty(len(X), int), min(n_folds, int(is_p.sum()), int((~is_p).sum()))
         for part in (is_p, ~is_p):
             fold[part] = folds(int(part.sum()), n_folds, rng)
+    if min(n_p, n_q) >= 2 * (fold.max() + 1):
+        bounded *= (n_p + n_q) / bounded.sum()
         each = _corrections(X, log_r, is_p, bounded, fold, _thinned(is_p, max_rows, rng), min(n_p, n_q), seed)
         log_correction = _combined(each, log_r, is_p, share, fold)
     sign = np.where(is_p, 1.0, -1.0)
@@ -114,7 +116,7 @@ def _corrections(
 ) -> Matrix:
     """Return the corrections of the held-out rows by each classifier, (n, 2)."""
     features = _features(X, log_r, is_p, n_overlap)
-    inputs = np.column_stack([X, np.clip(log_r, -50.0, 50.0)])
+    inputs = _binned(np.column_stack([X, log_r]))
     some = some & (weights > _LEAST_WEIGHT * weights.max())
     each = np.zeros((len(X), 2))
     for k in range(int(fold.max()) + 1):
@@ -127,6 +129,17 @@ def _corrections(
             trees: Any = PRESETS["boosting"](inputs[rows], y, seed + k)
             each[out, 1] = trees.fit(inputs[rows], y, sample_weight=w).decision_function(inputs[out])
     return each
+
+
+def _binned(X: Matrix) -> Matrix:
+    """Return the quantile bin of each value, (n, d): with weights, scikit-learn takes long to find bins of its own."""
+    binned = np.full(X.shape, np.nan)
+    for j, x in enumerate(X.T):
+        finite = np.isfinite(x)
+        if finite.any():
+            edges = np.unique(np.quantile(x[finite], np.linspace(0, 1, _BINS + 1)[1:-1]))
+            binned[finite, j] = np.searchsorted(edges, x[finite], side="right")
+    return binned
 
 
 def _features(X: Matrix, log_r: Vector, is_p: Vector, n_overlap: float) -> Matrix:
