@@ -140,10 +140,8 @@ def uniform_noise(width: float, rng: np.random.Generator, n: int) -> Pair:
 
 
 def uniform_noise_task(nats: float, n: int) -> Task:
-    """y = x + uniform noise: I = ε - log 2ε for ε up to 1/2, and 1 / 4ε above."""
-    width = (
-        1 / (4 * nats) if nats < 0.5 else float(brentq(lambda e: e - math.log(2 * e) - nats, 1e-9, 0.5, xtol=1e-15))
-    )
+    """Y = x + uniform noise: I = ε - log 2ε for ε up to 1/2, and 1 / 4ε above."""
+    width = 1 / (4 * nats) if nats < 0.5 else float(brentq(lambda e: e - math.log(2 * e) - nats, 1e-9, 0.5, xtol=1e-15))
     return Task(f"additive uniform noise {nats:g} nats", n, nats, partial(uniform_noise, width))
 
 
@@ -154,7 +152,7 @@ def gamma_exponential(shape: float, rng: np.random.Generator, n: int) -> Pair:
 
 
 def gamma_exponential_task(nats: float, n: int) -> Task:
-    """x ~ Gamma(a), y | x ~ Exponential of rate x: I = ψ(a + 1) - log a. Both are given as logs."""
+    """X ~ Gamma(a), y | x ~ Exponential of rate x: I = ψ(a + 1) - log a. Both are given as logs."""
     shape = float(brentq(lambda a: digamma(a + 1) - math.log(a) - nats, 1e-6, 1e4))
     return Task(f"gamma-exponential {nats:g} nats", n, nats, partial(gamma_exponential, shape))
 
@@ -179,7 +177,7 @@ def table_task(name: str, table: np.ndarray, n: int, text: bool) -> Task:
 
 
 def label_task(name: str, means: np.ndarray, n: int, n_columns: int = 1) -> Task:
-    """x is one of k labels with equal probability, y = mean of the label + Gaussian noise in its first column."""
+    """X is one of k labels with equal probability, y = mean of the label + Gaussian noise in its first column."""
     y = np.linspace(means.min() - 9, means.max() + 9, 20_001)
     density = np.mean(np.exp(-0.5 * (y[:, None] - means) ** 2), axis=1) / math.sqrt(2 * math.pi)
     entropy = -np.sum(density * np.log(np.maximum(density, 1e-300))) * (y[1] - y[0])
@@ -195,7 +193,7 @@ def label_task(name: str, means: np.ndarray, n: int, n_columns: int = 1) -> Task
 
 
 def quantized_task(nats: float, n_bins: int, n: int) -> Task:
-    """x is a Gaussian in bins of equal probability, y is correlated with the Gaussian."""
+    """X is a Gaussian in bins of equal probability, y is correlated with the Gaussian."""
     rho = rho_of(nats)
     y = np.linspace(-8, 8, 8_001)
     p_y = np.exp(-(y**2) / 2) / math.sqrt(2 * math.pi) * (y[1] - y[0])
@@ -227,7 +225,7 @@ def zero_inflated_truth(share: float) -> float:
 
 
 def xor(n_columns: int, flip: float, noise: bool, rng: np.random.Generator, n: int) -> Pair:
-    """The sign of y is that of x₁ x₂, except for a share `flip` of the rows. Other columns are noise."""
+    """Draw y with the sign of x₁ x₂, except for a share `flip` of the rows. Other columns are noise."""
     x = rng.normal(size=(n, n_columns))
     sign = np.sign(x[:, 0] * x[:, 1]) * np.where(rng.random(n) < flip, -1, 1)
     y = sign * np.abs(rng.normal(size=n)) if noise else sign
@@ -307,7 +305,9 @@ def tasks() -> list[Task]:
         Task("uniform margins 10 nats", 10_000, 10.0, mapped(one[10.0], ndtr, ndtr)),
         Task("exponential margins 2 nats", 2000, 2.0, mapped(one[2.0], np.exp, np.exp)),
         Task("wiggled margins 4 nats", 5000, 4.0, mapped(one[4.0], _wiggle, _same)),
-        Task("cubic map 0.5 nats", 2000, 0.5, mapped(one[0.5], lambda x: x**3, lambda y: np.sign(y) * np.abs(y) ** 1.5)),
+        Task(
+            "cubic map 0.5 nats", 2000, 0.5, mapped(one[0.5], lambda x: x**3, lambda y: np.sign(y) * np.abs(y) ** 1.5)
+        ),
         student_task(1, 1, None, 5000),
         student_task(1, 1, 2.0, 5000),
         student_task(1, 1, 6.0, 10_000),
@@ -317,7 +317,12 @@ def tasks() -> list[Task]:
         student_task(2, 3, 3.0, 10_000),
         student_task(3, 5, None, 5000),
         student_task(5, 2, 2.0, 5000),
-        Task("asinh of Student df=1 1x1 1 nat", 5000, 1.0, mapped(student_task(1, 1, 1.0, 1).draw, np.arcsinh, np.arcsinh)),
+        Task(
+            "asinh of Student df=1 1x1 1 nat",
+            5000,
+            1.0,
+            mapped(student_task(1, 1, 1.0, 1).draw, np.arcsinh, np.arcsinh),
+        ),
         uniform_noise_task(0.33, 2000),
         uniform_noise_task(1.0, 5000),
         uniform_noise_task(3.0, 10_000),
@@ -346,7 +351,9 @@ def tasks() -> list[Task]:
         mixture_task("cross", [(0.5, (0.0, 0.0), (1, 0.95, 1)), (0.5, (0.0, 0.0), (1, -0.95, 1))], 5000),
         mixture_task("ring", ring_parts(2.0, 0.3), 5000),
         mixture_task(
-            "three clusters", [(0.3, (-2.0, 0.0), (0.3, 0.1, 1)), (0.3, (0.0, 2.0), (1, 0, 0.3)), (0.4, (2.0, -1), (0.5, 0.4, 0.5))], 2000
+            "three clusters",
+            [(0.3, (-2.0, 0.0), (0.3, 0.1, 1)), (0.3, (0.0, 2.0), (1, 0, 0.3)), (0.4, (2.0, -1), (0.5, 0.4, 0.5))],
+            2000,
         ),
         mixture_task("outliers", [(0.8, (0.0, 0.0), (1, 0.9, 1)), (0.2, (0.0, 0.0), (4, 0, 4))], 5000),
         Task("independent 1x1", 1000, 0.0, partial(independent, 1, 1, False)),

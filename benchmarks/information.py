@@ -1,7 +1,7 @@
 """Mutual information on 60 distributions with known truth, 0 to 10 nats, 2 to 50 columns: coverage and error.
 
-Claims: intervals of *reliable* results cover the truth in at least 93 % of the cases, and the median absolute error is at
-most half of that of 0.1.0. The tasks are in `_information_tasks.py`. Nothing was chosen on the half named "report".
+Claims: intervals of *reliable* results cover the truth in at least 93 % of the cases, and the median absolute error is
+at most half of that of 0.1.0. The tasks are in `_information_tasks.py`. Nothing was chosen on the half named "report".
 Results are appended to `results/information.jsonl`. A run resumes where the last one stopped.
 Cost: about 40 minutes for 3 seeds, one thread. Commands:
 
@@ -99,7 +99,9 @@ def covers(record: dict[str, Any]) -> bool:
 def line(task: Task, r: dict[str, Any]) -> str:
     value = f"{r['truth']:7.3f} {r['value']:7.3f} ± {r['standard_error']:.3f}"
     mark = "covered" if covers(r) else "MISSED"
-    return f"{task.name:34.34} {task.half:6} {value} {r['verdict']:13} {r['limit']:12.12} {mark:8} {r['seconds']:6.1f} s"
+    return (
+        f"{task.name:34.34} {task.half:6} {value} {r['verdict']:13} {r['limit']:12.12} {mark:8} {r['seconds']:6.1f} s"
+    )
 
 
 def report(selection: list[Task], records: list[dict[str, Any]], version: str) -> None:
@@ -110,7 +112,9 @@ def report(selection: list[Task], records: list[dict[str, Any]], version: str) -
     for r in sorted(own, key=lambda r: (list(names).index(r["task"]), r["seed"])):
         print(line(names[r["task"]], r))
     for half in ("design", "report"):
-        both = {v: [r for r in records if r["version"] == v and names[r["task"]].half == half] for v in (BASELINE, HERE)}
+        both = {
+            v: [r for r in records if r["version"] == v and names[r["task"]].half == half] for v in (BASELINE, HERE)
+        }
         shared = {(r["task"], r["seed"]) for r in both[BASELINE]} & {(r["task"], r["seed"]) for r in both[HERE]}
         for v, part in both.items():
             if part:
@@ -131,8 +135,8 @@ def summary(records: list[dict[str, Any]]) -> str:
     error = np.median([abs(r["value"] - r["truth"]) for r in records])
     seconds = np.mean([r["seconds"] for r in records])
     return (
-        f"{len(records)} draws, {len(reliable)} reliable, of which {coverage} cover. Median absolute error {error:.4f}, "
-        f"{seconds:.1f} s on average"
+        f"{len(records)} draws, {len(reliable)} reliable, of which {coverage} cover. "
+        f"Median absolute error {error:.4f}, {seconds:.1f} s on average"
     )
 
 

@@ -1,6 +1,6 @@
 r"""Elliptical copulas: the ratio of a joint distribution to the product of its margins, with few parameters.
 
-For normal scores z of the columns, and their images t = T⁻¹(Φ(z)) under Student's distribution with ν degrees of freedom,
+For normal scores z of the columns, and t = T⁻¹(Φ(z)) by Student's distribution with ν degrees of freedom,
 
 .. math:: \log r = \log t_\nu(x, y; P) - \log t_\nu(x; P_{xx}) - \log t_\nu(y; P_{yy})
 
@@ -32,7 +32,7 @@ _STRONG = 0.99  # canonical correlation above which correlations are not noise
 
 @dataclass(frozen=True, eq=False)
 class EllipticalRatio:
-    """log r = log p(x, y) - log p(x) p(y) of an elliptical distribution. Rows are (x, y), of which d_x columns are x."""
+    """log r = log p(x, y) - log p(x) p(y) of an elliptical distribution. The first d_x columns of a row are x."""
 
     mean: Vector  # (d,)
     scale: Matrix  # (d, d)
@@ -74,7 +74,10 @@ class EllipticalRatio:
         for a, b, own in ((u, v, white[0]), (v, u, white[1])):
             width = np.sqrt(1 - rho[:k] ** 2)
             if math.isfinite(self.degrees):  # given x, the width grows with the distance of x
-                width = width * np.sqrt((self.degrees + np.square(own).sum(axis=1)) / (self.degrees + own.shape[1]))[:, None]
+                width = (
+                    width
+                    * np.sqrt((self.degrees + np.square(own).sum(axis=1)) / (self.degrees + own.shape[1]))[:, None]
+                )
             out.append(np.arcsinh((b - rho[:k] * a) / width))
         return np.hstack(out)
 
@@ -92,7 +95,7 @@ def fit_student(P: Matrix, Q: Matrix, d_x: int, degrees: float) -> EllipticalRat
 
 
 def _shrunken(P: Matrix, Q: Matrix, w: Vector, scale: np.ndarray, d_x: int) -> np.ndarray:
-    """Return the scale matrix with correlations shrunk by their noise, unless the dependence is too strong for noise."""
+    """Return the scale matrix with correlations shrunk by their noise, unless the dependence is very strong."""
     if _canonical(scale, d_x)[1].max() > _STRONG:
         return scale
     X, y = np.concatenate([P, Q]), np.repeat([1, 0], [len(P), len(Q)])
@@ -117,12 +120,17 @@ def _canonical(scale: np.ndarray, d_x: int) -> tuple[list[np.ndarray], np.ndarra
 
 
 def _regular(scale: np.ndarray) -> np.ndarray:
-    return scale + _SMALLEST * np.diag(np.diag(scale)) + 1e-300 * np.eye(len(scale))
+    return (
+        scale + _SMALLEST * np.diag(np.diag(scale)) + 1e-12 * np.eye(len(scale))
+    )  # a column may be constant in all folds except one
 
 
 def _em(Z: Matrix, degrees: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return center (d,), scale matrix (d, d) and weights of rows (n,) of Student's distribution."""
-    mean, scale = np.median(Z, axis=0), np.atleast_2d(np.cov(np.clip(Z, *np.quantile(Z, [0.05, 0.95], axis=0)), rowvar=False))
+    mean, scale = (
+        np.median(Z, axis=0),
+        np.atleast_2d(np.cov(np.clip(Z, *np.quantile(Z, [0.05, 0.95], axis=0)), rowvar=False)),
+    )
     w = np.ones(len(Z))
     for _ in range(_EM_STEPS):
         scale = _regular(scale)
