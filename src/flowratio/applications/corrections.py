@@ -33,6 +33,7 @@ class Corrections:
     each: np.ndarray  # (n_learners, n_folds, n + m)
     fold: Vector  # (n + m,)
     n: int
+    source: Vector  # (n + m,): the row of p that the x of each row comes from
 
     @cached_property
     def held_out(self) -> np.ndarray:
@@ -41,9 +42,22 @@ class Corrections:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """Weights of the learners in each fold, from the scores of the other folds, (n_folds, n_learners)."""
+        """Weights of the learners in each fold, from the scores of the other folds, (n_folds, n_learners).
+
+        All are 0 if together they do not improve the held-out score beyond chance.
+        """
         rows = [np.flatnonzero(self.fold != k) for k in range(self.each.shape[1])]
-        return np.array([_weights(self.held_out[:, positions], positions < self.n) for positions in rows])
+        weights = np.array([_weights(self.held_out[:, positions], positions < self.n) for positions in rows])
+        log_r = np.einsum("nl,ln->n", weights[self.fold], self.held_out)
+        return weights if self._improves(log_r) else np.zeros_like(weights)
+
+    def _improves(self, log_r: Vector) -> bool:
+        """Return whether log r scores more than 0 by two standard errors. Rows with the same x are one observation."""
+        is_p = np.arange(len(log_r)) < self.n
+        share = np.where(is_p, 0.5 / self.n, 0.5 / (len(log_r) - self.n))
+        gains = share * (log_expit(np.where(is_p, log_r, -log_r)) + math.log(2))
+        by_source = np.bincount(self.source, gains, self.n)
+        return float(gains.sum()) > 2 * math.sqrt(self.n * float(by_source.var()))
 
     @cached_property
     def stacked(self) -> np.ndarray:
@@ -61,7 +75,7 @@ class Corrections:
         """Return the difference in nats of the best learner and the second, each with a weight of its own."""
         gains = []
         for k, name in enumerate(self.names):
-            alone = Corrections((name,), self.each[k : k + 1], self.fold, self.n)
+            alone = Corrections((name,), self.each[k : k + 1], self.fold, self.n, self.source)
             gains.append(max(sum(float(part.mean()) for part in self.terms(alone.stacked_held_out())), 0.0))
         return float(np.diff(np.sort(gains)[-2:])[0]) if len(gains) > 1 else 0.0
 

@@ -102,10 +102,11 @@ def dependence(x: Matrix, y: Matrix, fold: Vector, seed: int, verbose: bool) -> 
     own = each[fold, np.arange(n)]
     features = _features(X, copula, i, j, np.concatenate([own, tilted.log_r[drawn]]))
     all_folds = np.concatenate([fold, fold[i]])
-    corrections = _corrections(features, n, all_folds, seed, verbose)
+    learners = _fitted_learners(features, n, all_folds, seed, verbose)
+    corrections = Corrections(*learners, all_folds, n, np.concatenate([np.arange(n), i]))
     terms = _Terms(own - tilted.log_z, each - tilted.log_z, corrections)
     of_p, of_t = terms.held_out()
-    growth = _growth(features, corrections, seed) if len(corrections.each) else 0.0
+    growth = _growth(features, corrections, seed) if corrections.weights.any() else 0.0
     clipped = clipped_terms(own, tilted.log_r, math.sqrt(len(tilted.log_r)))
     return Dependence(
         rows=of_p + of_t.mean() + pairs_by_row(of_t, i, j, n) + tilted.influence(n),
@@ -198,7 +199,8 @@ def _features(X: Matrix, copula: _Copula, i: Vector, j: Vector, log_r: Vector) -
     return np.column_stack([parts[0], residuals, np.clip(log_r, -_FARTHEST, _FARTHEST)])
 
 
-def _corrections(F: Matrix, n: int, fold: Vector, seed: int, verbose: bool) -> Corrections:
+def _fitted_learners(F: Matrix, n: int, fold: Vector, seed: int, verbose: bool) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the names of the learners, and log(p / t) of all rows by each learner without each fold."""
     n_folds = int(fold.max()) + 1
     with silent(), progress(n_folds * len(LEARNERS) + 1, "fits", verbose) as step:
         first = fit_learner(LATENT, F, n, fold != 0, seed)
@@ -212,7 +214,7 @@ def _corrections(F: Matrix, n: int, fold: Vector, seed: int, verbose: bool) -> C
         if _is_best(first, [of[0] for of in outcomes], fold == 0, n):
             rest = [fit_learner(LATENT, F, n, fold != k, seed + k) for k in range(1, n_folds)]
             names, outcomes = [*names, LATENT], [*outcomes, np.array([first, *rest])]
-    return Corrections(tuple(names), np.array(outcomes), fold, n)
+    return tuple(names), np.array(outcomes)
 
 
 def _is_best(log_r: Vector, others: list[Vector], rows: Vector, n: int) -> bool:

@@ -41,7 +41,6 @@ _MOST_FITTED = 20_000  # shuffled rows, if n is not larger
 _MOST_DEALT = 2_000_000  # shuffled rows
 _CONDITIONAL = ("qda", "quadratic", "boosting", "mlp")  # candidates for I(X; Y | Z): all of them see dependence
 _FEWEST_PAIRS = 200.0  # effective pairs that resemble rows of the sample, below which nothing can be confirmed
-_FEWEST_OVERLAP = 50.0  # effective rows in the overlap, below which a flexible check sees too little
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -261,7 +260,7 @@ def _conclusion(held_out: float, noise: float, parts: _Parts) -> Conclusion:
     if parts.missing > max(2 * noise, THRESHOLDS.misfit):
         reason = f"the value is a lower bound. The ratio has the wrong form: a flexible check finds {parts.missing:.2g}"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} nats more. Leave out `ratio`, or use another.")
-    if parts.overlap < min(_FEWEST_OVERLAP, n / 4):
+    if parts.overlap < min(THRESHOLDS.fewest_overlap, n / 4):
         reason = f"the value is a lower bound. Only {parts.overlap:.0f} shuffled rows resemble rows of the sample, too"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} few to check the form of the ratio.")
     if abs(held_out + excess / 2) < 2 * noise:
