@@ -192,7 +192,7 @@ def _diagnosis(
     columns = table_balance(p, q, compared, rows, shared.inflation_q)
     names, (plain_p, plain_q) = _without_codes(evaluation, p, q)
     left = leftover(plain_p, plain_q, np.random.default_rng([seed, 0]), shared.inflation_q)
-    rest = _residual(evaluation, p, q, rows, log_c, seed)
+    rest = _residual(evaluation, plain_p, plain_q, rows, log_c, seed)
     grouping = dict(getattr(evaluation.encoder, "rare_shares_", {}))
     spread = None if each_p is None else stability(each_p, p.share)
     findings = [

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from flowratio._support.types import TableLike
-from flowratio.tables.detection import is_mixed
+from flowratio.tables.detection import is_mixed, is_relation
 
 _ONLY = "x1"  # name of the column of values without a name, as in arrays of several columns
 
@@ -34,8 +34,8 @@ def is_vector(X: Any) -> bool:
 
 
 def is_arrow_table(X: Any) -> bool:
-    """Return whether `X` is a table of Arrow."""
-    return _is_arrow(X, "Table", "RecordBatch")
+    """Return whether `X` is a table of Arrow, or a relation of DuckDB, which becomes one."""
+    return _is_arrow(X, "Table", "RecordBatch") or is_relation(X)
 
 
 def to_table(X: TableLike, column: str | None = None) -> Any:

@@ -11,10 +11,11 @@ import pytest
 from scipy.special import expit
 
 from flowratio import RatioEstimator
-from flowratio.applications.crossfit import CrossFitted, FoldScores, folds_of
+from flowratio.applications.crossfit import CrossFitted, FoldScores, cross_fit, folds_of
 from flowratio.applications.divergences import (
     KINDS,
     Divergence,
+    FlexibleCheck,
     Kind,
     clipped_terms,
     divergence,
@@ -117,7 +118,7 @@ def test_intervals_cover(m: float) -> None:
     for seed in range(200):
         scores = _linear(*draw(m, 400, 600, seed), seed)
         for kind in KINDS:
-            made = estimate(cast(Kind, kind), scores)
+            made = estimate(cast(Kind, kind), scores, nothing_found(scores))
             low, high = made.interval()
             normal[kind] += abs(made.raw - truths[kind]) < 1.96 * made.standard_error
             whole[kind] += low <= truths[kind] <= high
@@ -127,6 +128,11 @@ def test_intervals_cover(m: float) -> None:
     left_out = {1.0: ["pearson"], 2.0: ["pearson"], 3.0: ["pearson", "kl", "reverse-kl"]}.get(m, [])
     normal = {kind: n for kind, n in normal.items() if kind not in left_out}
     assert {kind: n for kind, n in normal.items() if not 181 <= n <= 199} == {}
+
+
+def nothing_found(scores: CrossFitted) -> FlexibleCheck:
+    """Return the check of a ratio of the right form, on many rows."""
+    return FlexibleCheck(np.zeros(len(scores.p.w)), np.zeros(len(scores.q.w)), 1000.0)
 
 
 def _linear(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> CrossFitted:
@@ -151,7 +157,8 @@ def _linear(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> CrossFitted:
 @pytest.mark.parametrize("kind", ["kl", "js", "tv"])
 def test_what_covers_is_what_users_get(kind: Kind) -> None:
     X_p, X_q = draw(1.0, 400, 600)
-    made = estimate(kind, _linear(X_p, X_q, 0))
+    scores = _linear(X_p, X_q, 0)
+    made = estimate(kind, scores, nothing_found(scores))
     public = divergence(X_p, X_q, kind, ratio="logistic", n_folds=5, random_state=0)  # with a small penalty
     assert public.raw == pytest.approx(made.raw, abs=0.2 * made.standard_error)
     assert public.standard_error == pytest.approx(made.standard_error, rel=0.1)
@@ -234,7 +241,8 @@ def test_an_overfitted_ratio_is_not_to_be_used() -> None:
 def test_swapping_the_samples_turns_kl_over() -> None:
     X_p, X_q = draw(1.0, 300, 500)
     scores = _linear(X_p, X_q, 0)
-    there, back = estimate("kl", scores), estimate("reverse-kl", scores.swapped())
+    check = nothing_found(scores)
+    there, back = estimate("kl", scores, check), estimate("reverse-kl", scores.swapped(), check.swapped())
     assert (there.raw, there.standard_error) == (back.raw, back.standard_error)
 
 
@@ -264,18 +272,19 @@ def test_rows_of_weight_zero_are_not_there(kind: Kind) -> None:
 def test_whole_weights_count_rows_and_others_have_no_scale(kind: Kind) -> None:
     X_p, X_q = draw(1.0, 200, 300)
 
-    def weighted(w: float) -> Divergence:
-        w_p, w_q = np.full(200, w), np.full(300, w)
-        settings: dict[str, Any] = {"ratio": Known(1.0), "n_folds": 2, "random_state": 0}
-        return divergence(X_p, X_q, kind, sample_weight_p=w_p, sample_weight_q=w_q, **settings)
+    def unchecked(*rows: Any) -> Divergence:
+        samples = two_samples(*rows)
+        fold = folds_of(samples, 2, np.random.default_rng(0))
+        scores = cross_fit(Known(1.0), samples, fold, 0)  # Known learns from no copy, but a flexible check would
+        return estimate(kind, scores, nothing_found(scores))
 
-    whole = divergence(X_p, X_q, kind, ratio=Known(1.0), n_folds=2, random_state=0)
+    def weighted(w: float) -> Divergence:
+        return unchecked(X_p, X_q, np.full(200, w), np.full(300, w))
+
+    whole = unchecked(X_p, X_q)
     assert _same(weighted(1.0), whole)
     assert _same(weighted(0.3), whole)
-    twice = [np.concatenate([X, X]) for X in (X_p, X_q)]
-    doubled = divergence(
-        twice[0], twice[1], kind, ratio=Known(1.0), n_folds=2, random_state=0
-    )  # Known learns from no copy
+    doubled = unchecked(np.concatenate([X_p, X_p]), np.concatenate([X_q, X_q]))
     assert weighted(2.0).raw == pytest.approx(doubled.raw, abs=1e-12)
     assert weighted(2.0).standard_error == pytest.approx(doubled.standard_error, rel=1e-3)
     assert weighted(2.0).standard_error < 0.8 * whole.standard_error or kind == "pearson"  # which then reaches further

@@ -13,7 +13,8 @@ import pytest
 
 from flowratio import AutoRatio, ClassifierRatio, ConvexRatio, FeaturizedRatio, InverseRatio
 from flowratio._support.errors import ArgumentError
-from flowratio.applications.information import _by_row, _deal, _distance, _nearest_deals, mutual_information
+from flowratio.applications.information import mutual_information
+from flowratio.applications.shuffles import by_row, distance, nearest_rows, shuffled
 from flowratio.scaling import Gaussianizer, ScalerChain, Standardizer, Whitener
 
 
@@ -180,16 +181,16 @@ def test_too_many_columns_to_condition_on_are_announced() -> None:
 def test_rows_near_in_z_are_dealt() -> None:
     rng = np.random.default_rng(0)
     z, fold = rng.normal(size=(60, 2)), np.arange(60) % 3
-    deals = _nearest_deals(z, fold, 4, rng)
+    deals = nearest_rows(z, fold, 4, rng)
     for i in range(60):
         others = np.flatnonzero((fold == fold[i]) & (np.arange(60) != i))
         nearest = others[np.argsort(np.square(z[others] - z[i]).sum(axis=1))[:4]]
         assert set(deals[:, i]) == set(nearest)
-    assert _nearest_deals(z, fold, 100, rng).shape == (19, 60)
-    same = _nearest_deals(np.zeros((60, 1)), fold, 1, rng)
+    assert nearest_rows(z, fold, 100, rng).shape == (19, 60)
+    same = nearest_rows(np.zeros((60, 1)), fold, 1, rng)
     assert len(np.unique(same)) > 30  # chance decides
-    assert (_distance(z, deals) < 0.5, _distance(np.zeros((60, 1)), same)) == (True, 0.0)
-    assert _distance(z, np.array([rng.permutation(60) for _ in range(200)])) == pytest.approx(1, abs=0.1)
+    assert (distance(z, deals) < 0.5, distance(np.zeros((60, 1)), same)) == (True, 0.0)
+    assert distance(z, np.array([rng.permutation(60) for _ in range(200)])) == pytest.approx(1, abs=0.1)
 
 
 def test_constants_tell_nothing() -> None:
@@ -211,7 +212,7 @@ def test_overfitting_is_called_by_its_name() -> None:
 
 def test_deals_stay_within_folds_and_move_every_row() -> None:
     fold = np.random.default_rng(0).permutation(103) % 5
-    deal = _deal(fold, np.random.default_rng(1))
+    deal = shuffled(fold, np.random.default_rng(1))
     assert sorted(deal) == list(range(103))
     assert (deal != np.arange(103)).all()
     np.testing.assert_array_equal(fold[deal], fold)
@@ -221,7 +222,7 @@ def test_what_rows_add_to_a_mean_over_pairs() -> None:
     rng = np.random.default_rng(0)
     deals = np.array([rng.permutation(6) for _ in range(3)])
     a, b = rng.normal(size=6), rng.normal(size=6)
-    rows = _by_row(a + b[deals], deals)  # a sum of what x and y bring: each row adds its own
+    rows = by_row(a + b[deals], deals)  # a sum of what x and y bring: each row adds its own
     np.testing.assert_allclose(rows, a + b + b[deals].mean(axis=0) + _a_of_y(a, deals) - a.mean() - b.mean())
     assert rows.mean() == pytest.approx(a.mean() + b.mean())
 

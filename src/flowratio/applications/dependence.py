@@ -1,0 +1,243 @@
+r"""Mutual information without a ratio of your own: a copula, and flexible corrections of it, all cross-fitted.
+
+With a copula r₀ and the tilted product t = q r₀ / Z, where Z = mean_q r₀,
+
+.. math:: \mathrm{KL}(p \,\|\, q) = \mathrm{mean}_p \log r_0 - \log Z + \mathrm{KL}(p \,\|\, t)
+
+Rows of t are pairs of rows of one fold, drawn in proportion to r₀. They lie where the rows of p lie, however strong the
+dependence is. So classifiers between p and t learn what the copula misses, or confirm that it misses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_expit
+
+from flowratio._support.chunks import chunks
+from flowratio._support.progress import progress
+from flowratio._support.types import Matrix, Vector
+from flowratio.applications.copulas import (
+    EllipticalRatio,
+    copula_degrees,
+    fit_gaussian,
+    fit_student,
+    student_degrees,
+    student_scores,
+)
+from flowratio.applications.corrections import Corrections, fit_learner
+from flowratio.applications.divergences import clipped_terms
+from flowratio.applications.margins import is_continuous, normal_scores, robust_units, smooth_scores
+from flowratio.applications.shuffles import TiltedProduct, pairs_by_row, pairs_of_folds, shuffled
+from flowratio.ratios.registry import silent
+
+LEARNERS = ("boosting", "mlp")  # fitted to all folds
+LATENT = "mlp in z"  # fitted to all folds if it is clearly the best one on the first fold
+_MOST_FITTED, _MOST_DRAWN = 20_000, 8  # rows of t: up to 20,000 or n, and up to 8 for each row of p
+_NARROW = 0.2  # conditional width: a dependence of 1.6 nats. Ranks resolve all that is wider
+_STRONG = 1000.0  # rows in the conditional width: with fewer, the noise of ranks costs more than 0.003 nats
+_TOO_STRONG = 50.0  # with fewer, x and y have equal ranks by chance
+_N_HALVES = 3  # folds in which learners are fitted to half of the rows too
+_FARTHEST = 30.0  # nats: log r₀ as a feature
+
+
+@dataclass(frozen=True, eq=False)
+class Dependence:
+    """Parts of an estimate of mutual information."""
+
+    rows: Vector  # (n,): what rows add to the held-out estimate, which is their mean
+    in_sample: float
+    confirmed: float  # by ratios up to the root of the number of pairs
+    copula: str  # the copula of the estimate
+    gain: float  # nats beyond the copula
+    effective_size: float  # of the pairs that resemble rows of p
+    growth: float  # nats that twice as many rows added
+    disagreement: float  # nats between the best flexible learner and the second
+
+
+@dataclass(frozen=True, eq=False)
+class _Copula:
+    """A copula, fitted without each fold, to one kind of scores."""
+
+    name: str
+    Z: Matrix  # (n, d)
+    fits: list[EllipticalRatio]
+
+    def each(self) -> np.ndarray:
+        """Return log r of the rows by every fit, (n_folds, n)."""
+        return np.array([fit.log_ratio(self.Z) for fit in self.fits])
+
+    def tilted(self, pairs: list[tuple[Vector, Vector]]) -> TiltedProduct:
+        """Return pairs with log r₀ of the fit without their fold."""
+        log_r = [self._log_ratio(i, j, k) for k, (i, j) in enumerate(pairs)]
+        i, j = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
+        return TiltedProduct(i, j, np.concatenate(log_r))
+
+    def _log_ratio(self, i: Vector, j: Vector, k: int) -> np.ndarray:
+        out, d_x = np.empty(len(i)), self.fits[k].d_x
+        for part in chunks(len(i), self.Z.shape[1]):
+            out[part] = self.fits[k].log_ratio(joined(self.Z, d_x, i[part], j[part]))
+        return out
+
+    def width(self) -> float:
+        """Return the smallest conditional width of a canonical pair, as a share of its marginal width."""
+        return min(math.sqrt(1 - fit.largest_correlation() ** 2) for fit in self.fits)
+
+
+def joined(Z: Matrix, d_x: int, i: Vector, j: Vector) -> np.ndarray:
+    """Return rows with the x of row i and the y of row j."""
+    return np.column_stack([Z[i, :d_x], Z[j, d_x:]])
+
+
+def dependence(x: Matrix, y: Matrix, fold: Vector, seed: int, verbose: bool) -> Dependence:
+    """Estimate the dependence of two variables in their own units, (n, d_x) and (n, d_y), with folds (n,)."""
+    x, y = (part[:, (part != part[:1]).any(axis=0)] for part in (x, y))  # without constant columns
+    n, rng, X, d_x = len(x), np.random.default_rng([seed, 0, 10]), np.hstack([x, y]), x.shape[1]
+    pairs = pairs_of_folds(fold, X.shape[1], rng)
+    copula, each, tilted = _best_copula(_copulas(X, d_x, fold, rng), pairs, fold)
+    drawn = tilted.draw(n * int(np.clip(_MOST_FITTED // n, 1, _MOST_DRAWN)), rng)
+    i, j = tilted.i[drawn], tilted.j[drawn]
+    own = each[fold, np.arange(n)]
+    features = _features(X, copula, i, j, np.concatenate([own, tilted.log_r[drawn]]))
+    all_folds = np.concatenate([fold, fold[i]])
+    learners = _fitted_learners(features, n, all_folds, seed, verbose)
+    corrections = Corrections(*learners, all_folds, n, np.concatenate([np.arange(n), i]))
+    terms = _Terms(own - tilted.log_z, each - tilted.log_z, corrections)
+    of_p, of_t = terms.held_out()
+    growth = _growth(features, corrections, seed) if corrections.weights.any() else 0.0
+    clipped = clipped_terms(own, tilted.log_r, math.sqrt(len(tilted.log_r)))
+    return Dependence(
+        rows=of_p + of_t.mean() + pairs_by_row(of_t, i, j, n) + tilted.influence(n),
+        in_sample=terms.in_sample(),
+        confirmed=float(clipped[0].mean() + clipped[1].mean()),
+        copula=copula.name,
+        gain=float((of_p - own + tilted.log_z).mean() + of_t.mean()),
+        effective_size=tilted.effective_size,
+        growth=growth,
+        disagreement=corrections.disagreement(),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """What rows of p and of t add to the estimate."""
+
+    own: Vector  # (n,): held-out log r₀ - log Z of the rows of p
+    each: Matrix  # (n_folds, n): the same by every fit
+    corrections: Corrections
+
+    def held_out(self) -> tuple[Vector, Vector]:
+        of_p, of_t = self.corrections.terms(self.corrections.stacked_held_out())
+        return self.own + of_p, of_t
+
+    def in_sample(self) -> float:
+        """Return the mean estimate on the fitted rows."""
+        fold, n, stacked = self.corrections.fold, self.corrections.n, self.corrections.stacked
+        estimates = []
+        for k, base in enumerate(self.each):
+            of_p, of_t = self.corrections.terms(stacked[k])
+            estimates.append((base + of_p)[fold[:n] != k].mean() + of_t[fold[n:] != k].mean())
+        return float(np.mean(estimates))
+
+
+def _copulas(X: Matrix, d_x: int, fold: Vector, rng: np.random.Generator) -> list[_Copula]:
+    """Return the copulas to compare. Ranks come first: smooth margins are for dependence that ranks do not resolve."""
+    deal, continuous = shuffled(fold, rng), is_continuous(X)
+    by_rank = _elliptical("normal scores", normal_scores(X), d_x, fold, deal)
+    if not (continuous[:d_x].any() and continuous[d_x:].any()):
+        return by_rank
+    smooth = _elliptical("smooth margins", smooth_scores(X), d_x, fold, deal)
+    width = min(copula.width() for copula in smooth)
+    n_near = width * len(X)
+    if width > _NARROW or n_near > _STRONG:
+        return by_rank
+    if continuous.all():
+        Z = robust_units(X)
+        smooth.append(_cross_fitted("Student's distribution of the columns", Z, d_x, fold, deal, student_degrees(Z)))
+    return smooth if n_near < _TOO_STRONG else by_rank + smooth
+
+
+def _elliptical(margins: str, Z: Matrix, d_x: int, fold: Vector, deal: Vector) -> list[_Copula]:
+    degrees = copula_degrees(Z)
+    student = student_scores(Z, degrees)
+    return [
+        _cross_fitted(f"Gaussian copula of {margins}", Z, d_x, fold, deal, math.inf),
+        _cross_fitted(f"t-copula of {margins}", student, d_x, fold, deal, degrees),
+    ]
+
+
+def _cross_fitted(name: str, Z: Matrix, d_x: int, fold: Vector, deal: Vector, degrees: float) -> _Copula:
+    Q, fits = joined(Z, d_x, np.arange(len(Z)), deal), []
+    for k in range(int(fold.max()) + 1):
+        P_k, Q_k = Z[fold != k], Q[fold != k]
+        gaussian = math.isinf(degrees)
+        fits.append(fit_gaussian(P_k, Q_k, d_x) if gaussian else fit_student(P_k, Q_k, d_x, degrees))
+    return _Copula(name, Z, fits)
+
+
+def _best_copula(
+    copulas: list[_Copula], pairs: list[tuple[Vector, Vector]], fold: Vector
+) -> tuple[_Copula, Matrix, TiltedProduct]:
+    """Return the copula with the largest held-out bound, log r₀ of the rows by every fit, and its tilted product."""
+    rows = np.arange(len(fold))
+
+    def scored(copula: _Copula) -> tuple[float, _Copula, Matrix, TiltedProduct]:
+        each, tilted = copula.each(), copula.tilted(pairs)
+        return float(each[fold, rows].mean()) - tilted.log_z, copula, each, tilted
+
+    return max(map(scored, copulas), key=lambda candidate: candidate[0])[1:]
+
+
+def _features(X: Matrix, copula: _Copula, i: Vector, j: Vector, log_r: Vector) -> np.ndarray:
+    """Return what learners see of rows of p and t: scores, distances in conditional widths, and log r₀."""
+    d_x = copula.fits[0].d_x
+    scores = normal_scores(X) if copula.name.endswith("normal scores") else smooth_scores(X)
+    parts = [np.concatenate([Z, joined(Z, d_x, i, j)]) for Z in (scores, copula.Z)]
+    residuals = copula.fits[0].canonical_residuals(parts[1])
+    return np.column_stack([parts[0], residuals, np.clip(log_r, -_FARTHEST, _FARTHEST)])
+
+
+def _fitted_learners(F: Matrix, n: int, fold: Vector, seed: int, verbose: bool) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the names of the learners, and log(p / t) of all rows by each learner without each fold."""
+    n_folds = int(fold.max()) + 1
+    with silent(), progress(n_folds * len(LEARNERS) + 1, "fits", verbose) as step:
+        first = fit_learner(LATENT, F, n, fold != 0, seed)
+        step()
+        each = {name: [] for name in LEARNERS}
+        for name in LEARNERS:
+            for k in range(n_folds):
+                each[name].append(fit_learner(name, F, n, fold != k, seed + k))
+                step()
+        names, outcomes = list(LEARNERS), [np.array(each[name]) for name in LEARNERS]
+        if _is_best(first, [of[0] for of in outcomes], fold == 0, n):
+            rest = [fit_learner(LATENT, F, n, fold != k, seed + k) for k in range(1, n_folds)]
+            names, outcomes = [*names, LATENT], [*outcomes, np.array([first, *rest])]
+    return tuple(names), np.array(outcomes)
+
+
+def _is_best(log_r: Vector, others: list[Vector], rows: Vector, n: int) -> bool:
+    """Return whether log r scores more than each of the others on some rows (a mask), by two standard errors."""
+    is_p = np.flatnonzero(rows) < n
+    sign, share = np.where(is_p, 1.0, -1.0), np.where(is_p, 0.5 / is_p.sum(), 0.5 / (~is_p).sum())
+    own, *rest = (log_expit(sign * of[rows]) for of in (log_r, *others))
+    gains = [own - other for other in rest]
+    return all(share @ gain > 2 * math.sqrt(share**2 @ (gain - share @ gain) ** 2) for gain in gains)
+
+
+def _growth(F: Matrix, corrections: Corrections, seed: int) -> float:
+    """Return how many nats the held-out estimate has grown by fitting to all rows instead of half of them."""
+    n, fold, rng = corrections.n, corrections.fold, np.random.default_rng([seed, 0, 11])
+    half, differences = rng.random(len(fold)) < 0.5, []
+    with silent():
+        for k in range(min(_N_HALVES, int(fold.max()) + 1)):
+            weights, out = corrections.weights[k], fold == k
+            log_r = np.zeros(len(F))
+            for name, weight in zip(corrections.names, weights, strict=True):
+                if weight > 0:
+                    log_r += weight * fit_learner(name, F, n, (fold != k) & half, seed + k)
+            whole, part = corrections.terms(corrections.stacked[k]), corrections.terms(log_r)
+            of = out[:n], out[n:]
+            differences.append(sum(float((a - b)[rows].mean()) for a, b, rows in zip(whole, part, of, strict=True)))
+    return float(np.mean(differences))

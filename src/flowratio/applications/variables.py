@@ -1,0 +1,68 @@
+"""The variables of mutual information: arrays and mixed tables as matrices of the same rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flowratio._support.errors import ArgumentError
+from flowratio._support.types import Matrix
+from flowratio.samples.containers import to_table
+from flowratio.samples.stacking import to_matrix
+from flowratio.tables.detection import is_mixed
+
+
+@dataclass(frozen=True, eq=False)
+class Variables:
+    """Matrices of the same n rows, and what was grouped to make them."""
+
+    names: tuple[str, ...]
+    parts: list[Matrix]  # each (n, d)
+    grouped: dict[str, float]  # share of rows by text column whose category counts as "(other)"
+
+    @property
+    def n(self) -> int:
+        return len(self.parts[0])
+
+    def constant(self) -> str | None:
+        """Return the name of the first of X and Y that does not vary."""
+        pairs = zip(self.names[:2], self.parts, strict=False)
+        return next((name for name, part in pairs if (part == part[:1]).all()), None)
+
+
+def variables_of(values: dict[str, Any]) -> Variables:
+    """Check variables of shapes (n,) or (n, d), and encode tables. X comes first."""
+    parts: dict[str, Matrix] = {}
+    grouped: dict[str, float] = {}
+    for name, value in values.items():
+        parts[name], shares = _matrix(value, name)
+        grouped |= shares
+    n = len(parts["X"])
+    for name, part in parts.items():
+        if len(part) != n:
+            text = f"`{name}` has {len(part)} rows but `X` has {n}. All variables must have the same rows."
+            raise ArgumentError((name, "X"), text)
+        if not np.isfinite(part).all():
+            raise ValueError(f"`{name}` has infinite values. Drop these rows in all variables, or replace the values.")
+    return Variables(tuple(parts), list(parts.values()), grouped)
+
+
+def _matrix(value: Any, name: str) -> tuple[Matrix, dict[str, float]]:
+    """Return a variable as a matrix, and the share of rows in "(other)" by text column."""
+    shape = getattr(value, "shape", None) or np.shape(value)
+    if len(shape) == 0:
+        raise ValueError(f"`{name}` is {value!r}. Give its rows, of shape (n,) or (n, d).")
+    value = to_table(value)
+    if not is_mixed(value):
+        return to_matrix(value, name), {}
+    from flowratio.tables.encoder import TableEncoder
+
+    encoder = TableEncoder().fit(value)
+    matrix = encoder.transform(value)
+    if not matrix.shape[1]:  # every column is constant
+        return np.zeros((len(matrix), 1)), {}
+    others = [j for j, part in enumerate(encoder.names_) if part.endswith("(other)")]
+    grouped = {encoder.columns_[int(encoder.groups_[j])].name: float(np.mean(matrix[:, j] > 0)) for j in others}
+    return np.delete(matrix, encoder.codes_, axis=1), grouped  # codes of categories have no order
