@@ -238,7 +238,7 @@ def _confirmed(conclusion: Conclusion, missing: float, noise: float, overlap: fl
             f"the value is a lower bound. The ratio has the wrong form: a flexible check finds {missing:.2g} more. "
         )
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason}Leave out `ratio`, or use another.")
-    if overlap < min(THRESHOLDS.fewest_overlap, n_least / 4):
+    if overlap < min(THRESHOLDS.fewest_checked, n_least / 4):
         reason = f"the value is a lower bound. The effective sample size of the overlap is {overlap:.0f}, too small to"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} check the form of the ratio.")
     return conclusion._replace(reason=f"{conclusion.reason} A flexible check finds {missing:.2g} more.")

@@ -261,7 +261,7 @@ def _conclusion(held_out: float, noise: float, parts: _Parts) -> Conclusion:
     if parts.missing > max(2 * noise, THRESHOLDS.misfit):
         reason = f"the value is a lower bound. The ratio has the wrong form: a flexible check finds {parts.missing:.2g}"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} nats more. Leave out `ratio`, or use another.")
-    if parts.overlap < min(THRESHOLDS.fewest_overlap, n / 4):
+    if parts.overlap < min(THRESHOLDS.fewest_checked, n / 4):
         reason = f"the value is a lower bound. Only {parts.overlap:.0f} shuffled rows resemble rows of the sample, too"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} few to check the form of the ratio.")
     if abs(held_out + excess / 2) < 2 * noise:

@@ -60,7 +60,7 @@ class Thresholds:
     small: float = 0.05  # nats, or a divergence without unit: differences below it do not matter
     overfit: float = 0.25  # share of the value by which fitted rows may exceed held-out rows
     standard_error: float = 0.25  # of mutual information, as a share of it
-    fewest_overlap: float = 50.0  # effective rows in the overlap, below which a flexible check sees too little
+    fewest_checked: float = 50.0  # effective rows in the overlap, below which a flexible check sees too little
     misfit: float = 0.01  # nats or a divergence: what a flexible check may find beyond a ratio
     growth: float = 0.05  # share of the value that it may grow by with twice as many rows
     too_large: float = 0.05  # share of rows with a ratio that the other sample cannot confirm
