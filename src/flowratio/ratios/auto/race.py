@@ -212,9 +212,12 @@ class Race:
         n_more = self.n_folds - 1
         if n_more and math.isfinite(self.budget):
             held_out = self._held_out(1)
-            scores = [math.log(2) - held_out.mean(held_out.losses(one.fits[0].log_r)) for one in entrants]
+            losses = [held_out.losses(one.fits[0].log_r) for one in entrants]
+            scores = [math.log(2) - held_out.mean(loss) for loss in losses]
+            best = losses[int(np.argmax(scores))]
+            errors = [held_out.standard_error(loss - best) for loss in losses]
             costs = [one.seconds_of_fold for one in entrants]
-            chosen, n_more = affordable(scores, costs, self.seconds_left(), n_more)
+            chosen, n_more = affordable(scores, errors, costs, self.seconds_left(), n_more)
             self._out_of_time([one for k, one in enumerate(entrants) if k not in chosen])
             self.n_folds = 1 + n_more
         for k in range(1, self.n_folds):

@@ -392,7 +392,7 @@ def test_no_candidate_is_fitted_when_the_time_is_over(clock: Clock) -> None:
 
 
 def test_the_best_candidate_gets_the_folds_that_there_is_time_for(clock: Clock) -> None:
-    candidates = {"wrong": Fake(0.2), "best": Fake(1.0, seconds=0.1)}
+    candidates = {"wrong": Fake(-2.0), "best": Fake(1.0, seconds=0.1)}
     ratio = AutoRatio(candidates, time_budget=120.0, random_state=0).fit(*draw())
     assert len(fits(1.0)) == 3  # 36 seconds each
     assert "best" in ratio.names_
