@@ -21,6 +21,7 @@ from flowratio.ratios.registry import log_ratio_prepared, new_ratio
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.scaling.base import Scaler
 
+_GROWTHS = 0.6, 1.5  # least and largest power of the rows: a part of a short fit does not depend on the rows
 _FINAL_ROWS = 10_000  # rows of both samples that the combination scores at the end, to measure the overlap
 
 
@@ -35,7 +36,7 @@ class Fit:
     cut: bool  # whether the training ended for lack of time
 
 
-@dataclass
+@dataclass(eq=False)
 class Entrant:
     """A candidate in a race: what was measured of it so far."""
 
@@ -73,9 +74,9 @@ class Entrant:
         if len(self.timings) < 2:
             return 1.0
         (n, first), (m, second) = self.timings[-2:]
-        if m <= n or second <= first:
+        if m <= n or first <= 0:
             return 1.0
-        return min(max(math.log(second / max(first, 1e-9)) / math.log(m / n), 1.0), 1.5)
+        return min(max(math.log(max(second / first, 1.0)) / math.log(m / n), _GROWTHS[0]), _GROWTHS[1])
 
 
 class Fitter:

@@ -24,7 +24,8 @@ _MIN_VALUES_FOR_TRIAL, _MIN_ROWS_FOR_TRIAL = 200_000, 4_000  # below both, fits 
 _TRAINED_VALUES = 2_000_000  # values up to which training that can be interrupted goes without a trial
 _MIN_ROWS = 1_000  # fewer rows do not show what a candidate can do
 _FIRST_ROUND, _ONLY_ROUND = 0.5, 0.6  # share of the budget for one fold of each, if there are more folds, and if not
-_TRAINING_SHARE = 2.0  # shares of the time after which training is interrupted. Other candidates need less than theirs
+_MAX_SHARES = 2.0  # shares of the time that a fit to all rows may take, because many candidates need less than theirs
+_GRACE = 1.2  # times its share of the budget, after which the first round ends
 _RESERVE = 0.05  # share of the budget for the combination
 _MIN_ROWS_TO_STOP = 100  # held-out rows that can show that a candidate is clearly worse
 _MIN_GROWTH = 1.5  # a fit to more rows must have so many times the rows, to be worth its time
@@ -36,7 +37,8 @@ class Race:
     """Candidates on the same folds of `samples`, shape (n,), with a budget in seconds for all of them."""
 
     def __init__(self, samples: TwoSamples, fold: Vector, seed: int, budget: float | None) -> None:
-        self.start = self.step_start = time.perf_counter()
+        self.start = time.perf_counter()
+        self.step_start: float | None = None
         self.budget = math.inf if budget is None else float(budget)
         n_folds = int(fold.max()) + 1
         n_scored_folds = min(n_folds, math.ceil(_SCORED_ROWS * n_folds / len(samples.X)))
@@ -87,7 +89,7 @@ class Race:
             return left
         rest = (n - 1) * max(self.durations, default=0.0)  # as slow as the slowest so far
         more_folds = (self.n_folds - 1) * (sum(self.durations) + rest)
-        return max(0.0, min(left, rest + more_folds - (time.perf_counter() - self.step_start)))
+        return max(0.0, min(left, rest + more_folds - (time.perf_counter() - (self.step_start or self.start))))
 
     def run(self, candidates: Mapping[str, Any], begin: Callable[[str], None] = lambda name: None) -> None:
         """Fit and score candidates, the simplest first. `begin` is called before each, and before the last step."""
@@ -96,8 +98,7 @@ class Race:
         if self._first_round_settles(begin):
             settled = [one for one in self.entrants.values() if len(one.fits) < self.n_folds]
             self._drop(settled, Status.NOT_NEEDED, _SETTLED)
-        self.step_start = time.perf_counter()
-        begin("more folds of the best")
+        self._begin_step("more folds of the best", begin)
         self._more_folds()
         self._more_rows()
         self._score()
@@ -110,34 +111,38 @@ class Race:
         With a budget the cheapest come first: those that a trial shows to be within their share, then the others in the
         order of their time, then training, which can be interrupted.
         """
-        order, waiting = [*self.entrants.values()], list[Entrant]()
-        if math.isfinite(self.budget):
-            order.sort(key=lambda one: can_be_limited(one.ratio))
-        for i, one in enumerate(order):
-            if waiting and can_be_limited(one.ratio):
-                waiting.sort(key=lambda other: other.expected_seconds(self.fitter.n_rows))
-                if self._any_settles(waiting, len(order) - i):
-                    return True
-                waiting = []
-            self.step_start = time.perf_counter()
-            begin(one.candidate.name)
-            share = self._share(len(order) - i + len(waiting))
-            self._attempt(one, lambda one=one, share=share: self._measure(one, share))
-            if one.expected_seconds(self.fitter.n_rows) > share and not can_be_limited(one.ratio):
-                waiting.append(one)
-            elif self._any_settles([one], len(order) - i - 1 + len(waiting)):
+        everyone = [*self.entrants.values()]
+        trained = [one for one in everyone if math.isfinite(self.budget) and can_be_limited(one.ratio)]
+        slow, n_left = list[Entrant](), len(everyone)
+        for one in [one for one in everyone if one not in trained]:
+            self._begin_step(one.candidate.name, begin)
+            self._measure(one, self._share(n_left))
+            if one.expected_seconds(self.fitter.n_rows) > _MAX_SHARES * self._share(n_left):
+                slow.append(one)
+                continue
+            if self._first_fold_settles(one, self._share(n_left)):
                 return True
-            self.durations.append(time.perf_counter() - self.step_start)
-        waiting.sort(key=lambda other: other.expected_seconds(self.fitter.n_rows))
-        return self._any_settles(waiting, 0)
-
-    def _any_settles(self, entrants: list[Entrant], n_others: int) -> bool:
-        """Fit the first fold of some candidates, before others. Return whether one of them ends the race."""
-        for i, one in enumerate(entrants):
-            self._first_fold(one, self._share(len(entrants) - i + n_others))
-            if self._is_settled(one):
+            n_left -= 1
+        for one in [*sorted(slow, key=lambda one: one.expected_seconds(self.fitter.n_rows)), *trained]:
+            if one in trained:
+                self._begin_step(one.candidate.name, begin)
+                self._measure(one, self._share(n_left))
+            if self._first_fold_settles(one, self._share(n_left)):
                 return True
+            n_left -= 1
         return False
+
+    def _begin_step(self, name: str, begin: Callable[[str], None]) -> None:
+        now = time.perf_counter()
+        if self.step_start is not None:
+            self.durations.append(now - self.step_start)
+        self.step_start = now
+        begin(name)
+
+    def _first_fold_settles(self, one: Entrant, share: float) -> bool:
+        """Fit the first fold of a candidate. Return whether it ends the race."""
+        self._first_fold(one, share)
+        return self._is_settled(one)
 
     def _share(self, n_left: int) -> float:
         """Return the seconds that each of the candidates without a fold may take for it."""
@@ -150,13 +155,16 @@ class Race:
 
     def _measure(self, one: Entrant, share: float) -> None:
         """Fit a candidate to few rows, then to more, until the time of a fit to all rows is clear."""
+        self._attempt(one, lambda: self._measure_trials(one, share))
+
+    def _measure_trials(self, one: Entrant, share: float) -> None:
         n, d = self.fitter.n_rows, self.fitter.samples.X.shape[1]
         n_rows = min(max(_TRIAL_VALUES // d, _TRIAL_ROWS[0]), _TRIAL_ROWS[1])
         small = n <= _MIN_ROWS_FOR_TRIAL and n * d <= _MIN_VALUES_FOR_TRIAL
         if math.isinf(share) or small or n < 2 * n_rows or (n * d <= _TRAINED_VALUES and can_be_limited(one.ratio)):
             return
         seconds = 0.0
-        while n_rows < n and 16 * seconds <= share and self.seconds_left() > 0:
+        while n_rows < n and 8 * seconds <= share and self.seconds_left() > 0:
             trial = self.fitter.trial(one.ratio, n_rows, share / 8)
             one.timings.append((trial.n_rows, trial.seconds))
             seconds, n_rows = math.inf if trial.cut else trial.seconds, 4 * n_rows
@@ -165,14 +173,17 @@ class Race:
         """Fit a candidate to all folds but the first, on as many rows as its share of the time allows."""
         if one.candidate.status is not Status.SCORED:  # it failed in a trial
             return
-        n = self.fitter.n_rows
-        n_rows = one.rows_within(share, n) if self.seconds_left() > 0 else 0
-        if 0 < n_rows < n and can_be_limited(one.ratio):
+        n, trained = self.fitter.n_rows, can_be_limited(one.ratio)
+        over = trained and self.scored and _GRACE * self._first_round() < self.elapsed()  # they may take longer
+        limit = min(_MAX_SHARES * share, max(share, self.seconds_left() / 2))
+        enough = one.expected_seconds(n) <= limit
+        n_rows = 0 if over or self.seconds_left() <= 0 else n if enough else one.rows_within(share, n)
+        if 0 < n_rows < n and trained:
             n_rows = min(n, 4 * n_rows)  # the training ends in time, and more rows for fewer epochs are better
         if n_rows < min(n, _MIN_ROWS):
             self._out_of_time([one])
             return
-        self._attempt(one, lambda: self._add(one, self.fitter.fold(one.ratio, 0, n_rows, _TRAINING_SHARE * share)))
+        self._attempt(one, lambda: self._add(one, self.fitter.fold(one.ratio, 0, n_rows, limit)))
 
     def _add(self, one: Entrant, fit: Fit) -> None:
         one.fits.append(fit)
@@ -209,23 +220,38 @@ class Race:
         entrants = self._stop_losers(1)
         if not entrants:
             return
-        n_more = self.n_folds - 1
+        n_more, waiting = self.n_folds - 1, list[Entrant]()
         if n_more and math.isfinite(self.budget):
             held_out = self._held_out(1)
-            scores = [math.log(2) - held_out.mean(held_out.losses(one.fits[0].log_r)) for one in entrants]
+            losses = [held_out.losses(one.fits[0].log_r) for one in entrants]
+            scores = [math.log(2) - held_out.mean(loss) for loss in losses]
+            best = losses[int(np.argmax(scores))]
+            errors = [held_out.standard_error(loss - best) for loss in losses]
             costs = [one.seconds_of_fold for one in entrants]
-            chosen, n_more = affordable(scores, costs, self.seconds_left(), n_more)
-            self._out_of_time([one for k, one in enumerate(entrants) if k not in chosen])
+            chosen, n_more = affordable(scores, errors, costs, self.seconds_left(), n_more)
+            waiting = [one for k, one in enumerate(entrants) if k not in chosen]
+            waiting.sort(key=lambda one: -scores[entrants.index(one)] / max(one.seconds_of_fold, 1e-9))
             self.n_folds = 1 + n_more
+        self.n_folds = self._folds_of([one for one in entrants if one not in waiting])
+        for one in waiting:  # others may have been stopped, and left time
+            seconds = (self.n_folds - len(one.fits)) * one.seconds_of_fold
+            if seconds > self.seconds_left() or self._folds_of([one]) < self.n_folds:
+                self._out_of_time([one])
+
+    def _folds_of(self, entrants: list[Entrant]) -> int:
+        """Fit the other folds of some candidates, round by round, without those that are clearly worse.
+
+        Return the number of folds that there was time for.
+        """
         for k in range(1, self.n_folds):
-            for one in self._alive():
-                if len(one.fits) > k:
+            for one in entrants:
+                if len(one.fits) > k or one.candidate.status is not Status.SCORED:
                     continue
                 if one.seconds_of_fold > self.seconds_left() + _RESERVE * self.budget:  # slower than expected
-                    self.n_folds = k
-                    return
+                    return k
                 self._next_fold(one)
             self._stop_losers(k + 1)
+        return self.n_folds
 
     def _next_fold(self, one: Entrant) -> None:
         limit = math.inf if math.isinf(self.budget) else 2 * one.seconds_of_fold
@@ -235,7 +261,8 @@ class Race:
 
     def _stop_losers(self, n_folds: int) -> list[Entrant]:
         """Stop candidates that cannot help the best combination on some folds, and return the others."""
-        entrants, held_out = self._alive(), self._held_out(n_folds)
+        entrants = [one for one in self._alive() if len(one.fits) >= n_folds]
+        held_out = self._held_out(n_folds)
         if len(entrants) < 2 or n_folds >= self.n_folds or len(held_out.sign) < _MIN_ROWS_TO_STOP:
             return entrants
         columns = self._columns(entrants, n_folds)
