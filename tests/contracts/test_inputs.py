@@ -195,13 +195,12 @@ def test_numbers(name: str, container: str) -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-9)  # sums of rows round by their order in memory
 
 
+# the two variables of a mutual information have columns of their own
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-@pytest.mark.parametrize("name", OF_NUMBERS)
+@pytest.mark.parametrize("name", [name for name in OF_NUMBERS if name != "mutual_information"])
 def test_numbers_are_matched_by_name(name: str, library: str) -> None:
     tables: list[Any] = [table.to_pandas() if library == "pandas" else table for table in (NUMBERS_P, NUMBERS_Q)]
     p, q = tables
-    if name == "mutual_information":  # two variables, whose columns have nothing in common
-        return
     np.testing.assert_array_equal(FUNCTIONS[name](p, q[["age", "pay"]]), FUNCTIONS[name](p, q))
     other = q.rename(columns={"pay": "wage"}) if library == "pandas" else q.rename({"pay": "wage"})
     with pytest.raises(ValueError, match=r"'pay' only in `X_(p|real)`, 'wage' only in `X_(q|synthetic)`"):
