@@ -19,7 +19,7 @@ def names_of(of_p: Any, of_q: Any, is_far: Any = None) -> list[tuple[str, str]]:
     tables = [
         pl.DataFrame({"noise": noise, "one": pl.Series(one)}) for noise, one in zip(NOISE, (of_p, of_q), strict=True)
     ]
-    return [tuple(column) for column in separating_columns(two_samples(*tables), is_far)]
+    return [(column.name, column.effect) for column in separating_columns(two_samples(*tables), is_far)]
 
 
 SEPARATES = [("one", "separates the samples")]
