@@ -137,7 +137,7 @@ def testing() -> None:
     halves = (index[:10_000], index[10_000:])
     peer = permutation_test(halves, of_deal, n_resamples=200, vectorized=False, rng=rng, alternative="greater")
     rows.append(["SciPy, distance of means", f"{time.perf_counter() - since:.1f}", f"{peer.pvalue:.3f}", ""])
-    print_table(["test", "seconds", "p", "first driver"], rows)
+    print_table(["test", "seconds", "p", "changed columns"], rows)
 
 
 def adaptation() -> None:

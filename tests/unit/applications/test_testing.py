@@ -12,7 +12,7 @@ from scipy.stats import kstest, norm, rankdata
 
 from flowratio import ULSIF, ClassifierRatio, RatioEstimator
 from flowratio.applications.rank_scores import RankScores
-from flowratio.applications.testing import two_sample_test
+from flowratio.applications.testing import TwoSampleTest, two_sample_test
 from flowratio.ratios.registry import named_ratio
 
 
@@ -237,6 +237,12 @@ def test_drivers_of_groups() -> None:
         two_sample_test(X_p, X_q, groups=["a", "b"])
 
 
+def legend_title(test: TwoSampleTest) -> str:
+    legend = test.plot().axes[0].get_legend()
+    assert legend is not None
+    return legend.get_title().get_text()
+
+
 def test_no_drivers_without_a_difference() -> None:
     rng = np.random.default_rng(1)
     X_p, X_q = rng.normal(size=(100, 3)), rng.normal(size=(100, 3))
@@ -246,7 +252,7 @@ def test_no_drivers_without_a_difference() -> None:
         assert (found.drivers.names, found.to_dict()["drivers"], found.importance) == ([], [], None)
         assert str(found) == f"No difference found (p = {found.p_value:.2g}, 39 permutations)."
         assert "Largest" not in found._repr_html_()
-        assert not found.plot().axes[0].get_legend().get_title().get_text()
+        assert legend_title(found) == ""
 
 
 def test_drivers_are_in_the_dictionary_the_page_and_the_figure() -> None:
@@ -259,7 +265,7 @@ def test_drivers_are_in_the_dictionary_the_page_and_the_figure() -> None:
     assert list(first) == ["column", "effect", "standard_error", "p_value", "change"]
     assert (first["column"], first["p_value"]) == (found.drivers.names[0], 0.025)
     assert f"<td>{first['column']}</td>" in found._repr_html_()
-    assert found.plot().axes[0].get_legend().get_title().get_text() in str(found)
+    assert legend_title(found) == "Largest changes: " + ", ".join(found.drivers.clear) + "."
     axes = Figure().add_subplot()
     found.drivers.draw(axes)
     assert [text.get_text() for text in axes.get_yticklabels()] == found.drivers.names[:10]
