@@ -310,7 +310,7 @@ def write_bad_files(folder: Path) -> None:
         (["fit", "-", "-", "-o", "m"], ["standard input"]),
         (["fit", "p.csv", "q.csv", "-o", "m", "--method", "logistik"], ["logistik", "'logistic'"]),
         (["fit", "p.csv", "q.csv", "-o", "m", "--budget", "0"], ["--budget 0", "above 0"]),
-        (["fit", "p.csv", "q.csv", "-o", "m", "--folds", "1"], ["--folds", "2<=x<=20"]),
+        (["fit", "p.csv", "q.csv", "-o", "m", "--folds", "1"], ["--folds", "greater than or equal to 2"]),
         (["fit", "p.csv", "q.csv", "-o", "m", "--exclude", "nme"], ["nme"]),
         (["fit", "p.csv", "q.csv", "-o", "m", "--columns", "age,job", "--exclude", "jbo"], ["'jbo'", "mean 'job'?"]),
         (["fit", "p.csv", "q.csv"], ["--out"]),
