@@ -313,17 +313,20 @@ def test_columns_that_separate_the_samples_are_named(name: str, case: str) -> No
     # 120 rows that one column separates are evidence for |log r| above log 120 = 4.8, short of what shrinks a fit
     assert model.log_ratio(p).min() > 1
     assert model.log_ratio(q).max() < -1
-    assert model.uncovered_share_ == 1.0
+    # the floor of variances gives lda and qda log r of about log 120: the other columns decide on few rows
+    assert model.uncovered_share_ > (0.9 if name in ("lda", "qda") else 1 - 1e-9)
 
 
-# lda and qda join when each variance has a floor: today log r is 1e8 where a column is constant in one sample
-@pytest.mark.parametrize("name", [name for name in PRESETS if name not in {"lda", "qda"}])
+@pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("case", SEPARATING)
 def test_ratios_of_separate_samples_are_bounded(name: str, case: str) -> None:
     of_p, of_q, _ = SEPARATING[case]
     p, q = NUMBERS_P.with_columns(last=pl.Series(of_p)), NUMBERS_Q.with_columns(last=pl.Series(of_q))
     model = fit(p, q, name)
-    assert max(np.abs(model.log_ratio(rows)).max() for rows in (p, q)) < 100
+    # log r of two Gaussians grows with the squared distance: 119 to 179 for the disjoint ranges
+    bound = 300 if name in ("lda", "qda") else 100
+    assert max(np.abs(model.log_ratio(rows)).max() for rows in (p, q)) < bound
+    assert model.log_ratio(p).min() > 0 > model.log_ratio(q).max()
 
 
 @pytest.mark.parametrize("name", ["logistic", "quadratic", "additive", "qda"])

@@ -28,6 +28,7 @@ from flowratio.scaling.whitener import noise_share
 _SMALLEST = 1e-8  # added to the diagonal of a correlation matrix
 _MAX_DEVIATIONS = 3.0  # standard deviations of the deviance, beyond which a sample contradicts a covariance
 _BLENDS, _COARSE_BLENDS = (0.0, 0.125, 0.25, 0.5, 0.75, 0.9, 1.0), (0.0, 0.5, 1.0)
+_SINGULAR = 1e-6  # share of its variance that a column has beyond the other columns, below which they determine it
 _MANY_COLUMNS = 500  # with more columns a factorization takes seconds, so fewer blends are tried
 _MIN_ROWS_PER_COLUMN = 3  # for a covariance of its own
 
@@ -101,6 +102,7 @@ def _correlations(sample: Moments) -> Noisy:
 def _dense_density(own: Moments, r_own: Noisy, other: Moments, r_other: Noisy, shared: bool) -> GaussianDensity:
     """Return the density of mean 0 of a sample, whose covariance is shrunk toward the other one and independence."""
     lower = _covariance_factor(own, r_own, other, r_other, shared)
+    lower = lower if shared else _with_floors(lower, own, other)
     inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
     return GaussianDensity(np.zeros(len(lower)), inverse.T, -float(np.log(np.diag(lower)).sum()))
 
@@ -138,6 +140,27 @@ def _covariance_factor(own: Moments, r_own: Noisy, other: Moments, r_other: Nois
             if lower is not None and n * _deviance(sample, sample_log_det, lower) <= limit:
                 return lower
     return cholesky(common, lower=True)
+
+
+def _with_floors(lower: Matrix, own: Moments, other: Moments) -> Matrix:
+    """Return a lower factor (d, d) with least variances in directions in which only the other sample varies.
+
+    Columns that always add up to 1 in one sample, such as two categories, are an example. The floor is that of
+    `variance_floors`.
+    """
+    scales = np.sqrt(np.square(lower).sum(axis=1))
+    L = lower / scales[:, None]
+    if np.square(np.diag(L)).min() > _SINGULAR:
+        return lower
+    values, directions = np.linalg.eigh(L @ L.T)
+    null = values < _SINGULAR
+    V = directions[:, null] / scales[:, None]
+    correlations = other.correlations(slice(None), slice(None))[0]
+    deviations = np.exp(other.log_variances.value / 2)
+    difference = (other.means.value - own.means.value) @ V
+    pooled = np.einsum("ik,ij,jk->k", V * deviations[:, None], correlations, V * deviations[:, None]) / 2
+    values[null] = np.maximum(values[null], 2 / math.log1p(own.n) * (pooled + difference**2 / 4))
+    return scales[:, None] * cholesky((directions * values) @ directions.T, lower=True)
 
 
 def _factor(candidate: Matrix) -> Matrix | None:
