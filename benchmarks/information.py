@@ -19,7 +19,9 @@ import os
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -58,19 +60,22 @@ def run(selection: list[Task], n_seeds: int, version: str, path: Path) -> None:
     for seed in range(n_seeds):
         for task in selection:
             if (task.name, seed, version) not in done:
-                record = {"task": task.name, "seed": seed, "version": version, **measure(task, seed)}
+                record = {"task": task.name, "seed": seed, "version": version, **measure(task, seed, version)}
                 path.parent.mkdir(exist_ok=True)
                 with path.open("a") as file:
                     file.write(json.dumps(record) + "\n")
                 print(line(task, record), flush=True)
 
 
-def measure(task: Task, seed: int) -> dict[str, Any]:
+def measure(task: Task, seed: int, version: str) -> dict[str, Any]:
     import polars as pl
     from threadpoolctl import threadpool_limits
 
     from flowratio import mutual_information
 
+    if version == BASELINE:  # its budget of 240 seconds counts processor time, so that other processes do not matter
+        race: Any = import_module("flowratio.ratios.auto.race")
+        race.time = SimpleNamespace(perf_counter=time.process_time)
     x, y = task.sample(seed)
     X: Any = pl.DataFrame({"x": x[:, 0].tolist()}) if x.dtype == object else x
     with threadpool_limits(1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -21,6 +22,7 @@ from flowratio.applications.divergences import (
     divergence,
     estimate,
     kl_terms,
+    with_rare_categories,
 )
 from flowratio.applications.result import gaussian_interval
 from flowratio.ratios.base import Requires
@@ -297,6 +299,40 @@ def test_unequal_weights_are_worth_fewer_rows() -> None:
     share, of_p = w / w.sum(), (math.log(2) + np.log(expit(X_p[:, 0] - 0.5))) / 2
     assert found.standard_error**2 > float(share**2 @ (of_p - share @ of_p) ** 2)
     assert abs(found.raw - truth("js", 1.0)) < 4 * found.standard_error
+
+
+@pytest.mark.parametrize("kind", ["kl", "js", "tv", "hellinger"])
+def test_a_ratio_of_the_wrong_form_gives_a_lower_bound(kind: Kind) -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.normal(0, 1.6, (600, 1)), rng.normal(size=(600, 1))  # log r is quadratic
+    result = divergence(X_p, X_q, kind, ratio="logistic", n_folds=5, random_state=0)
+    assert (result.verdict, result.limit) == ("use with care", "lower bound")
+    assert "The ratio has the wrong form: a flexible check finds" in result.reason
+    x = np.linspace(-14, 14, 20_001)
+    p, q = np.exp(-((x / 1.6) ** 2) / 2) / 1.6, np.exp(-(x**2) / 2)
+    forms = {
+        "kl": np.sum(p * np.log(p / q)) / p.sum(),
+        "js": np.sum(p * np.log(2 * p / (p + q)) + q * np.log(2 * q / (p + q))) / 2 / p.sum(),
+        "tv": np.abs(p - q).sum() / 2 / p.sum(),
+        "hellinger": 1 - np.sqrt(p * q).sum() / p.sum(),
+    }
+    assert result.interval()[0] <= forms[kind] <= result.interval()[1]
+    right = divergence(X_p, X_q, kind, ratio="qda", n_folds=5, random_state=0)
+    assert right.verdict == "reliable"
+    assert abs(right.raw - forms[kind]) < 3 * right.standard_error
+
+
+def test_rare_categories_lower_the_verdict() -> None:
+    class Encoder:
+        rare_shares_: ClassVar[dict[str, float]] = {"shop": 0.4}
+
+    X_p, X_q = draw(1.0, 100, 100)
+    result = divergence(X_p, X_q, ratio="logistic", random_state=0)
+    samples = two_samples(X_p, X_q)
+    assert with_rare_categories(result, samples) is result
+    lower = with_rare_categories(result, replace(samples, encoder=cast(Any, Encoder())))
+    assert (result.verdict, lower.verdict, lower.limit) == ("reliable", "use with care", "lower bound")
+    assert "'shop' (40% of the rows)" in lower.reason
 
 
 def test_an_interval_is_normal_and_cut_off() -> None:

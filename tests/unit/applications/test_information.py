@@ -263,3 +263,27 @@ def test_bad_input() -> None:
         mutual_information(x, y, n_folds=2.5)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"3 rows\. Give at least 4"):
         mutual_information(x[:3], y[:3])
+
+
+def test_a_ratio_of_the_wrong_form_gives_a_lower_bound() -> None:
+    rng = np.random.default_rng(0)
+    scale = np.sqrt(1 / rng.chisquare(1, size=1500))  # Student pairs without correlation: 0.224 nats
+    result = mutual_information(
+        scale * rng.normal(size=1500), scale * rng.normal(size=1500), ratio="qda", random_state=0
+    )
+    assert (result.verdict, result.limit) == ("use with care", "lower bound")
+    assert "a flexible check finds" in result.reason
+    low, high = result.interval()
+    assert low <= 0.224 <= high == math.inf
+
+
+def test_categories_that_count_as_one_are_announced() -> None:
+    rng = np.random.default_rng(0)
+    code = rng.integers(0, 60, 600)
+    y = (code % 2 + rng.normal(size=600)).astype(float)
+    shops = pl.DataFrame({"shop": [f"s{k}" for k in code]})
+    result = mutual_information(shops, y, ratio="qda", n_folds=2, random_state=0)
+    assert "of the rows of 'shop'" in result.reason
+    assert result.verdict != "reliable"
+    few = mutual_information(pl.DataFrame({"shop": [f"s{k % 5}" for k in code]}), y, ratio="qda", n_folds=2)
+    assert "count as one" not in few.reason

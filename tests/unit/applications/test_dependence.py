@@ -1,0 +1,103 @@
+"""Mutual information without a ratio of your own: numbers that were wrong and called reliable, and known truths."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import digamma, gammaln, ndtr
+
+from flowratio.applications.dependence import dependence
+from flowratio.applications.information import MutualInformation, mutual_information
+from flowratio.samples.folding import folds
+
+
+def gaussian(n: int, nats: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x, rho = rng.normal(size=(n, 1)), math.sqrt(-math.expm1(-2 * nats))
+    return x, rho * x + math.sqrt(1 - rho**2) * rng.normal(size=(n, 1))
+
+
+def student(n: int, df: float, nats: float) -> tuple[np.ndarray, np.ndarray]:
+    def f(v: float) -> float:
+        return float(gammaln(v / 2) - v / 2 * digamma(v / 2))
+
+    constant = f(df) + f(df + 2) - 2 * f(df + 1)
+    scale = np.sqrt(df / np.random.default_rng(1).chisquare(df, size=(n, 1)))
+    x, y = gaussian(n, nats - constant)
+    return scale * x, scale * y
+
+
+def estimated(x: Any, y: Any, n_folds: int = 3) -> MutualInformation:
+    return mutual_information(x, y, n_folds=n_folds, random_state=0)
+
+
+def covers(result: MutualInformation, truth: float) -> bool:
+    low, high = result.interval(0.99)
+    return low <= truth <= high
+
+
+def test_student_pairs_with_strong_dependence() -> None:
+    x, y = student(3000, 1.0, 6.0)
+    result = estimated(x, y)
+    assert covers(result, 6.0)
+    assert result.value == pytest.approx(6.0, abs=0.15)  # 0.1.0 gave 5.36
+
+
+def test_uniform_margins_with_strong_dependence() -> None:
+    x, y = gaussian(3000, 6.0)
+    result = estimated(ndtr(x), ndtr(y))
+    assert covers(result, 6.0)
+    # log r has the standard deviation 1, so 3000 rows know 6 nats to 0.018 at best; 0.1.0 gave 5.4 with 10,000 rows
+    assert result.value == pytest.approx(6.0, abs=0.3)
+
+
+def test_noise_with_hard_edges() -> None:
+    rng = np.random.default_rng(0)
+    width = 0.05  # I = ε - log 2ε = 2.353 nats. A Gaussian copula sees about 1.8
+    x = rng.random(2000)
+    result = estimated(x, x + rng.uniform(-width, width, 2000))
+    truth = width - math.log(2 * width)
+    assert covers(result, truth)
+    assert result.value == pytest.approx(truth, abs=0.12)
+
+
+def test_interactions_that_learners_disagree_about_give_a_lower_bound() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1000, 6))
+    y = np.sign(x[:, 0] * x[:, 1])  # I = log 2, of which trees see little
+    result = estimated(x, y)
+    assert covers(result, math.log(2))
+    assert result.verdict != "reliable"
+
+
+def test_independent_variables() -> None:
+    rng = np.random.default_rng(0)
+    result = estimated(rng.standard_cauchy((1000, 2)), rng.exponential(size=1000))
+    assert (result.verdict, result.interval()[0]) == ("reliable", 0.0)
+    assert "see no information" in result.reason
+    assert result.value < 0.01
+
+
+def test_monotone_maps_change_nothing_where_ranks_are_enough() -> None:
+    x, y = gaussian(300, 0.5)
+    plain, bent = estimated(x, y, 2), estimated(np.exp(x), y**3, 2)
+    assert (plain.raw, plain.standard_error) == (bent.raw, bent.standard_error)
+
+
+def test_few_rows_and_constant_columns() -> None:
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.normal(size=12), np.ones(12)])
+    result = estimated(x, rng.normal(size=12), 2)
+    assert math.isfinite(result.value)
+    assert math.isfinite(result.standard_error)
+
+
+def test_nothing_depends_on_the_clock() -> None:
+    x, y = gaussian(200, 0.5)
+    fold = folds(200, 2, np.random.default_rng(0))
+    one, other = (dependence(x, y, fold, 0, verbose=False) for _ in range(2))
+    np.testing.assert_array_equal(one.rows, other.rows)
+    assert (one.in_sample, one.growth, one.disagreement) == (other.in_sample, other.growth, other.disagreement)
