@@ -6,7 +6,8 @@ least 9 of 10 fits with the verdict *do not use* are truly unusable.
 The error is the mean square of cross-fitted minus true log r over the rows of p. A fit is truly unusable if one of
 these holds: its error is above 1 nats²; it is 0.1 nats² above that of r = 1 everywhere; a weighted column mean of q is
 more than 0.25 standard deviations of p from the true mean of p; the effective sample size of the true ratio on the rows
-of q is below 10. Thresholds were chosen on half of the problems, by a hash of the name. The table shows both halves.
+of q is below 10. Thresholds were chosen on half of the problems, by a hash of the name, with seeds 0 and 1.
+The table shows both halves. benchmarks/README.md lists what was changed after a look at the other half.
 
 `run` appends a line to results/verdicts.jsonl for every fit, and skips those that are there. `table` prints the counts.
 No command means both.

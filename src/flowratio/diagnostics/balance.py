@@ -11,7 +11,7 @@ import numpy as np
 from flowratio._support.types import Matrix, Vector
 from flowratio.diagnostics.compared_columns import ComparedColumns
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation, errors_off, separation
-from flowratio.samples.folding import folds
+from flowratio.samples.folding import paired_folds
 from flowratio.samples.weighting import mean_and_error
 from flowratio.weights import self_normalize
 
@@ -142,7 +142,8 @@ def leftover(p: ScoredSample, q: ScoredSample, rng: np.random.Generator, inflati
     F_p, F_q = (_features((sample.X - center) / scale, n_features) for sample in (p, q))
     log_w = q.log_weights()
     n_folds = min(_N_FOLDS, len(F_p), len(F_q))
-    fold_p, fold_q = (folds(len(F), n_folds, rng) for F in (F_p, F_q))
+    fold = paired_folds(np.concatenate([p.X, q.X]), len(p.X), n_folds, rng)
+    fold_p, fold_q = fold[: len(p.X)], fold[len(p.X) :]
     score_p, score_q = np.empty(len(F_p)), np.empty(len(F_q))
     for fold in range(n_folds):
         on_p, on_q = fold_p != fold, fold_q != fold

@@ -29,6 +29,8 @@ from flowratio.diagnostics.verdict import Verdict, log_factor_of, verdict_of
 from flowratio.samples.two_samples import two_samples
 from flowratio.samples.weighting import counts, mean_and_error, repeated
 
+_MAX_RESIDUAL = 50_000  # rows of each sample on which a wrong form is looked for
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -270,12 +272,16 @@ def _score(p: ScoredSample, q: ScoredSample) -> tuple[float, float]:
 def _residual(
     evaluation: Evaluation, p: ScoredSample, q: ScoredSample, rows: tuple[Vector, Vector], log_factor: float, seed: int
 ) -> Residual:
-    """Look for a wrong form of a ratio that is divided by a factor."""
-    positions, is_p = np.concatenate(rows), np.repeat([True, False], [len(rows[0]), len(rows[1])])
+    """Look for a wrong form of a ratio that is divided by a factor, on some of many rows."""
+    is_p = np.repeat([True, False], [len(rows[0]), len(rows[1])])
+    rng = np.random.default_rng([seed, 4])
+    some = np.concatenate([rng.permutation(len(of)) < _MAX_RESIDUAL for of in rows])
+    positions = np.concatenate(rows)[some]
     log_r, w = np.concatenate([p.log_r, q.log_r]), np.concatenate([p.share * p.n, q.share * q.n])
     fold = None if evaluation.fold is None else evaluation.fold[positions]
     each = None if evaluation.each is None else evaluation.each[:, positions] - log_factor
-    return residual(np.concatenate([p.X, q.X]), log_r, is_p, w, seed, fold=fold, each=each)
+    X = np.concatenate([p.X, q.X])[some]
+    return residual(X, log_r[some], is_p[some], w[some], seed, fold=fold, each=each)
 
 
 def _scored(X: Matrix, log_r: Vector, w: Vector, name: str) -> tuple[ScoredSample, np.ndarray]:

@@ -100,7 +100,7 @@ def test_a_diagnosis_asks_the_ratio_for_its_columns() -> None:
     ratio = ClassifierRatio("logistic").fit_samples(P[:300], Q[:300])
     found = diagnose(ratio, P[300:], Q[300:], random_state=0)
     assert ratio.encoder_ is not None
-    assert found.balance.names == ratio.encoder_.names_
+    assert {*ratio.encoder_.names_} < {*found.balance.names}  # and the most frequent category, which has no indicator
     assert found.importance.names[0] == "job"
     assert sorted(found.importance.names) == ["age", "day", "job"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowratio.diagnostics.balance import balance, leftover
+from flowratio.diagnostics.balance import balance, leftover, table_balance
+from flowratio.diagnostics.compared_columns import Categories, ComparedColumns
 from flowratio.diagnostics.scored_sample import ScoredSample
 
 
@@ -34,6 +35,35 @@ def test_differences_by_hand() -> None:
     np.testing.assert_allclose(found.deviation_before, q.X.std(axis=0) / p.X.std(axis=0))
     spread = np.sqrt(np.average((q.X - mean_w) ** 2, axis=0, weights=w))
     np.testing.assert_allclose(found.deviation_after, spread / p.X.std(axis=0))
+
+
+def test_categories_are_compared_as_their_indicators_are() -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(-1, 4, 90)  # -1 is a missing value
+    indicators = (codes[:, None] == np.arange(4)).astype(float)
+    X = np.column_stack([rng.normal(size=90), indicators])
+    p, q = sample(X[:40], np.zeros(40)), sample(X[40:], rng.normal(size=50))
+    by_matrix = balance(p, q, ["x", "a", "b", "c", "d"], 1.3)
+    names = ["x", "t = a", "t = b", "t = c", "t = d"]
+    text = Categories(1, codes, ("a", "b", "c", "d"))
+    columns = ComparedColumns(names, np.array([0, 1, 1, 1, 1]), np.array([0]), [text])
+    by_codes = table_balance(p, q, columns, (np.arange(40), np.arange(40, 90)), 1.3)
+    assert by_codes.names == names
+    for field in ("before", "after", "standard_error", "deviation_before", "deviation_after"):
+        np.testing.assert_allclose(getattr(by_codes, field), getattr(by_matrix, field), atol=1e-12)
+    np.testing.assert_array_equal(columns.values(X, 3), indicators[:, 2])
+
+
+def test_many_categories_need_no_matrix() -> None:
+    rng = np.random.default_rng(0)
+    codes, n = rng.integers(0, 50_000, 20_000), 10_000
+    text = Categories(0, codes, tuple(map(str, range(50_000))))
+    columns = ComparedColumns(list(text.names), np.zeros(50_000, int), np.array([], int), [text])
+    p, q = (sample(np.zeros((n, 0)), np.zeros(n)) for _ in range(2))
+    found = table_balance(p, q, columns, (np.arange(n), np.arange(n, 2 * n)))
+    counts = np.bincount(codes[:n], minlength=50_000) - np.bincount(codes[n:], minlength=50_000)
+    np.testing.assert_array_equal(np.sign(found.before), np.sign(counts))
+    assert found.worst(3).shape == (3,)
 
 
 def test_units_and_origin_of_columns_do_not_matter() -> None:
