@@ -24,6 +24,7 @@ from flowratio.applications.result import BoundEstimate, Conclusion, Limit, boun
 from flowratio.diagnostics.residual import residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict
+from flowratio.samples.separating import one_sided_shares
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import is_whole, mean_and_error
 
@@ -123,7 +124,7 @@ def divergence(
     fold = folds_of(samples, n_folds, np.random.default_rng([seed, 0, 7]))
     ratio = ratio_to_fit(ratio, samples, seed, verbose)
     scores = cross_fit(ratio, samples, fold, seed, verbose)
-    return with_rare_categories(estimate(name, scores, flexible_check(samples, fold, scores, seed)), samples)
+    return with_categories(estimate(name, scores, flexible_check(samples, fold, scores, seed)), samples)
 
 
 def checked_samples(
@@ -244,17 +245,26 @@ def _confirmed(conclusion: Conclusion, missing: float, noise: float, overlap: fl
     return conclusion._replace(reason=f"{conclusion.reason} A flexible check finds {missing:.2g} more.")
 
 
-def with_rare_categories(result: Divergence, samples: TwoSamples) -> Divergence:
-    """Return the result with a note on text columns in which many rows have a rare category."""
-    shares = getattr(samples.encoder, "rare_shares_", {})
-    many = {name: share for name, share in shares.items() if share > THRESHOLDS.too_large}
-    if not many:
+def with_categories(result: Divergence, samples: TwoSamples) -> Divergence:
+    """Return the result with notes on text columns in which many rows have a rare category, or one of one sample only.
+
+    Where a category is in one sample only, r is 0 or infinite, so KL and Pearson's divergence may have no upper bound.
+    """
+    shares = {} if samples.encoder is None else samples.encoder.rare_shares_
+    rare = [f"{name!r} ({share:.0%} of the rows)" for name, share in shares.items() if share > THRESHOLDS.too_large]
+    notes = [f"Categories with fewer than 5 rows cannot be compared one by one: {', '.join(rare)}."] if rare else []
+    is_unbounded = bool(rare)
+    for name, (of_p, of_q) in one_sided_shares(samples).items():
+        if max(of_p, of_q) > THRESHOLDS.too_large:
+            rows = f"{of_p:.0%} of the rows of p and {of_q:.0%} of the rows of q"
+            notes.append(f"In {name!r}, {rows} have a category that the other sample does not have.")
+            is_unbounded |= result.kind not in _LARGEST and (of_q if result.kind == "reverse-kl" else of_p) > 0
+    if not notes:
         return result
-    columns = ", ".join(f"{name!r} ({share:.0%} of the rows)" for name, share in many.items())
-    reason = f"{result.reason} Categories with fewer than 5 rows cannot be compared one by one: {columns}."
     verdict = Verdict.CARE if result.verdict is Verdict.RELIABLE else result.verdict
-    limit = Limit.LOWER_BOUND if result.limit is Limit.NONE and verdict is Verdict.CARE else result.limit
-    return replace(result, reason=reason, verdict=verdict, limit=limit)
+    is_open = is_unbounded and result.limit is Limit.NONE and verdict is Verdict.CARE
+    limit = Limit.LOWER_BOUND if is_open else result.limit
+    return replace(result, reason=" ".join([result.reason, *notes]), verdict=verdict, limit=limit)
 
 
 def _cut(scores: CrossFitted) -> str:

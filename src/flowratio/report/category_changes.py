@@ -82,6 +82,8 @@ def category_sentences(evidence: dict[str, Any]) -> list[str]:
         if parts:
             sentences.append(f"Column {column['name']} has {' and '.join(parts)}.")
     for name, share in evidence["diagnosis"]["grouping"].items():
+        if share < 0.001:  # it would print as 0.0%
+            continue
         problem = f"{share:.1%} of rows have a category of {name} with fewer than 5 rows"
         sentences.append(f"{problem}. Their ratios are not estimated one by one.")
     return sentences

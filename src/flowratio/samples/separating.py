@@ -54,6 +54,18 @@ def separating_columns(samples: TwoSamples, is_far: Vector | None = None) -> lis
     return [column for _, column in sorted(columns, key=lambda pair: -pair[0])]
 
 
+def one_sided_shares(samples: TwoSamples) -> dict[str, tuple[float, float]]:
+    """Return, for each text column, the shares of rows of p and of q with a category that the other does not have."""
+    if samples.encoder is None:
+        return {}
+    shares = {}
+    for name, (codes, names) in samples.encoder.category_codes(samples.X).items():
+        counts = [np.bincount(codes[part] + 1, samples.w[part], len(names) + 1)[1:] for part in samples.parts]
+        of_p, of_q = (own[other == 0].sum() for own, other in (counts, counts[::-1]))
+        shares[name] = (float(of_p / samples.w_p.sum()), float(of_q / samples.w_q.sum()))
+    return shares
+
+
 def _sources(samples: TwoSamples) -> Iterator[_Values]:
     """Yield the columns of the table that the matrix was made from."""
     X, encoder = samples.X, samples.encoder
@@ -62,7 +74,7 @@ def _sources(samples: TwoSamples) -> Iterator[_Values]:
         for j, name in enumerate(names):
             yield _Values(name, X[:, j], np.isnan(X[:, j]), is_category=False)
         return
-    codes = set(getattr(samples, "codes", ()))
+    codes = set(samples.codes)
     for k, column in enumerate(encoder.columns_):
         places = np.flatnonzero(encoder.groups_ == k)
         is_indicator = np.array([encoder.names_[j].startswith(f"{column.name} is missing") for j in places], bool)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.special import expit
 
-from flowratio import RatioEstimator
+from flowratio import RatioEstimator, Verdict
 from flowratio.applications.crossfit import CrossFitted, FoldScores, cross_fit, folds_of
 from flowratio.applications.divergences import (
     KINDS,
@@ -22,7 +24,7 @@ from flowratio.applications.divergences import (
     divergence,
     estimate,
     kl_terms,
-    with_rare_categories,
+    with_categories,
 )
 from flowratio.applications.result import gaussian_interval
 from flowratio.ratios.base import Requires
@@ -326,11 +328,14 @@ def test_rare_categories_lower_the_verdict() -> None:
     class Encoder:
         rare_shares_: ClassVar[dict[str, float]] = {"shop": 0.4}
 
+        def category_codes(self, X: np.ndarray) -> dict[str, Any]:
+            return {}
+
     X_p, X_q = draw(1.0, 100, 100)
     result = divergence(X_p, X_q, ratio="logistic", random_state=0)
     samples = two_samples(X_p, X_q)
-    assert with_rare_categories(result, samples) is result
-    lower = with_rare_categories(result, replace(samples, encoder=cast(Any, Encoder())))
+    assert with_categories(result, samples) is result
+    lower = with_categories(result, replace(samples, encoder=cast(Any, Encoder())))
     assert (result.verdict, lower.verdict, lower.limit) == ("reliable", "use with care", "lower bound")
     assert "'shop' (40% of the rows)" in lower.reason
 
@@ -376,3 +381,17 @@ def test_bad_input() -> None:
     for level in (95, "95", True):
         with pytest.raises(ValueError, match="`level` is "):
             divergence(X_p, X_q, ratio="logistic").interval(level)  # pyright: ignore[reportArgumentType]
+
+
+def test_categories_of_one_sample_only_are_named_and_lower_the_verdict() -> None:
+    rng = np.random.default_rng(0)
+    shops = [f"s{k:03d}" for k in range(600)]
+    P, Q = (pl.DataFrame({"shop": rng.choice(shops[first : first + 400], 3000)}) for first in (0, 200))
+    tv = divergence(P, Q, "tv", ratio="logistic", random_state=0)  # the true value is 0.5
+    assert abs(tv.value - 0.5) < 0.1
+    assert tv.verdict is Verdict.CARE
+    assert re.search(r"In 'shop', (4[5-9]|5[0-5])% of the rows of p and .* a category that the other", tv.reason)
+    kl = divergence(P, Q, "kl", ratio="logistic", random_state=0)  # it is infinite
+    assert kl.interval()[1] == math.inf
+    same = divergence(P[:1500], P[1500:], "tv", ratio="logistic", random_state=0)
+    assert "have a category that the other" not in same.reason
