@@ -65,10 +65,8 @@ def _without_score(latent: list[Candidate]) -> str:
     if not stopped:
         return f"{_UNKNOWN}: no candidate in latent space was scored."
     if len(stopped) < len(latent):
-        names = ", ".join(one.name for one in stopped)
-        return (
-            f"{_UNKNOWN}: {names} was clearly worse after one fold, but not all candidates in latent space were scored."
-        )
+        others = ", ".join(one.name for one in latent if one not in stopped)
+        return f"{_UNKNOWN}: {others} had no score, and other candidates in latent space were clearly worse."
     n_folds = min((one.detail for one in stopped), default="")
     return f"The candidates in latent space were clearly worse {n_folds}."
 
@@ -79,5 +77,5 @@ def _incomplete(race: Race) -> str:
         return f"there was time for {race.n_folds} of {race.n_planned_folds} folds"
     latent = [one for one in race.scored.values() if one.candidate.in_latent_space]
     if all(one.candidate.detail for one in latent):
-        return f"the candidates in latent space were {latent[0].candidate.detail}"
+        return f"the candidates in latent space had too little time ({latent[0].candidate.detail})"
     return ""

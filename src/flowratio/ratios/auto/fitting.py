@@ -33,6 +33,7 @@ class Fit:
     log_r: Vector
     n_rows: int  # that it was fitted to
     seconds: float  # with the time for scores at the end
+    saved_seconds: float  # of the training of a flow that another candidate did
     cut: bool  # whether the training ended for lack of time
 
 
@@ -94,19 +95,25 @@ class Fitter:
     def fold(self, ratio: Any, k: int, max_rows: int, seconds: float) -> Fit:
         """Fit a candidate to all folds but one, and score that one. The training ends after about some seconds."""
         train, test = self.folds[k]
-        return self._fit(ratio, self.seed + k, thinned(train, self.samples.n_p, max_rows), test, k, seconds)
+        rows = thinned(train, self.samples.n_p, max_rows)
+        return self._fit(ratio, self.seed + k, rows, test, k, seconds, min(len(self.samples.X), _FINAL_ROWS))
 
     def trial(self, ratio: Any, max_rows: int, seconds: float) -> Fit:
         """Fit a candidate to some of the rows, to measure the time."""
         rows = thinned(self.folds[0][0], self.samples.n_p, max_rows)
-        return self._fit(ratio, self.seed, rows, rows, f"trial with {len(rows)} rows", seconds)
+        return self._fit(ratio, self.seed, rows, rows, f"trial with {len(rows)} rows", seconds, 0)
 
-    def _fit(self, ratio: Any, seed: int, train: Vector, test: Vector, place: Hashable, seconds: float) -> Fit:
-        start = time.perf_counter()
+    def _fit(
+        self, ratio: Any, seed: int, train: Vector, test: Vector, place: Hashable, seconds: float, n_final: int
+    ) -> Fit:
+        """Fit and score a candidate. Its seconds count so many rows more, which are scored at the end."""
+        start, saved = time.perf_counter(), 0.0
         model = new_ratio(ratio, seed)
         space = latent_space_key(ratio)
         if space is not None and (space, place) in self.maps:
-            model.set_params(featurizer=self.maps[space, place])
+            shared = self.maps[space, place]
+            saved = _training_seconds(shared)
+            model.set_params(featurizer=shared)
         model = fit_limited(model, self.samples.part(train), seconds)
         if space is not None:
             self.maps.setdefault((space, place), model.featurizer_)
@@ -115,8 +122,23 @@ class Fitter:
         if not np.isfinite(log_r).all():
             raise ValueError("log-ratios that are not finite")
         end = time.perf_counter()
-        final = (end - scoring) * min(len(self.samples.X), _FINAL_ROWS) / len(test)
-        return Fit(model, log_r, len(train), end - start + final, was_cut(model))
+        total = end - start + (end - scoring) * n_final / len(test)
+        return Fit(model, log_r, len(train), total, saved, was_cut(model))
+
+
+def _training_seconds(featurizer: FlowFeaturizer | Scaler) -> float:
+    history = getattr(featurizer, "history_", None)
+    return history.seconds[-1] if history is not None and history.seconds else 0.0
+
+
+def fold_costs(entrants: list[Entrant]) -> list[float]:
+    """Return the seconds of another fold of each candidate. The first one in a latent space trains the flow."""
+    costs, spaces = list[float](), set[str | None]()
+    for one in entrants:
+        space = latent_space_key(one.ratio)
+        costs.append(one.seconds_of_fold + (0.0 if space in spaces else one.fits[0].saved_seconds))
+        spaces.add(space)
+    return costs
 
 
 def thinned(rows: Vector, n_p: int, max_rows: int) -> Vector:

@@ -63,7 +63,7 @@ def _limits(ratio: Any, seconds: float) -> dict[str, Any]:
             seconds *= 1 - _FLOW_SHARE
         if can_be_limited(ratio.estimator):
             name = ratio.estimator
-            estimator = named_ratio(name, "estimator") if isinstance(name, str) else clone(name)
+            estimator: Any = named_ratio(name, "estimator") if isinstance(name, str) else clone(name)
             limits["estimator"] = estimator.set_params(**_limits(estimator, seconds))
         return limits
     settings = _settings(ratio)

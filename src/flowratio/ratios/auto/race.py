@@ -12,7 +12,7 @@ import numpy as np
 
 from flowratio._support.types import Matrix, Vector
 from flowratio.ratios.auto.combination import HeldOut, can_help, choose_stack
-from flowratio.ratios.auto.fitting import Entrant, Fit, Fitter, in_latent_space, thinned
+from flowratio.ratios.auto.fitting import Entrant, Fit, Fitter, fold_costs, in_latent_space, thinned
 from flowratio.ratios.auto.limits import can_be_limited
 from flowratio.ratios.auto.results import Candidate, Status
 from flowratio.ratios.auto.schedule import affordable
@@ -164,7 +164,7 @@ class Race:
         if math.isinf(share) or small or n < 2 * n_rows or (n * d <= _TRAINED_VALUES and can_be_limited(one.ratio)):
             return
         seconds = 0.0
-        while n_rows < n and 8 * seconds <= share and self.seconds_left() > 0:
+        while n_rows < n and 6 * seconds <= share and self.seconds_left() > 0:
             trial = self.fitter.trial(one.ratio, n_rows, share / 8)
             one.timings.append((trial.n_rows, trial.seconds))
             seconds, n_rows = math.inf if trial.cut else trial.seconds, 4 * n_rows
@@ -227,14 +227,14 @@ class Race:
             scores = [math.log(2) - held_out.mean(loss) for loss in losses]
             best = losses[int(np.argmax(scores))]
             errors = [held_out.standard_error(loss - best) for loss in losses]
-            costs = [one.seconds_of_fold for one in entrants]
+            costs = fold_costs(entrants)
             chosen, n_more = affordable(scores, errors, costs, self.seconds_left(), n_more)
             waiting = [one for k, one in enumerate(entrants) if k not in chosen]
-            waiting.sort(key=lambda one: -scores[entrants.index(one)] / max(one.seconds_of_fold, 1e-9))
+            waiting.sort(key=lambda one: -scores[entrants.index(one)] / max(costs[entrants.index(one)], 1e-9))
             self.n_folds = 1 + n_more
         self.n_folds = self._folds_of([one for one in entrants if one not in waiting])
         for one in waiting:  # others may have been stopped, and left time
-            seconds = (self.n_folds - len(one.fits)) * one.seconds_of_fold
+            seconds = (self.n_folds - len(one.fits)) * (one.seconds_of_fold + one.fits[0].saved_seconds)
             if seconds > self.seconds_left() or self._folds_of([one]) < self.n_folds:
                 self._out_of_time([one])
 
@@ -254,7 +254,8 @@ class Race:
         return self.n_folds
 
     def _next_fold(self, one: Entrant) -> None:
-        limit = math.inf if math.isinf(self.budget) else 2 * one.seconds_of_fold
+        # a flow that another candidate trained in the first fold may have to be trained now
+        limit = math.inf if math.isinf(self.budget) else 2 * (one.seconds_of_fold + one.fits[0].saved_seconds) + 1
         n_rows = one.fits[0].n_rows
         max_rows = n_rows if n_rows < self.fitter.n_rows else len(self.fitter.samples.X)  # folds differ by a row or two
         self._attempt(one, lambda: self._add(one, self.fitter.fold(one.ratio, len(one.fits), max_rows, limit)))
