@@ -14,7 +14,7 @@ export OMP_NUM_THREADS := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 BENCHMARKS := $(sort $(wildcard benchmarks/[a-z]*.py))
-HOURS := benchmarks/accuracy.py
+HOURS := $(patsubst %, benchmarks/%.py, accuracy budget coverage information verdicts)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint docs bench format clean $(BENCHMARKS)
@@ -37,13 +37,13 @@ lint: $(READY) ## ruff, pyright and import-linter
 docs: $(DOCS) ## the site, in build/site; warnings are errors
 	@NO_MKDOCS_2_WARNING=1 MPLBACKEND=Agg $(BIN)/mkdocs build --quiet --strict
 
-bench: $(filter-out $(HOURS), $(BENCHMARKS)) ## every script in benchmarks/ but accuracy.py, which takes hours, one thread
+bench: $(filter-out $(HOURS), $(BENCHMARKS)) ## every script in benchmarks/ but those that take hours, one thread
 
 $(BENCHMARKS): $(READY)
 	@echo "== $@"
 	@$(BIN)/python $@
 
-benchmarks/applications.py benchmarks/ratios.py benchmarks/ratio_errors.py $(HOURS): $(PEERS)
+benchmarks/applications.py benchmarks/ratios.py benchmarks/ratio_errors.py benchmarks/accuracy.py: $(PEERS)
 
 format: $(READY) ## put the code in the house format
 	@$(BIN)/ruff check --fix --quiet

@@ -131,7 +131,7 @@ def target_mean(
     is_q, counts = samples.y == 0, row_counts(w[: samples.n_p], w[samples.n_p :])
     source, target = np.zeros(len(w)), np.where(is_q, 0.0, w)
     source[is_q] = self_normalize((log_r + np.log(w))[is_q])
-    measurement = Measurement(samples.X, values, is_q, w, fold, tuple(getattr(samples, "codes", ())))
+    measurement = Measurement(samples.X, values, is_q, w, fold, samples.codes)
     prediction, model = prediction_of(outcome_model, measurement, source, seed)
     mean = weighted_mean(values, prediction, target / target.sum(), Share(source, 1.0), counts)
     estimate = estimate_of(mean, way, counts, Tangent(plain_columns(samples)[0], ~is_q, w, log_r + samples.log_odds))

@@ -78,7 +78,7 @@ def reason_of(findings: Sequence[Finding], otherwise: str) -> str:
 
 def plain_columns(samples: TwoSamples) -> tuple[Matrix, list[str]]:
     """Return the columns of the matrix that are not codes of categories, and their names."""
-    codes = getattr(samples, "codes", ())
+    codes = samples.codes
     names = samples.names or [f"x{j + 1}" for j in range(samples.X.shape[1])]
     plain = [j for j in range(samples.X.shape[1]) if j not in codes]
     return samples.X[:, plain], [names[j] for j in plain]
@@ -121,7 +121,7 @@ def form_findings(samples: TwoSamples, w: Vector, log_r: Vector, seed: int) -> l
 
 def rarity_findings(samples: TwoSamples) -> list[Finding]:
     """Return which columns have many rows with a category that is too rare for a ratio of its own."""
-    shares: dict[str, float] = getattr(samples.encoder, "rare_shares_", {})
+    shares = {} if samples.encoder is None else samples.encoder.rare_shares_
     columns = [f"{name} ({share:.0%} of the rows)" for name, share in shares.items() if share > _RARE]
     if not columns:
         return []

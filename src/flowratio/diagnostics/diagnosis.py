@@ -195,7 +195,7 @@ def _diagnosis(
     names, (plain_p, plain_q) = _without_codes(evaluation, p, q)
     left = leftover(plain_p, plain_q, np.random.default_rng([seed, 0]), shared.inflation_q)
     rest = _residual(evaluation, plain_p, plain_q, rows, log_c, seed)
-    grouping = dict(getattr(evaluation.encoder, "rare_shares_", {}))
+    grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
     spread = None if each_p is None else stability(each_p, p.share)
     findings = [
         *rules.direction(own, *_score(p, q)),
@@ -239,7 +239,7 @@ def _without_codes(
     evaluation: Evaluation, p: ScoredSample, q: ScoredSample
 ) -> tuple[list[str], tuple[ScoredSample, ScoredSample]]:
     """Return names and samples without codes of categories: their means and ranges have no meaning."""
-    codes = getattr(evaluation.encoder, "codes_", ())
+    codes = () if evaluation.encoder is None else evaluation.encoder.codes_
     if not codes:
         return evaluation.design.names, (p, q)
     plain = [j for j in range(p.X.shape[1]) if j not in codes]
