@@ -162,7 +162,8 @@ def flexible_check(samples: TwoSamples, fold: Vector, scores: CrossFitted, seed:
         return FlexibleCheck(np.zeros(samples.n_p), np.zeros(samples.n_q), 0.0)
     rows, each = np.delete(samples.X, samples.codes, axis=1), np.hstack([scores.p.each, scores.q.each])
     left = residual(rows, log_r, samples.y == 1, samples.w, seed, fold=fold, each=each)
-    return FlexibleCheck(*np.split(left.log_correction, [samples.n_p]), left.n_overlap)
+    of_p, of_q = (left.log_correction[part] for part in samples.parts)
+    return FlexibleCheck(of_p, of_q, left.n_overlap)
 
 
 def estimate(kind: Kind, scores: CrossFitted, check: FlexibleCheck) -> Divergence:

@@ -86,7 +86,8 @@ def cross_fit(
                 each[k] = log_ratio_prepared(model, X)
             step()
     parts = slice(n_p), slice(n_p, None)
-    return CrossFitted(*(FoldScores.of(each[:, rows], w[rows], all_folds[rows]) for rows in parts), model)
+    p, q = (FoldScores.of(each[:, rows], w[rows], all_folds[rows]) for rows in parts)
+    return CrossFitted(p, q, model)
 
 
 def ratio_to_fit(ratio: Any, samples: TwoSamples, seed: int, verbose: bool = False) -> Any:
