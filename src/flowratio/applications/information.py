@@ -41,6 +41,7 @@ _MOST_FITTED = 20_000  # shuffled rows, if n is not larger
 _MOST_DEALT = 2_000_000  # shuffled rows
 _CONDITIONAL = ("qda", "quadratic", "boosting", "mlp")  # candidates for I(X; Y | Z): all of them see dependence
 _FEWEST_PAIRS = 200.0  # effective pairs that resemble rows of the sample, below which nothing can be confirmed
+_PAIRS_PER_ROW = 0.1  # the same for each row: with fewer, learners see the same pairs again and again
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -284,7 +285,7 @@ def _flexible_result(parts: Dependence, resolution: float) -> MutualInformation:
 
 
 def _flexible_conclusion(parts: Dependence, held_out: float, error: float, resolution: float) -> Conclusion:
-    if parts.effective_size < _FEWEST_PAIRS:
+    if parts.effective_size < max(_FEWEST_PAIRS, _PAIRS_PER_ROW * len(parts.rows)):
         reason = f"only {parts.effective_size:.0f} of all pairs of rows resemble rows of the sample, too few to confirm"
         return Conclusion(Verdict.CARE, Limit.CEILING, f"{reason} the value. It depends on the {parts.copula}.")
     largest = max(THRESHOLDS.growth * held_out, THRESHOLDS.small / 2, 2 * resolution)
