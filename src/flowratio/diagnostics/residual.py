@@ -40,6 +40,7 @@ class Residual:
     gain: float  # held-out score of r̂ times the correction minus that of r̂, in nats. 0 or less if the form is right
     standard_error: float  # of `gain`
     z: float  # how many standard errors `gain` is above 0
+    error_p: float  # mean square of `log_correction` over rows of p, in nats²
     n_p: float  # effective sample size of rows of p weighted by 1/(1 + r̂)
     n_q: float  # the same for rows of q weighted by r̂/(1 + r̂)
 
@@ -58,6 +59,7 @@ def residual(
     *,
     n_folds: int = 5,
     fold: Vector | None = None,
+    each: Matrix | None = None,
     max_rows: int = 20_000,
 ) -> Residual:
     """Estimate log(r / r̂) by cross-fitting, and how much it improves the score of `RatioEstimator.score`.
@@ -69,13 +71,16 @@ def residual(
     ----------
     X, log_r, is_p, w
         Rows of both samples, (n, d), held-out log-ratios, whether a row belongs to p, and weights of rows, each (n,).
-    seed, n_folds, fold
-        Seed of the folds and of boosting, the number of folds, or the fold of each row, (n,), from 0.
+    seed, n_folds
+        Seed of the folds and of boosting, and the number of folds.
+    fold, each
+        For log-ratios of a cross-fit: the fold of each row, from 0, (n,), and log r of all rows by the model of each
+        fold, (n_folds, n). Without `each`, log-ratios of other folds contain the rows of a fold, and the gain of
+        a cross-fit with many columns is too large.
     max_rows
         Maximum number of rows of each sample that a classifier is fitted to. All rows are corrected.
     """
-    rng = np.random.default_rng([seed, 19])
-    is_p = np.asarray(is_p, bool)
+    rng, is_p = np.random.default_rng([seed, 19]), np.asarray(is_p, bool)
     share = w / np.where(is_p, w[is_p].sum(), w[~is_p].sum())  # each sample adds up to 1
     bounded = share * expit(np.where(is_p, -log_r, log_r))
     n_p, n_q = (_effective(bounded[part]) for part in (is_p, ~is_p))
@@ -85,14 +90,20 @@ def residual(
         for part in (is_p, ~is_p):
             fold[part] = folds(int(part.sum()), n_folds, rng)
     if min(n_p, n_q) >= 2 * (fold.max() + 1):
-        bounded *= (n_p + n_q) / bounded.sum()
-        each = _corrections(X, log_r, is_p, bounded, fold, _thinned(is_p, max_rows, rng), min(n_p, n_q), seed)
-        log_correction = _combined(each, log_r, is_p, share, fold)
+        some, binned, corrections = _thinned(is_p, max_rows, rng), _binned(X), np.zeros((len(X), 2))
+        for k in range(int(fold.max()) + 1):
+            rows, out = np.flatnonzero(some & (fold != k)), np.flatnonzero(fold == k)
+            part = np.concatenate([rows, out])
+            scores = (log_r if each is None else each[k])[part]
+            fitted = np.arange(len(part)) < len(rows)
+            corrections[out] = _corrections(X[part], binned[part], scores, is_p[part], share[part], fitted, seed + k)
+        log_correction = _combined(corrections, log_r, is_p, share, fold)
     sign = np.where(is_p, 1.0, -1.0)
     gains = log_expit(sign * (log_r + log_correction)) - log_expit(sign * log_r)
     means, errors = zip(*(mean_and_error(gains[part], share[part]) for part in (is_p, ~is_p)), strict=True)
     gain, error = float(sum(means)) / 2, float(np.hypot(*errors)) / 2
-    return Residual(log_correction, gain, error, errors_off(gain, error), n_p, n_q)
+    error_p = float(share[is_p] @ log_correction[is_p] ** 2)
+    return Residual(log_correction, gain, error, errors_off(gain, error), error_p, n_p, n_q)
 
 
 def _effective(weights: Vector) -> float:
@@ -112,22 +123,23 @@ def _thinned(is_p: Vector, max_rows: int, rng: np.random.Generator) -> Vector:
 
 
 def _corrections(
-    X: Matrix, log_r: Vector, is_p: Vector, weights: Vector, fold: Vector, some: Vector, n_overlap: float, seed: int
+    X: Matrix, binned: Matrix, log_r: Vector, is_p: Vector, share: Vector, fitted: Vector, seed: int
 ) -> Matrix:
-    """Return the corrections of the held-out rows by each classifier, (n, 2)."""
-    features = _features(X, log_r, is_p, n_overlap)
-    inputs = _binned(np.column_stack([X, log_r]))
-    some = some & (weights > _LEAST_WEIGHT * weights.max())
-    each = np.zeros((len(X), 2))
-    for k in range(int(fold.max()) + 1):
-        rows, out = np.flatnonzero(some & (fold != k)), np.flatnonzero(fold == k)
-        y, w = is_p[rows].astype(int), weights[rows]
-        if len(np.unique(y)) < 2:
-            continue
-        each[out, 0] = TunedLogisticRegression().fit(features[rows], y, w).decision_function(features[out])
-        if n_overlap >= _FEWEST_FOR_TREES:
-            trees: Any = PRESETS["boosting"](inputs[rows], y, seed + k)
-            each[out, 1] = trees.fit(inputs[rows], y, sample_weight=w).decision_function(inputs[out])
+    """Fit both classifiers to some rows, the mask `fitted` (n,), and return the corrections of the others, (m, 2)."""
+    weights = share * expit(np.where(is_p, -log_r, log_r))
+    n_p, n_q = (_effective(weights[fitted & part]) for part in (is_p, ~is_p))
+    out, each = ~fitted, np.zeros((int((~fitted).sum()), 2))
+    if min(n_p, n_q) < 2:
+        return each
+    weights *= (n_p + n_q) / weights[fitted].sum()
+    rows = fitted & (weights > _LEAST_WEIGHT * weights[fitted].max())
+    y, w, features = is_p[rows].astype(int), weights[rows], _features(X, log_r, is_p, min(n_p, n_q))
+    if len(np.unique(y)) == 2:
+        each[:, 0] = TunedLogisticRegression().fit(features[rows], y, w).decision_function(features[out])
+        if min(n_p, n_q) >= _FEWEST_FOR_TREES:
+            inputs = np.column_stack([binned, _binned(log_r[:, None])])
+            trees: Any = PRESETS["boosting"](inputs[rows], y, seed)
+            each[:, 1] = trees.fit(inputs[rows], y, sample_weight=w).decision_function(inputs[out])
     return each
 
 

@@ -51,9 +51,10 @@ class CrossFitted:
 
     p: FoldScores
     q: FoldScores
+    model: Any = None  # that of the last fold, which scores other rows. None if no fold could be fitted
 
     def swapped(self) -> CrossFitted:
-        """Return the same of q/p."""
+        """Return the same of q/p, without a model."""
         return CrossFitted(self.q.inverse(), self.p.inverse())
 
 
@@ -76,15 +77,16 @@ def cross_fit(
     if more is not None:
         X, all_folds = np.concatenate([X, more[0]]), np.concatenate([fold, more[1]])
         w = np.concatenate([w, np.ones(len(more[0]))])
-    each = np.zeros((n_folds, len(X)))
+    each, model = np.zeros((n_folds, len(X))), None
     with silent(), progress(n_folds, "folds", verbose) as step:
         for k in range(n_folds):
             part = samples.part(fold != k if fitted is None else (fold != k) & fitted)
             if (part.X[0] != part.X).any():  # otherwise nothing distinguishes p from q: r = 1
-                each[k] = log_ratio_prepared(fit_prepared(new_ratio(ratio, seed + k), part), X)
+                model = fit_prepared(new_ratio(ratio, seed + k), part)
+                each[k] = log_ratio_prepared(model, X)
             step()
     parts = slice(n_p), slice(n_p, None)
-    return CrossFitted(*(FoldScores.of(each[:, rows], w[rows], all_folds[rows]) for rows in parts))
+    return CrossFitted(*(FoldScores.of(each[:, rows], w[rows], all_folds[rows]) for rows in parts), model)
 
 
 def ratio_to_fit(ratio: Any, samples: TwoSamples, seed: int, verbose: bool = False) -> Any:
