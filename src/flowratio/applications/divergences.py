@@ -179,21 +179,22 @@ def estimate(kind: Kind, scores: CrossFitted, check: FlexibleCheck) -> Divergenc
     in_sample = sum(p.mean_without(k, fitted_p[k]) + q.mean_without(k, fitted_q[k]) for k in range(n_folds)) / n_folds
     excess = in_sample - held_out
     lent_p, lent_q = terms(np.median(q.log_r, keepdims=True), np.median(p.log_r, keepdims=True), reach)
-    variance = _error(of_p, lent_p, p) ** 2 + _error(of_q, lent_q, q) ** 2 + excess**2 / 2
+    # half of the excess is added to the estimate. For total variation it depends on the sign of log r, and is noisier
+    variance = _error(of_p, lent_p, p) ** 2 + _error(of_q, lent_q, q) ** 2 + excess**2 / (2 if kind == "tv" else 4)
     confirmed = held_out
     if kind == "kl":
         of_fits = p.each @ (p.w / p.w.sum() * expit(p.log_r - math.log(reach)))
         without = np.array([p.mean_without(k, of_p) + q.mean_without(k, of_q) for k in range(n_folds)])
         variance += variance_of_fits(without, of_fits)
-        of_p, of_q = clipped_terms(p.log_r, q.log_r, reach)
-        confirmed = p.mean(of_p) + q.mean(of_q)
+        confirmed = p.mean((clipped := clipped_terms(p.log_r, q.log_r, reach))[0]) + q.mean(clipped[1])
     error = math.sqrt(variance)
     conclusion = _conclusion(kind, held_out, excess, error, scores)
     if conclusion.verdict is Verdict.RELIABLE:  # otherwise the form of the ratio is not the first problem
         more_p, more_q = terms(p.log_r + check.p, q.log_r + check.q, reach)
         missing = max(p.mean(more_p) + q.mean(more_q) - held_out, 0.0)
+        noise = math.hypot(_error(more_p - of_p, lent_p - lent_p, p), _error(more_q - of_q, lent_q - lent_q, q))
         conclusion = _confirmed(conclusion, missing, error, check.overlap, min(p.w.sum(), q.w.sum()))
-        error = math.hypot(error, missing)
+        error = math.hypot(error, max(missing - noise, 0.0))
     bounds = bounds_of(held_out, in_sample, confirmed, error, conclusion, _LARGEST.get(kind, math.inf))
     return Divergence(kind=kind, log_p=p.log_r, log_q=q.log_r, **bounds)
 
@@ -216,7 +217,7 @@ def _conclusion(kind: Kind, held_out: float, excess: float, error: float, scores
         reason = f"the ratio separates the samples except for {n_shared:.3g} of {n_p + n_q:.0f} rows. No sample of "
         return Conclusion(Verdict.CARE, limit, f"{reason}this size can show how far apart they are.")
     share = p.w[p.log_r > math.log(n_q)].sum() / n_p
-    if kind == "kl" and share > THRESHOLDS.too_large:
+    if kind == "kl" and is_above(share, THRESHOLDS.too_large, n_p):
         reason = f"{share:.0%} of the rows have a ratio above {n_q:.0f}, the number of rows of the other sample, which "
         return Conclusion(Verdict.CARE, limit, f"{reason}cannot confirm it. The value depends on its form.")
     if kind == "pearson" and (reason := _cut(scores)):
@@ -280,6 +281,11 @@ def _cut(scores: CrossFitted) -> str:
     if ess < THRESHOLDS.fewest_squares:
         return f"the effective sample size of the squared ratios is {ess:.0f}. Larger ratios may be missing."
     return ""
+
+
+def is_above(share: float, largest: float, n: float) -> bool:
+    """Return whether a share of n rows may be above a limit: it is, or by less than two standard errors it is not."""
+    return share > 0 and share + 2 * math.sqrt(share * (1 - share) / n) > largest
 
 
 def variance_of_fits(without: Vector, of_fits: Vector) -> float:

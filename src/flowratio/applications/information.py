@@ -21,7 +21,7 @@ from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, seed_from
 from flowratio.applications.crossfit import FEWEST_ROWS, check_folds, cross_fit, ratio_to_fit
 from flowratio.applications.dependence import Dependence, dependence
-from flowratio.applications.divergences import clipped_terms, kl_terms, variance_of_fits
+from flowratio.applications.divergences import clipped_terms, is_above, kl_terms, variance_of_fits
 from flowratio.applications.margins import normal_scores
 from flowratio.applications.result import BoundEstimate, Conclusion, Limit, bounds_of, interval_text, is_wrong
 from flowratio.applications.shuffles import by_row, distance, nearest_rows, shuffled
@@ -41,6 +41,7 @@ _MOST_FITTED = 20_000  # shuffled rows, if n is not larger
 _MOST_DEALT = 2_000_000  # shuffled rows
 _CONDITIONAL = ("qda", "quadratic", "boosting", "mlp")  # candidates for I(X; Y | Z): all of them see dependence
 _FEWEST_PAIRS = 200.0  # effective pairs that resemble rows of the sample, below which nothing can be confirmed
+_PAIRS_PER_ROW = 0.1  # the same for each row: with fewer, learners see the same pairs again and again
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -172,6 +173,7 @@ class _Parts:
     confirmed: float
     beyond: float  # share of rows with a ratio above n
     missing: float  # nats that a flexible check finds beyond the ratio
+    noise: float  # the standard error of these
     overlap: float  # effective rows in the overlap, on which the check rests
     subtracted: float = 0.0  # nats of the second divergence, if this is a difference
     missing_there: float = 0.0  # nats that the flexible check finds beyond the second divergence
@@ -185,6 +187,7 @@ class _Parts:
             confirmed=self.confirmed - subtracted,
             beyond=beyond,
             missing=self.missing,
+            noise=self.noise,
             overlap=min(self.overlap, other.overlap),
             subtracted=subtracted,
             missing_there=other.missing,
@@ -216,16 +219,27 @@ def _information(x: Matrix, y: Matrix, deals: Matrix, ratio: Any, fold: Vector, 
     check = residual(all_rows, log_r, is_p, np.ones(len(log_r)), seed, fold=folds_of_all, each=each)
     corrected = log_r + check.log_correction
     more_p, more_q = kl_terms(corrected[:n], corrected[n:], reach)
-    missing = max(float(more_p.mean() + more_q.mean() - of_p.mean() - of_q.mean()), 0.0)
-    return _Parts(rows, without, of_fits, float(np.mean(in_sample)), confirmed, beyond, missing, check.n_overlap)
+    more = more_p - of_p + by_row((more_q - of_q).reshape(deals.shape), deals)  # of each row, (n,)
+    missing = max(float(more.mean()), 0.0)
+    return _Parts(
+        rows,
+        without,
+        of_fits,
+        float(np.mean(in_sample)),
+        confirmed,
+        beyond,
+        missing,
+        float(more.std()) / math.sqrt(n),
+        check.n_overlap,
+    )
 
 
 def _result(parts: _Parts, resolution: float, distance_z: float = 0.0) -> MutualInformation:
     held_out, n = float(parts.rows.mean()), len(parts.rows)
     excess = parts.in_sample - held_out
-    variance = float(parts.rows.var(ddof=1)) / n + excess**2 / 2 + variance_of_fits(parts.without, parts.of_fits)
+    variance = float(parts.rows.var(ddof=1)) / n + (excess / 2) ** 2 + variance_of_fits(parts.without, parts.of_fits)
     noise = math.sqrt(variance)
-    error = math.sqrt(variance + parts.missing**2 + parts.missing_there**2)
+    error = math.hypot(noise, max(parts.missing - parts.noise, 0.0), parts.missing_there)
     reason = _unusable(held_out, parts.in_sample, noise, resolution)
     tolerance = max(THRESHOLDS.overfit * abs(held_out), 2 * resolution, THRESHOLDS.small)
     if not reason and max(distance_z / THRESHOLDS.neighbors, parts.subtracted / tolerance) > 1:
@@ -255,7 +269,7 @@ def _unusable(held_out: float, in_sample: float, error: float, resolution: float
 
 def _conclusion(held_out: float, noise: float, parts: _Parts) -> Conclusion:
     n, excess = len(parts.rows), parts.in_sample - held_out
-    if parts.beyond > THRESHOLDS.too_large:
+    if is_above(parts.beyond, THRESHOLDS.too_large, n):
         reason = f"{parts.beyond:.0%} of the rows have a ratio above n = {n}, which {n} rows cannot confirm. "
         return Conclusion(Verdict.CARE, Limit.CEILING, f"{reason}The value depends on the form of the ratio.")
     if parts.missing > max(2 * noise, THRESHOLDS.misfit):
@@ -273,7 +287,7 @@ def _conclusion(held_out: float, noise: float, parts: _Parts) -> Conclusion:
 def _flexible_result(parts: Dependence, resolution: float) -> MutualInformation:
     held_out, n = float(parts.rows.mean()), len(parts.rows)
     excess, growth = parts.in_sample - held_out, max(parts.growth, 0.0)
-    variance = float(parts.rows.var(ddof=1)) / n + excess**2 / 2
+    variance = float(parts.rows.var(ddof=1)) / n + (excess / 2) ** 2
     error = math.sqrt(variance + (growth / 2) ** 2 + (parts.disagreement / 4) ** 2)
     reason = _unusable(held_out, parts.in_sample, math.sqrt(variance), resolution)
     conclusion = Conclusion(Verdict.DO_NOT_USE, Limit.NONE, reason)
@@ -285,7 +299,7 @@ def _flexible_result(parts: Dependence, resolution: float) -> MutualInformation:
 
 
 def _flexible_conclusion(parts: Dependence, held_out: float, error: float, resolution: float) -> Conclusion:
-    if parts.effective_size < _FEWEST_PAIRS:
+    if parts.effective_size < max(_FEWEST_PAIRS, _PAIRS_PER_ROW * len(parts.rows)):
         reason = f"only {parts.effective_size:.0f} of all pairs of rows resemble rows of the sample, too few to confirm"
         return Conclusion(Verdict.CARE, Limit.CEILING, f"{reason} the value. It depends on the {parts.copula}.")
     largest = max(THRESHOLDS.growth * held_out, THRESHOLDS.small / 2, 2 * resolution)

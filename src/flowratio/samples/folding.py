@@ -20,14 +20,17 @@ def folds(n: int, n_folds: int, rng: np.random.Generator) -> Vector:
 def paired_folds(X: Matrix, n_p: int, n_folds: int, rng: np.random.Generator) -> Vector:
     """Return a fold for every row of two samples, those of p first, of shape (n,). Equal rows of p and q are paired.
 
-    The k-th copy of a row in p and its k-th copy in q, in random order, get the same fold.
+    A row with one copy in p and one in q gets the same fold in both. Values with more copies, as those of discrete
+    columns, are not paired: their folds would all be alike, and held-out rows like the fitted ones.
     """
     _, value = np.unique(np.ascontiguousarray(X).view(f"V{X.itemsize * X.shape[1]}").ravel(), return_inverse=True)
     parts = value[:n_p], value[n_p:]
-    if not np.isin(*parts).any():
+    counts = [np.bincount(part, minlength=int(value.max()) + 1) for part in parts]
+    single = (counts[0] == 1) & (counts[1] == 1)
+    if not single.any():
         return np.concatenate([folds(len(part), n_folds, rng) for part in parts])
-    keys = [_copies(part, rng) * (value.max() + 1) + part for part in parts]  # one number for each row and copy
-    _, *pairs = np.intersect1d(*keys, assume_unique=True, return_indices=True)
+    rows = [np.flatnonzero(single[part]) for part in parts]
+    pairs = [of[np.argsort(part[of])] for of, part in zip(rows, parts, strict=True)]
     n_pairs = len(pairs[0])
     fold, of_pairs = [np.full(len(part), -1) for part in parts], folds(n_pairs, n_folds, rng)
     for of_sample, rows in zip(fold, pairs, strict=True):
@@ -35,17 +38,6 @@ def paired_folds(X: Matrix, n_p: int, n_folds: int, rng: np.random.Generator) ->
         rest = of_sample < 0
         of_sample[rest] = (n_pairs + rng.permutation(int(rest.sum()))) % n_folds  # sizes still differ by 1 at most
     return np.concatenate(fold)
-
-
-def _copies(value: Vector, rng: np.random.Generator) -> Vector:
-    """Return, for each row, how many rows with the same value come before it in a random order, (n,) to (n,)."""
-    order = rng.permutation(len(value))
-    order = order[np.argsort(value[order], kind="stable")]
-    starts = np.concatenate([[True], np.diff(value[order]) != 0])
-    first = np.maximum.accumulate(np.where(starts, np.arange(len(value)), 0))
-    copies = np.empty(len(value), int)
-    copies[order] = np.arange(len(value)) - first
-    return copies
 
 
 def random_ranks(samples: TwoSamples, rng: np.random.Generator) -> Vector:
