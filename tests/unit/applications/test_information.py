@@ -35,9 +35,10 @@ def test_gaussians(d: int, rho: float) -> None:
     assert found.bits == pytest.approx(found.value / math.log(2))
     low, high = found.interval(0.997)
     assert low <= max(truth, 0) <= high
-    assert found.verdict == ("use with care" if truth > 5 else "reliable")
-    assert found.limit == ("near the ln n ceiling" if truth > 5 else "none")
-    assert (high == math.inf) == (truth > 5)
+    # with d = 5 and ρ = 0.9, log r is above log n in 6 % of the rows
+    assert found.verdict == ("use with care" if truth > 4 else "reliable")
+    assert found.limit == ("near the ln n ceiling" if truth > 4 else "none")
+    assert (high == math.inf) == (truth > 4)
     json.dumps(found.to_dict(), allow_nan=False)
 
 
