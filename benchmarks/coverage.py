@@ -30,6 +30,7 @@ from flowratio import mutual_information
 from flowratio.applications.crossfit import cross_fit, folds_of, ratio_to_fit
 from flowratio.applications.divergences import Kind, estimate, flexible_check
 from flowratio.applications.result import Result
+from flowratio.applications.support import with_support
 from flowratio.samples.two_samples import two_samples
 
 RESULTS = Path(__file__).parent.parent / "results" / "coverage.jsonl"
@@ -191,7 +192,7 @@ def results_of_setting(setting: Setting, seed: int) -> Iterator[tuple[str, Resul
     scores = cross_fit(ratio_to_fit(setting.ratio, samples, seed), samples, fold, seed)
     check = flexible_check(samples, fold, scores, seed)
     for kind in KINDS:
-        yield kind, estimate(kind, scores, check), setting.truth[kind]
+        yield kind, with_support(estimate(kind, scores, check), samples), setting.truth[kind]
 
 
 def results_of_pairs(setting: Pairs, seed: int) -> Iterator[tuple[str, Result, float]]:

@@ -171,6 +171,8 @@ def test_divergence_and_information(files: Path, tmp_path: Path, run: Run) -> No
     found = json.loads(out)
     assert code == 0
     assert found["value"] == pytest.approx(np.log(2) / 2, abs=4 * found["standard_error"])
+    code, out, _ = run("mi", tmp_path / "x.npy", tmp_path / "y.npy", "--json", "--quiet")  # the automatic choice
+    assert "copula" in json.loads(out)["reason"]
 
 
 def test_without_a_flow_there_is_a_page_and_no_sample(files: Path, tmp_path: Path, run: Run) -> None:
@@ -559,3 +561,21 @@ def test_completion_can_be_shown() -> None:
     command = "from flowratio.cli.app import main; main()"
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, env=environment)
     assert "complete" in done.stdout
+
+
+def test_files_with_different_columns_are_refused(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "ab.csv").write_text("a,b\n1,2\n3,4\n5,6\n")
+    (tmp_path / "a.csv").write_text("a\n1\n2\n3\n")
+    for command in ("test", "divergence"):
+        code, _, error = run(command, tmp_path / "ab.csv", tmp_path / "a.csv", "--method", "logistic")
+        assert code == 2
+        assert "different columns: 'b' only in" in error
+
+
+def test_fit_gives_a_hint_about_categories_that_differ_only_in_case(tmp_path: Path, run: Run) -> None:
+    for name, cities in (("p", ["Rome", "Oslo"]), ("q", ["rome", "oslo"])):
+        pl.DataFrame({"city": cities * 20, "x": np.arange(40.0)}).write_csv(tmp_path / f"{name}.csv")
+    words = ["-o", tmp_path / "m", "--method", "logistic", "--no-flow", "--quiet"]
+    code, _, error = run("fit", tmp_path / "p.csv", tmp_path / "q.csv", *words)
+    assert code == 0
+    assert "only in case" in error

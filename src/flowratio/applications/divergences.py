@@ -21,10 +21,10 @@ from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_choice, seed_from
 from flowratio.applications.crossfit import FEWEST_ROWS, CrossFitted, FoldScores, cross_fit, folds_of, ratio_to_fit
 from flowratio.applications.result import BoundEstimate, Conclusion, Limit, bounds_of, interval_text, is_wrong
+from flowratio.applications.support import with_support
 from flowratio.diagnostics.residual import residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict
-from flowratio.samples.separating import one_sided_shares
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import is_whole, mean_and_error
 
@@ -37,7 +37,7 @@ KINDS: dict[str, str] = {
     "tv": "total variation",
     "hellinger": "squared Hellinger distance",
 }
-_LARGEST = {"js": math.log(2), "tv": 1.0, "hellinger": 1.0}
+LARGEST = {"js": math.log(2), "tv": 1.0, "hellinger": 1.0}
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -52,7 +52,7 @@ class Divergence(BoundEstimate):
     log_q: Vector
 
     def _largest(self) -> float:
-        return _LARGEST.get(self.kind, math.inf)
+        return LARGEST.get(self.kind, math.inf)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything except log r, ready for JSON. An open end of the interval is None."""
@@ -124,7 +124,7 @@ def divergence(
     fold = folds_of(samples, n_folds, np.random.default_rng([seed, 0, 7]))
     ratio = ratio_to_fit(ratio, samples, seed, verbose)
     scores = cross_fit(ratio, samples, fold, seed, verbose)
-    return with_categories(estimate(name, scores, flexible_check(samples, fold, scores, seed)), samples)
+    return with_support(estimate(name, scores, flexible_check(samples, fold, scores, seed)), samples)
 
 
 def checked_samples(
@@ -193,9 +193,10 @@ def estimate(kind: Kind, scores: CrossFitted, check: FlexibleCheck) -> Divergenc
         more_p, more_q = terms(p.log_r + check.p, q.log_r + check.q, reach)
         missing = max(p.mean(more_p) + q.mean(more_q) - held_out, 0.0)
         noise = math.hypot(_error(more_p - of_p, lent_p - lent_p, p), _error(more_q - of_q, lent_q - lent_q, q))
-        conclusion = _confirmed(conclusion, missing, error, check.overlap, min(p.w.sum(), q.w.sum()))
+        largest = min(2 * error, max(2.5 * noise, THRESHOLDS.missing * abs(held_out)))
+        conclusion = _confirmed(conclusion, missing, largest, check.overlap, min(p.w.sum(), q.w.sum()))
         error = math.hypot(error, max(missing - noise, 0.0))
-    bounds = bounds_of(held_out, in_sample, confirmed, error, conclusion, _LARGEST.get(kind, math.inf))
+    bounds = bounds_of(held_out, in_sample, confirmed, error, conclusion, LARGEST.get(kind, math.inf))
     return Divergence(kind=kind, log_p=p.log_r, log_q=q.log_r, **bounds)
 
 
@@ -228,45 +229,25 @@ def _conclusion(kind: Kind, held_out: float, excess: float, error: float, scores
     if excess > max(THRESHOLDS.overfit * abs(held_out), THRESHOLDS.small):
         reason = f"the ratio is overfitted: {held_out + excess:.3g} on fitted rows, {held_out:.3g} on held-out rows. "
         return Conclusion(Verdict.DO_NOT_USE, Limit.NONE, f"{reason}Use more rows, or a simpler ratio.")
+    value = abs(held_out + excess / 2)
+    if error > max(2 * THRESHOLDS.standard_error * value, THRESHOLDS.small):
+        reason = f"the standard error of {error:.2g} is more than half of the value. Use more rows."
+        return Conclusion(Verdict.CARE, Limit.NONE, reason)
     reason = f"fitted and held-out rows agree to {abs(excess):.2g}, and {n_shared:.0f} rows lie where both samples are."
-    if abs(held_out + excess / 2) < 2 * error:
-        reason = "the interval includes 0. This ratio sees no difference."
+    if value < 2 * error:
+        reason = "the interval includes 0, so the value is not clearly above 0."
     return Conclusion(Verdict.RELIABLE, Limit.NONE, reason)
 
 
-def _confirmed(conclusion: Conclusion, missing: float, noise: float, overlap: float, n_least: float) -> Conclusion:
-    """Return a conclusion that holds only if a flexible check finds nothing beyond the ratio."""
-    if missing > max(2 * noise, THRESHOLDS.misfit):
-        reason = (
-            f"the value is a lower bound. The ratio has the wrong form: a flexible check finds {missing:.2g} more. "
-        )
-        return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason}Leave out `ratio`, or use another.")
+def _confirmed(conclusion: Conclusion, missing: float, largest: float, overlap: float, n_least: float) -> Conclusion:
+    """Return a conclusion that holds only if a flexible check finds no more than `largest` beyond the ratio."""
+    if missing > max(largest, THRESHOLDS.misfit):
+        reason = f"the value is a lower bound. The ratio has the wrong form: a flexible check finds {missing:.2g} more."
+        return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} Use another ratio, or the automatic choice.")
     if overlap < min(THRESHOLDS.fewest_checked, n_least / 4):
         reason = f"the value is a lower bound. The effective sample size of the overlap is {overlap:.0f}, too small to"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} check the form of the ratio.")
     return conclusion._replace(reason=f"{conclusion.reason} A flexible check finds {missing:.2g} more.")
-
-
-def with_categories(result: Divergence, samples: TwoSamples) -> Divergence:
-    """Return the result with notes on text columns in which many rows have a rare category, or one of one sample only.
-
-    Where a category is in one sample only, r is 0 or infinite, so KL and Pearson's divergence may have no upper bound.
-    """
-    shares = {} if samples.encoder is None else samples.encoder.rare_shares_
-    rare = [f"{name!r} ({share:.0%} of the rows)" for name, share in shares.items() if share > THRESHOLDS.too_large]
-    notes = [f"Categories with fewer than 5 rows cannot be compared one by one: {', '.join(rare)}."] if rare else []
-    is_unbounded = bool(rare)
-    for name, (of_p, of_q) in one_sided_shares(samples).items():
-        if max(of_p, of_q) > THRESHOLDS.too_large:
-            rows = f"{of_p:.0%} of the rows of p and {of_q:.0%} of the rows of q"
-            notes.append(f"In {name!r}, {rows} have a category that the other sample does not have.")
-            is_unbounded |= result.kind not in _LARGEST and (of_q if result.kind == "reverse-kl" else of_p) > 0
-    if not notes:
-        return result
-    verdict = Verdict.CARE if result.verdict is Verdict.RELIABLE else result.verdict
-    is_open = is_unbounded and result.limit is Limit.NONE and verdict is Verdict.CARE
-    limit = Limit.LOWER_BOUND if is_open else result.limit
-    return replace(result, reason=" ".join([result.reason, *notes]), verdict=verdict, limit=limit)
 
 
 def _cut(scores: CrossFitted) -> str:

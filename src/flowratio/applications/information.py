@@ -272,14 +272,16 @@ def _conclusion(held_out: float, noise: float, parts: _Parts) -> Conclusion:
     if is_above(parts.beyond, THRESHOLDS.too_large, n):
         reason = f"{parts.beyond:.0%} of the rows have a ratio above n = {n}, which {n} rows cannot confirm. "
         return Conclusion(Verdict.CARE, Limit.CEILING, f"{reason}The value depends on the form of the ratio.")
-    if parts.missing > max(2 * noise, THRESHOLDS.misfit):
+    largest = min(2 * noise, max(THRESHOLDS.missing * abs(held_out), THRESHOLDS.small))
+    if parts.missing > max(largest, THRESHOLDS.misfit):
         reason = f"the value is a lower bound. The ratio has the wrong form: a flexible check finds {parts.missing:.2g}"
-        return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} nats more. Leave out `ratio`, or use another.")
+        advice = "Use another ratio, or the automatic choice."
+        return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} nats more. {advice}")
     if parts.overlap < min(THRESHOLDS.fewest_checked, n / 4):
         reason = f"the value is a lower bound. Only {parts.overlap:.0f} shuffled rows resemble rows of the sample, too"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} few to check the form of the ratio.")
     if abs(held_out + excess / 2) < 2 * noise:
-        return Conclusion(Verdict.RELIABLE, Limit.NONE, "the interval includes 0. This ratio sees no information.")
+        return Conclusion(Verdict.RELIABLE, Limit.NONE, "the interval includes 0, so the value is not clearly above 0.")
     reason = f"fitted and held-out rows agree to {abs(excess):.2g} nats, and a flexible check finds"
     return Conclusion(Verdict.RELIABLE, Limit.NONE, f"{reason} {parts.missing:.2g} nats more.")
 

@@ -294,7 +294,6 @@ def mi(
     y: Annotated[str, Argument(metavar="Y", help="Rows of Y, in the same order.")],
     given: Annotated[str | None, Option(metavar="Z", help="Rows of Z, for I(X; Y | Z).")] = None,
     method: opt.Method = "auto",
-    budget: opt.Budget = 60.0,
     exclude: opt.Exclude = None,
     decimal: opt.Decimal = None,
     date_format: opt.DateFormat = None,
@@ -314,7 +313,7 @@ def mi(
         from flowratio.applications.information import mutual_information
         from flowratio.cli.inputs import comparable, named_method, read_tables
 
-        ratio = named_method(method, budget)
+        ratio = None if method == "auto" else named_method(method)  # without a ratio: copulas and their corrections
         tables = read_tables(paths, None, exclude, text)
         tables = [comparable([path], [table], text)[0] for path, table in zip(paths, tables, strict=True)]
         result = mutual_information(*tables, ratio=ratio, random_state=seed, verbose=not quiet)

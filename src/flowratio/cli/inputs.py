@@ -67,9 +67,10 @@ def comparable(paths: Sequence[str], tables: Sequence[pl.DataFrame], text: TextO
     """Return one or two tables with the types of their columns: text is read in one format for both."""
     first, last, names = tables[0], tables[-1], (paths[0], paths[-1])
     with places_named(names, len(first), text.encoding):
+        rows = pooled(first, last, names) if len(tables) > 1 else first  # refuses different columns
         if len(tables) > 1:
             check_formats(first, last, names, text.format)
-        encoder = TableEncoder(text_format=text.format).fit(pooled(first, last, names) if len(tables) > 1 else first)
+        encoder = TableEncoder(text_format=text.format).fit(rows)
         return [encoder.parse(table) for table in tables]
 
 

@@ -199,12 +199,12 @@ def _diagnosis(
     spread = None if each_p is None else stability(each_p, p.share)
     findings = [
         *rules.direction(own, *_score(p, q)),
+        *rules.out_of_range(plain_p, plain_q, names),
         *(miscalibration := rules.miscalibrated(shape)),
         *([] if miscalibration else trust.wrong_slope(shape, _deviation(p, q))),
         *trust.wrong_form(rest, evaluation.each is not None),
         *trust.unstable(spread),
         *rules.low_overlap(shared),
-        *rules.out_of_range(plain_p, plain_q, names),
         *rules.wrong_scale(means, shared),
         *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest)),
         *trust.grouped(grouping),

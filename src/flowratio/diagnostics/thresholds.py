@@ -62,6 +62,7 @@ class Thresholds:
     standard_error: float = 0.25  # of mutual information, as a share of it
     fewest_checked: float = 50.0  # effective rows in the overlap, below which a flexible check sees too little
     misfit: float = 0.01  # nats or a divergence: what a flexible check may find beyond a ratio
+    missing: float = 0.05  # the same as a share of the value, if it is beyond chance
     growth: float = 0.05  # share of the value that it may grow by with twice as many rows
     too_large: float = 0.05  # share of rows with a ratio that the other sample cannot confirm
     fewest_shared: float = 5.0  # rows on the side of the other sample, below which the overlap is unknown

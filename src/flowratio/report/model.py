@@ -31,6 +31,7 @@ from flowratio.storage.saving import load, save
 from flowratio.tables.cells import CellError, check_formats, pooled
 from flowratio.tables.encoder import TableEncoder
 from flowratio.tables.formats import TextFormat
+from flowratio.tables.hints import warn_of_spellings
 from flowratio.tables.recognition import GUESS
 
 _MAX_OF_FLOW = 10_000  # rows of a sample to which the flow of a ratio in x is fitted
@@ -124,6 +125,7 @@ def fit_tables(
     _check_rows(P, Q, files)
     everything = pooled(P, Q, files)
     check_formats(P, Q, files, text_format)
+    warn_of_spellings(P, Q, files, text_format)
     rng = np.random.default_rng([seed, 0, 12])
     with places_named(files, len(P), encoding):
         encoder = TableEncoder(text_format=text_format).fit(everything, np.repeat([1, 0], [len(P), len(Q)]))

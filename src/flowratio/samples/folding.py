@@ -21,12 +21,13 @@ def paired_folds(X: Matrix, n_p: int, n_folds: int, rng: np.random.Generator) ->
     """Return a fold for every row of two samples, those of p first, of shape (n,). Equal rows of p and q are paired.
 
     A row with one copy in p and one in q gets the same fold in both. Values with more copies, as those of discrete
-    columns, are not paired: their folds would all be alike, and held-out rows like the fitted ones.
+    columns, are not paired: their folds would all be alike, and held-out rows like the fitted ones. Only if both
+    samples have the same rows, such as one file twice, all rows are paired.
     """
     _, value = np.unique(np.ascontiguousarray(X).view(f"V{X.itemsize * X.shape[1]}").ravel(), return_inverse=True)
     parts = value[:n_p], value[n_p:]
     counts = [np.bincount(part, minlength=int(value.max()) + 1) for part in parts]
-    single = (counts[0] == 1) & (counts[1] == 1)
+    single = ((counts[0] == 1) & (counts[1] == 1)) | np.array_equal(*counts)
     if not single.any():
         return np.concatenate([folds(len(part), n_folds, rng) for part in parts])
     rows = [np.flatnonzero(single[part]) for part in parts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,9 @@ from flowratio.samples.containers import in_order, is_arrow_table, library_of, t
 from flowratio.tables.detection import is_mixed
 
 _MIXED_TABLES = "Every ratio and application takes tables with text, dates and missing values directly"
+
+
+_ADVICE = {"LazyFrame": "Call its method collect first", "dict": "Use a data frame, such as polars.DataFrame(…)"}
 
 
 def stack(X_p: TableLike, X_q: TableLike, *, names: tuple[str, str] = ("X_p", "X_q")) -> tuple[Any, Vector]:
@@ -115,6 +119,11 @@ def to_matrix(X: TableLike, name: str) -> Matrix:
         A = np.asarray(X)
     except ValueError as error:
         raise ValueError(f"`{name}` is not a matrix ({error}). All rows must have the same length.") from error
+    if A.ndim == 0:
+        is_path = isinstance(X, str | os.PathLike)
+        advice = "Read the file first, for example with polars.read_csv" if is_path else _ADVICE.get(type(X).__name__)
+        advice = advice or "Use an array, a data frame of pandas or polars, or an Arrow table"
+        raise TypeError(f"`{name}` is a {'path' if is_path else type(X).__name__}, not rows and columns. {advice}.")
     if A.ndim != 2:
         hint = f"For images use `{name}.reshape(len({name}), -1)`."
         raise ValueError(f"`{name}` is {A.ndim}-D with {A.size} values. A sample must have rows and columns. {hint}")

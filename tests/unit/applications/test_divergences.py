@@ -24,9 +24,9 @@ from flowratio.applications.divergences import (
     divergence,
     estimate,
     kl_terms,
-    with_categories,
 )
 from flowratio.applications.result import gaussian_interval
+from flowratio.applications.support import with_support
 from flowratio.ratios.base import Requires
 from flowratio.samples.two_samples import TwoSamples, two_samples
 
@@ -320,7 +320,10 @@ def test_a_ratio_of_the_wrong_form_gives_a_lower_bound(kind: Kind) -> None:
     }
     assert result.interval()[0] <= forms[kind] <= result.interval()[1]
     right = divergence(X_p, X_q, kind, ratio="qda", n_folds=5, random_state=0)
-    assert right.verdict == "reliable"
+    if kind == "kl":  # one row of p lies far from every row of q, where only the form of the ratio says what r is
+        assert "1 row of p lies far from every row of q in 'x1'" in right.reason
+    else:
+        assert right.verdict == "reliable"
     assert abs(right.raw - forms[kind]) < 3 * right.standard_error
 
 
@@ -334,8 +337,8 @@ def test_rare_categories_lower_the_verdict() -> None:
     X_p, X_q = draw(1.0, 100, 100)
     result = divergence(X_p, X_q, ratio="logistic", random_state=0)
     samples = two_samples(X_p, X_q)
-    assert with_categories(result, samples) is result
-    lower = with_categories(result, replace(samples, encoder=cast(Any, Encoder())))
+    assert with_support(result, samples) is result
+    lower = with_support(result, replace(samples, encoder=cast(Any, Encoder())))
     assert (result.verdict, lower.verdict, lower.limit) == ("reliable", "use with care", "lower bound")
     assert "'shop' (40% of the rows)" in lower.reason
 
@@ -395,3 +398,20 @@ def test_categories_of_one_sample_only_are_named_and_lower_the_verdict() -> None
     assert kl.interval()[1] == math.inf
     same = divergence(P[:1500], P[1500:], "tv", ratio="logistic", random_state=0)
     assert "have a category that the other" not in same.reason
+
+
+@pytest.mark.parametrize("ratio", ["boosting", "additive"])
+def test_rows_far_from_the_other_sample_make_a_lower_bound(ratio: str) -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.standard_t(3, (2000, 1)), rng.normal(size=(2000, 1))
+    kl = divergence(X_p, X_q, "kl", ratio=ratio, random_state=0)  # the true value is 0.645, by quadrature
+    assert kl.verdict is not Verdict.RELIABLE
+    assert kl.verdict is Verdict.DO_NOT_USE or kl.interval()[1] == math.inf
+    js = divergence(X_p, X_q, "js", ratio=ratio, random_state=0)
+    assert "far from every row" not in js.reason
+
+
+def test_a_wide_interval_is_not_reliable() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.standard_t(2, (2000, 1)), rng.normal(size=(2000, 1))
+    assert divergence(X_p, X_q, "kl", ratio="qda", random_state=0).verdict is not Verdict.RELIABLE

@@ -35,6 +35,15 @@ def test_equal_rows_of_both_samples_share_a_fold() -> None:
     assert np.bincount(fold[:50]).tolist() == [10] * 5
 
 
+def test_samples_with_the_same_rows_are_paired() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (50, 1)).astype(float)
+    order = rng.permutation(50)
+    fold = paired_folds(np.concatenate([X, X[order]]), 50, 5, rng)
+    for k in range(5):  # each fold has the same rows of both samples
+        np.testing.assert_array_equal(np.sort(X[fold[:50] == k, 0]), np.sort(X[order][fold[50:] == k, 0]))
+
+
 def test_values_with_many_copies_are_not_paired() -> None:
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.integers(0, 3, 47), [5, 6], rng.integers(0, 3, 90), [6, 5]]).astype(float)[:, None]
