@@ -32,9 +32,14 @@ class Fit:
     model: Any
     log_r: Vector
     n_rows: int  # that it was fitted to
-    seconds: float  # with the time for scores at the end
+    fit_seconds: float
+    score_seconds: float  # of the held-out rows of a fold, and of the rows that are scored at the end
     saved_seconds: float  # of the training of a flow that another candidate did
     cut: bool  # whether the training ended for lack of time
+
+    @property
+    def seconds(self) -> float:
+        return self.fit_seconds + self.score_seconds
 
 
 @dataclass(eq=False)
@@ -45,6 +50,12 @@ class Entrant:
     ratio: Any
     fits: list[Fit] = field(default_factory=list)  # one for each fold
     timings: list[tuple[int, float]] = field(default_factory=list)  # rows and seconds of its fits, also of trials
+    score_seconds: float = 0.0  # of a fold
+
+    def add_timing(self, fit: Fit, flow_seconds: float = 0.0) -> None:
+        """Remember the time of a fit or a trial, with that of a flow that was trained before it."""
+        self.timings.append((fit.n_rows, fit.fit_seconds + flow_seconds))
+        self.score_seconds = fit.score_seconds
 
     @property
     def log_r(self) -> Vector:
@@ -61,14 +72,15 @@ class Entrant:
         if not self.timings:
             return 0.0
         m, seconds = self.timings[-1]
-        return seconds * (n_rows / m) ** (self._growth() if n_rows > m else 0.0)
+        return self.score_seconds + seconds * (n_rows / m) ** (self._growth() if n_rows > m else 0.0)
 
     def rows_within(self, seconds: float, n_rows: int) -> int:
         """Return how many of so many rows can be fitted within some seconds. 0 if even the last trial took longer."""
         if self.expected_seconds(n_rows) <= seconds:
             return n_rows
         m, last = self.timings[-1]
-        return min(n_rows, int(m * (seconds / last) ** (1 / self._growth()))) if last <= seconds else 0
+        left = seconds - self.score_seconds
+        return min(n_rows, int(m * (left / last) ** (1 / self._growth()))) if last <= left else 0
 
     def _growth(self) -> float:
         """Return the power of the number of rows with which the time grows. One trial does not show it."""
@@ -96,17 +108,27 @@ class Fitter:
         """Fit a candidate to all folds but one, and score that one. The training ends after about some seconds."""
         train, test = self.folds[k]
         rows = thinned(train, self.samples.n_p, max_rows)
-        return self._fit(ratio, self.seed + k, rows, test, k, seconds, min(len(self.samples.X), _FINAL_ROWS))
+        n_scored = len(test) + min(len(self.samples.X), _FINAL_ROWS)
+        return self._fit(ratio, self.seed + k, rows, test, k, seconds, n_scored)
+
+    def has_map(self, ratio: Any, k: int) -> bool:
+        """Return whether the flow of a candidate was trained in a fold, by another candidate in its latent space."""
+        return (latent_space_key(ratio), k) in self.maps
+
+    def forget_map(self, ratio: Any, k: int) -> None:
+        """Let the next candidate in a latent space train the flow of a fold again."""
+        self.maps.pop((latent_space_key(ratio), k), None)
 
     def trial(self, ratio: Any, max_rows: int, seconds: float) -> Fit:
         """Fit a candidate to some of the rows, to measure the time."""
         rows = thinned(self.folds[0][0], self.samples.n_p, max_rows)
-        return self._fit(ratio, self.seed, rows, rows, f"trial with {len(rows)} rows", seconds, 0)
+        place = f"trial with {len(rows)} rows"
+        return self._fit(ratio, self.seed, rows, rows, place, seconds, len(self.folds[0][1]))
 
     def _fit(
-        self, ratio: Any, seed: int, train: Vector, test: Vector, place: Hashable, seconds: float, n_final: int
+        self, ratio: Any, seed: int, train: Vector, test: Vector, place: Hashable, seconds: float, n_scored: int
     ) -> Fit:
-        """Fit and score a candidate. Its seconds count so many rows more, which are scored at the end."""
+        """Fit and score a candidate. The seconds of the scores are those of so many rows."""
         start, saved = time.perf_counter(), 0.0
         model = new_ratio(ratio, seed)
         space = latent_space_key(ratio)
@@ -121,9 +143,8 @@ class Fitter:
         log_r = log_ratio_prepared(model, self.samples.X[test])
         if not np.isfinite(log_r).all():
             raise ValueError("log-ratios that are not finite")
-        end = time.perf_counter()
-        total = end - start + (end - scoring) * n_final / len(test)
-        return Fit(model, log_r, len(train), total, saved, was_cut(model))
+        score_seconds = (time.perf_counter() - scoring) * n_scored / len(test)
+        return Fit(model, log_r, len(train), scoring - start, score_seconds, saved, was_cut(model))
 
 
 def _training_seconds(featurizer: FlowFeaturizer | Scaler) -> float:

@@ -28,6 +28,7 @@ _MAX_SHARES = 2.0  # shares of the time that a fit to all rows may take, because
 _GRACE = 1.2  # times its share of the budget, after which the first round ends
 _RESERVE = 0.05  # share of the budget for the combination
 _MIN_ROWS_TO_STOP = 100  # held-out rows that can show that a candidate is clearly worse
+_MORE_ROWS = 0.8  # share of the time that is left, for fits of one candidate to more rows
 _MIN_GROWTH = 1.5  # a fit to more rows must have so many times the rows, to be worth its time
 _SETTLED = "the others separate p and q already"
 _SETTLED_ERRORS, _SETTLED_LOSS = 3.0, 0.01  # standard errors and nats of the held-out loss, below which the race ends
@@ -99,8 +100,9 @@ class Race:
             settled = [one for one in self.entrants.values() if len(one.fits) < self.n_folds]
             self._drop(settled, Status.NOT_NEEDED, _SETTLED)
         self._begin_step("more folds of the best", begin)
-        self._more_folds()
-        self._more_rows()
+        entrants = self._stop_losers(1)
+        self._more_rows(entrants)
+        self._more_folds(entrants)
         self._score()
 
     # One fold of each
@@ -163,11 +165,15 @@ class Race:
         small = n <= _MIN_ROWS_FOR_TRIAL and n * d <= _MIN_VALUES_FOR_TRIAL
         if math.isinf(share) or small or n < 2 * n_rows or (n * d <= _TRAINED_VALUES and can_be_limited(one.ratio)):
             return
-        seconds = 0.0
-        while n_rows < n and 6 * seconds <= share and self.seconds_left() > 0:
+        while n_rows < n and self._is_worth_a_trial(one, share) and self.seconds_left() > 0:
             trial = self.fitter.trial(one.ratio, n_rows, share / 8)
-            one.timings.append((trial.n_rows, trial.seconds))
-            seconds, n_rows = math.inf if trial.cut else trial.seconds, 4 * n_rows
+            flow = 0.0 if self.fitter.has_map(one.ratio, 0) else trial.saved_seconds
+            one.add_timing(trial, flow)
+            n_rows = n if trial.cut else 4 * n_rows
+
+    def _is_worth_a_trial(self, one: Entrant, share: float) -> bool:
+        """Return whether another trial, with 4 × the rows, takes little time. A second one shows how the time grows."""
+        return not one.timings or (2 if len(one.timings) == 1 else 6) * one.timings[-1][1] <= share
 
     def _first_fold(self, one: Entrant, share: float) -> None:
         """Fit a candidate to all folds but the first, on as many rows as its share of the time allows."""
@@ -178,7 +184,7 @@ class Race:
         limit = min(_MAX_SHARES * share, max(share, self.seconds_left() / 2))
         enough = one.expected_seconds(n) <= limit
         n_rows = 0 if over or self.seconds_left() <= 0 else n if enough else one.rows_within(share, n)
-        if 0 < n_rows < n and trained:
+        if 0 < n_rows < n and trained and not one.candidate.in_latent_space:
             n_rows = min(n, 4 * n_rows)  # the training ends in time, and more rows for fewer epochs are better
         if n_rows < min(n, _MIN_ROWS):
             self._out_of_time([one])
@@ -187,7 +193,7 @@ class Race:
 
     def _add(self, one: Entrant, fit: Fit) -> None:
         one.fits.append(fit)
-        one.timings.append((fit.n_rows, fit.seconds))
+        one.add_timing(fit)
 
     def _attempt(self, one: Entrant, action: Callable[[], None]) -> None:
         """Call a function. If it fails the candidate has failed, and the others continue."""
@@ -216,14 +222,44 @@ class Race:
 
     # More folds, and more rows, of those that may help
 
-    def _more_folds(self) -> None:
-        entrants = self._stop_losers(1)
+    def _more_rows(self, entrants: list[Entrant]) -> None:
+        """Fit the first fold of the best candidates again, to more rows, if they were fitted to few and there is time.
+
+        There must be time for the other folds, too.
+        """
+        n, reserved = self.fitter.n_rows, 0.0
+        if math.isinf(self.budget) or all(one.fits[0].n_rows == n for one in entrants):
+            return
+        for one in sorted(entrants, key=lambda one: self._held_out(1).mean(self._first_losses(one))):
+            seconds = (self.seconds_left() - reserved) / self.n_folds
+            n_rows = one.rows_within(_MORE_ROWS * seconds, n) if seconds > 0 else 0
+            if n_rows >= min(_MIN_GROWTH * one.fits[0].n_rows, n) > one.fits[0].n_rows:
+                start = time.perf_counter()
+                with suppress(Exception):  # a candidate may fail in any way. The first fit remains
+                    self._refit(one, n_rows, seconds)
+                one.candidate.seconds += time.perf_counter() - start
+            reserved += (self.n_folds - 1) * one.seconds_of_fold
+
+    def _refit(self, one: Entrant, n_rows: int, seconds: float) -> None:
+        """Replace the fit of the first fold by one to more rows, if this has a smaller loss."""
+        self.fitter.forget_map(one.ratio, 0)  # of few rows
+        fit = self.fitter.fold(one.ratio, 0, n_rows, seconds)
+        one.add_timing(fit)
+        held_out = self._held_out(1)
+        if held_out.mean(held_out.losses(fit.log_r)) < held_out.mean(self._first_losses(one)):
+            one.fits = [fit]
+
+    def _first_losses(self, one: Entrant) -> Vector:
+        return self._held_out(1).losses(one.fits[0].log_r)
+
+    def _more_folds(self, entrants: list[Entrant]) -> None:
+        """Fit the other folds of candidates. If there is not enough time for all, the best ones come first."""
         if not entrants:
             return
         n_more, waiting = self.n_folds - 1, list[Entrant]()
         if n_more and math.isfinite(self.budget):
             held_out = self._held_out(1)
-            losses = [held_out.losses(one.fits[0].log_r) for one in entrants]
+            losses = [self._first_losses(one) for one in entrants]
             scores = [math.log(2) - held_out.mean(loss) for loss in losses]
             best = losses[int(np.argmax(scores))]
             errors = [held_out.standard_error(loss - best) for loss in losses]
@@ -276,32 +312,6 @@ class Race:
                 else:
                     self._drop([one], Status.STOPPED, f"after {n_folds} of {self.n_planned_folds} folds")
         return self._alive()
-
-    def _more_rows(self) -> None:
-        """Fit the best candidates again, to more rows, if they were fitted to few and there is time."""
-        n, entrants = self.fitter.n_rows, self._alive()
-        if math.isinf(self.budget) or all(one.fits[0].n_rows == n for one in entrants):
-            return
-        weights = choose_stack(self._columns(entrants, self.n_folds), self.held_out)[1:]
-        for k in np.argsort(-weights)[: np.count_nonzero(weights)]:
-            one = entrants[int(k)]
-            seconds = self.seconds_left() / self.n_folds
-            n_rows = one.rows_within(0.7 * seconds, n)
-            if n_rows >= min(_MIN_GROWTH * one.fits[0].n_rows, n) > one.fits[0].n_rows:
-                start = time.perf_counter()
-                with suppress(Exception):  # a candidate may fail in any way. The first fit remains
-                    self._refit(one, n_rows, seconds)
-                one.candidate.seconds += time.perf_counter() - start
-
-    def _refit(self, one: Entrant, n_rows: int, seconds: float) -> None:
-        """Replace the fits of a candidate by fits to more rows, if these have a smaller loss."""
-        for key in [key for key in self.fitter.maps if isinstance(key, tuple) and isinstance(key[1], int)]:
-            del self.fitter.maps[key]  # of few rows
-        fits = [self.fitter.fold(one.ratio, k, n_rows, seconds) for k in range(self.n_folds)]
-        losses = self.held_out.losses(np.concatenate([fit.log_r for fit in fits]))
-        if self.held_out.mean(losses - self.held_out.losses(self._columns([one], self.n_folds)[:, 1])) < 0:
-            one.fits = fits
-            one.timings.append((fits[0].n_rows, fits[0].seconds))
 
     # What is left of it
 

@@ -144,6 +144,16 @@ def test_user_featurizer_stays_as_it_was():
     assert featurizer.random_state is None
 
 
+def test_the_callback_follows_both_flows():
+    X_p, X_q = two_samples(50)
+    flows: list[torch.nn.Module] = []
+    featurizer = FlowFeaturizer(n_blocks=1, hidden=(8,), max_epochs=2, patience=2)
+    ratio = FlowDifferenceRatio(featurizer, random_state=0, callback=lambda flow, epoch: flows.append(flow))
+    ratio.fit_samples(X_p, X_q)
+    assert len({*map(id, flows)}) == 2
+    assert featurizer.callback is None
+
+
 def test_checkpoints_of_the_two_flows_are_kept_apart(tmp_path):
     X_p, X_q = two_samples(50)
     featurizer = FlowFeaturizer(n_blocks=1, max_epochs=20, patience=20, random_state=3, checkpoint=tmp_path)
