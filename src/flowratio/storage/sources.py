@@ -81,9 +81,13 @@ def check_sources(paths: Sequence[PathLike]) -> None:
 
 
 def check_apart(out: PathLike, source: PathLike) -> None:
-    """Refuse an output that is a part of its source, or that would become one."""
+    """Refuse an output that is its source, a part of it, or would become one."""
     target, folder = Path(os.path.realpath(out)), Path(os.path.realpath(source))
-    parts = None if os.fspath(out) == "-" else parts_of(source)
+    if os.fspath(out) == "-":
+        return
+    parts = parts_of(source)
+    if parts is None and target == folder and target.is_file():
+        raise ArgumentError("out", f"{out} is the file to score, and would be replaced. Write to another file.")
     if parts is None:
         return
     files = {os.path.realpath(part.path) for part in parts}

@@ -527,6 +527,14 @@ class TestParts:
         with pytest.raises(ValueError, match=f"Column 'x1' has a missing value in {place}"):
             score_file(ratio, folder, tmp_path / "out.csv", batch_rows=7)
 
+    def test_the_output_is_not_the_source(self, tmp_path: Path) -> None:
+        rows = pl.DataFrame({"x1": [0.0, 1.0, 2.0, 3.0]})
+        rows.write_csv(tmp_path / "rows.csv")
+        ratio = ClassifierRatio("logistic").fit_samples(rows, rows + 1)
+        with pytest.raises(ValueError, match=r"rows\.csv is the file to score, and would be replaced"):
+            score_file(ratio, tmp_path / "rows.csv", tmp_path / "rows.csv")
+        assert pl.read_csv(tmp_path / "rows.csv").columns == ["x1"]
+
     def test_the_output_is_not_a_part(self, folder: Path, tmp_path: Path) -> None:
         first = sorted(folder.iterdir())[0]
         for path, out in ((folder, folder / "out.csv"), (f"{folder}/part*", first)):
