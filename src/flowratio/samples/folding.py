@@ -27,7 +27,7 @@ def paired_folds(X: Matrix, n_p: int, n_folds: int, rng: np.random.Generator) ->
     _, value = np.unique(np.ascontiguousarray(X).view(f"V{X.itemsize * X.shape[1]}").ravel(), return_inverse=True)
     parts = value[:n_p], value[n_p:]
     counts = [np.bincount(part, minlength=int(value.max()) + 1) for part in parts]
-    single = ((counts[0] == 1) & (counts[1] == 1)) | np.array_equal(*counts)
+    single = ((counts[0] == 1) & (counts[1] == 1)) | np.array_equal(counts[0], counts[1])
     if not single.any():
         return np.concatenate([folds(len(part), n_folds, rng) for part in parts])
     rows = [np.flatnonzero(single[part]) for part in parts]
