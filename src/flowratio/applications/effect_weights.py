@@ -220,7 +220,7 @@ def shares_of(estimand: str, groups: Groups, log_r: Vector) -> Shares:
         both.append(Share(share, slope))
     treated, controls = both
     if estimand == "att":
-        return Shares(treated.of, treated, controls)
+        return Shares(treated.of, treated._replace(is_target=True), controls)
     factor = np.square(is_treated - e) if estimand == "overlap" else 1.0
     target = groups.w * factor
     if not target.any():  # the ratio separates the groups completely

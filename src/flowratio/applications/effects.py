@@ -170,11 +170,11 @@ def _difference(
     groups: Groups, shares: Shares, values: Vector, model: Any, fold: np.ndarray, seed: int
 ) -> tuple[WeightedMean, str]:
     """Return the mean outcome of the target under treatment minus that without it, and the model of the outcome."""
-    counts, codes = row_counts(*_of_groups(groups)), tuple(getattr(groups.samples, "codes", ()))
+    counts, codes = row_counts(*_of_groups(groups)), groups.samples.codes
     means, names = [], []
     for k, (rows, share) in enumerate(((groups.is_treated, shares.treated), (~groups.is_treated, shares.controls))):
         prediction = np.zeros(len(values))
-        if share.of is not shares.target:  # otherwise the mean of the rows themselves: the prediction cancels
+        if not share.is_target:
             measurement = Measurement(groups.samples.X, values, rows, groups.w, fold, codes)
             prediction, name = prediction_of(model, measurement, share.of, seed + k)
             names.append(name)

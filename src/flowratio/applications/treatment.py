@@ -11,6 +11,7 @@ from sklearn.utils.validation import _num_samples
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio.applications.crossfit import check_folds, cross_fit
+from flowratio.samples.containers import to_table
 from flowratio.samples.folding import folds
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
@@ -37,6 +38,7 @@ class Groups(NamedTuple):
 
 def treatment_groups(X: TableLike, treatment: VectorLike, sample_weight: VectorLike | None) -> Groups:
     """Check the rows and their treatment, and return the two groups."""
+    X = to_table(X)
     n = _num_samples(X)
     is_treated = _checked_treatment(treatment, n)
     w = checked_weights(sample_weight, n, "sample_weight")

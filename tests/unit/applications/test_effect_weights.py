@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from flowratio import RatioEstimator, effect_weights
-from flowratio.ratios.base import Requires
-from flowratio.samples.two_samples import TwoSamples
-
-
-class KnownRatio(RatioEstimator):
-    """log r = a + b x of the first column, whatever is fitted."""
-
-    requires: ClassVar[Requires] = Requires(units="own")
-
-    def __init__(self, a: float = 0.0, b: float = 1.0) -> None:
-        self.a, self.b = a, b
-
-    def _fit(self, samples: TwoSamples) -> None:
-        del samples
-
-    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        return self.a + self.b * X[:, 0]
+from flowratio import effect_weights
 
 
 def draw(n: int = 400, seed: int = 0, slope: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -38,9 +21,9 @@ def draw(n: int = 400, seed: int = 0, slope: float = 1.0) -> tuple[np.ndarray, n
 
 
 @pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
-def test_weights_are_those_of_the_propensity(estimand: str) -> None:
+def test_weights_are_those_of_the_propensity(estimand: str, known_line: Any) -> None:
     X, t = draw(200)
-    result = effect_weights(X, t, estimand, ratio=KnownRatio(-0.1, 0.5), random_state=0)
+    result = effect_weights(X, t, estimand, ratio=known_line(-0.1, 0.5), random_state=0)
     e = expit(-0.1 + 0.5 * X[:, 0] + np.log(t.sum() / (~t).sum()))
     np.testing.assert_allclose(result.propensity, e)
     np.testing.assert_allclose(result.log_ratio, -0.1 + 0.5 * X[:, 0])
@@ -68,15 +51,15 @@ def test_the_balance_table_compares_weighted_means(estimand: str) -> None:
     assert str(result.verdict) == "reliable"
 
 
-def test_weights_are_not_clipped_but_reported() -> None:
+def test_weights_are_not_clipped_but_reported(known_line: Any) -> None:
     X, t = draw(1000, slope=3.0)
-    result = effect_weights(X, t, "ate", ratio=KnownRatio(0.0, 3.0), random_state=0)
+    result = effect_weights(X, t, "ate", ratio=known_line(0.0, 3.0), random_state=0)
     e = expit(3 * X[:, 0] + np.log(t.sum() / (~t).sum()))
     w = 1 / e[t]
     assert result.weights[t].max() == pytest.approx(w.max() / w.mean())
     assert str(result.verdict) != "reliable"
     assert "of the weight" in result.reason or "tail of the weights" in result.reason
-    softer = effect_weights(X, t, "overlap", ratio=KnownRatio(0.0, 3.0), random_state=0)
+    softer = effect_weights(X, t, "overlap", ratio=known_line(0.0, 3.0), random_state=0)
     assert softer.ess_treated > result.ess_treated
 
 
