@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.special import expit
 
@@ -36,7 +37,7 @@ def test_weights_are_those_of_the_propensity(estimand: str, known_line: Any) -> 
 
 @pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
 def test_the_balance_table_compares_weighted_means(estimand: str) -> None:
-    X, t = draw(400)
+    X, t = draw(1000)
     result = effect_weights(X, t, estimand, ratio="logistic", random_state=0)
     scale = np.sqrt((X[t].var(axis=0) + X[~t].var(axis=0)) / 2)
     after = [np.average(X[group], axis=0, weights=result.weights[group]) for group in (t, ~t)]
@@ -70,6 +71,48 @@ def test_few_distinct_weights_are_not_a_heavy_tail() -> None:
         X = (rng.random((1000, 1)) < 0.5) * 1.0
         t = rng.random(1000) < np.where(X[:, 0] > 0, 0.6, 0.3)
         assert str(effect_weights(X, t, "ate", ratio="logistic", random_state=seed).verdict) == "reliable"
+
+
+@pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
+def test_the_balance_table_has_every_category(estimand: str) -> None:
+    rng = np.random.default_rng(0)
+    city, t = rng.choice(["Bonn", "Köln", "Ulm"], 600, p=[0.6, 0.3, 0.1]), rng.random(600) < 0.4
+    X = pl.DataFrame({"age": rng.normal(size=600), "city": city})
+    result = effect_weights(X, t, estimand, ratio="logistic", random_state=0)
+    assert result.balance.names == ["age", "city = Bonn", "city = Köln", "city = Ulm"]
+    is_bonn = (city == "Bonn") * 1.0
+    scale = np.sqrt((is_bonn[t].var() + is_bonn[~t].var()) / 2)
+    after = [np.average(is_bonn[group], weights=result.weights[group]) for group in (t, ~t)]
+    assert result.balance.before[1] == pytest.approx((is_bonn[t].mean() - is_bonn[~t].mean()) / scale)
+    assert result.balance.after[1] == pytest.approx((after[0] - after[1]) / scale)
+
+
+@pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
+def test_integer_weights_count_in_every_size(estimand: str, known_line: Any) -> None:
+    X, t = draw(100)
+    counts = np.random.default_rng(1).integers(1, 4, 100)
+    rows = np.repeat(np.arange(100), counts)
+    ratio = known_line(-0.1, 0.5)
+    one = effect_weights(X, t, estimand, ratio=ratio, sample_weight=counts, random_state=0)
+    other = effect_weights(X[rows], t[rows], estimand, ratio=ratio, random_state=0)
+    assert [one.ess_treated, one.ess_control] == pytest.approx([other.ess_treated, other.ess_control])
+    sizes = [[(group.n, group.ess, group.inflation) for group in result.overlap] for result in (one, other)]
+    np.testing.assert_allclose(sizes[0], sizes[1])
+
+
+@pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
+def test_the_effective_sample_size_has_one_definition(estimand: str) -> None:
+    X, t = draw(1000, slope=2.0)
+    result = effect_weights(X, t, estimand, ratio="logistic", random_state=0)
+    sizes = {"treated": result.ess_treated, "controls": result.ess_control}
+    assert [group.ess for group in result.overlap] == pytest.approx([sizes[group.name] for group in result.overlap])
+
+
+@pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
+def test_a_handful_of_treated_rows_must_not_be_used(estimand: str) -> None:
+    X, t = np.random.default_rng(0).normal(size=(1000, 1)), np.arange(1000) < 8
+    result = effect_weights(X, t, estimand, ratio="lda", random_state=0)
+    assert str(result.verdict) == "do not use"
 
 
 def test_rows_of_weight_zero_have_weight_zero() -> None:

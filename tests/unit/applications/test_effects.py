@@ -174,6 +174,24 @@ def test_a_ratio_of_the_wrong_form_is_not_reliable() -> None:
 
 
 @pytest.mark.parametrize("estimand", ESTIMANDS)
+def test_a_ratio_without_a_product_of_columns_is_not_reliable(estimand: str) -> None:
+    """Treatment and outcome depend on x1 x2, which no column and no square of a column shows. The effect is 1."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 2))
+    product = X[:, 0] * X[:, 1]
+    t = rng.random(3000) < 1 / (1 + np.exp(-1.2 * product))
+    y = t + 2 * product + rng.normal(size=3000)
+    settings: dict[str, Any] = {"outcome_model": "linear", "random_state": 0}
+    wrong = average_effect(X, t, y, estimand, ratio="logistic", **settings)
+    assert abs(wrong.value - 1) > 4 * wrong.standard_error
+    assert str(wrong.verdict) != "reliable"
+    assert "wrong form" in wrong.reason
+    right = average_effect(np.column_stack([X, product]), t, y, estimand, ratio="logistic", **settings)
+    assert "wrong form" not in right.reason
+    assert abs(right.value - 1) < 4 * right.standard_error
+
+
+@pytest.mark.parametrize("estimand", ESTIMANDS)
 @pytest.mark.parametrize("method", ["doubly-robust", "hajek"])
 def test_a_constant_outcome_does_not_make_the_ratio_wrong(estimand: str, method: str) -> None:
     X, t, _ = draw(1000)

@@ -63,6 +63,14 @@ def test_a_mixed_table_with_a_known_mean() -> None:
     mean = target_mean(tables[0], tables[1], y, ratio="logistic", outcome_model="linear", random_state=0)
     assert abs(mean.value - 1.8) < 4 * mean.standard_error < 0.08
     assert str(mean.verdict) == "reliable"
+    assert mean.balance.names == ["z", "kind = new", "kind = old"]
+
+
+@pytest.mark.parametrize(("n_p", "verdict"), [(4, "do not use"), (15, "use with care")])
+def test_a_handful_of_target_rows_is_named(n_p: int, verdict: str) -> None:
+    mean = target_mean(*draw(n_p, 1000), ratio="lda", outcome_model="linear", random_state=0)
+    assert str(mean.verdict) == verdict
+    assert f"There are {n_p} rows of `X_p`, too few" in mean.reason
 
 
 def test_no_overlap_must_not_be_used() -> None:
