@@ -17,7 +17,7 @@ from scipy.special import expit, log_expit
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_choice, seed_from
 from flowratio.applications.crossfit import ratio_to_fit
-from flowratio.applications.treatment import Groups, HeldOut, content_folds, cross_fitted, treatment_groups
+from flowratio.applications.treatment import Groups, HeldOutRatios, content_folds, cross_fitted, treatment_groups
 from flowratio.applications.weight_checks import (
     SourceOverlap,
     balance_findings,
@@ -232,7 +232,7 @@ def shares_of(estimand: str, groups: Groups, log_r: Vector) -> Shares:
     return Shares(target / target.sum(), treated, controls)
 
 
-def weights_of(estimand: Estimand, groups: Groups, scores: HeldOut, seed: int) -> EffectWeights:
+def weights_of(estimand: Estimand, groups: Groups, scores: HeldOutRatios, seed: int) -> EffectWeights:
     """Return the weights of all rows of the input, with their checks, from held-out log r."""
     log_r, is_treated = scores.log_r, groups.is_treated
     logit = log_r + groups.samples.log_odds

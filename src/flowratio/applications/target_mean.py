@@ -11,7 +11,7 @@ from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, seed_from
 from flowratio.applications.crossfit import ratio_to_fit
 from flowratio.applications.outcome_model import Measurement, check_outcome_model, prediction_of
-from flowratio.applications.treatment import HeldOut, content_folds, cross_fitted
+from flowratio.applications.treatment import HeldOutRatios, content_folds, cross_fitted
 from flowratio.applications.weight_checks import (
     SourceOverlap,
     balance_findings,
@@ -172,7 +172,7 @@ def _weights_and_values(
 
 
 def _findings(
-    samples: TwoSamples, w: Vector, scores: HeldOut, overlap: SourceOverlap, table: Balance, seed: int
+    samples: TwoSamples, w: Vector, scores: HeldOutRatios, overlap: SourceOverlap, table: Balance, seed: int
 ) -> list[Finding]:
     """Return what is wrong with the weights."""
     rest = form_check(samples, w, scores, seed)

@@ -87,7 +87,7 @@ def content_folds(samples: TwoSamples, values: Vector | None, n_folds: Any, rng:
     return fold
 
 
-class HeldOut(NamedTuple):
+class HeldOutRatios(NamedTuple):
     """Log-ratios of all rows of two samples, those of p first."""
 
     log_r: Vector  # (n,): of each row by the model that was not fitted to it
@@ -95,8 +95,8 @@ class HeldOut(NamedTuple):
     fold: np.ndarray  # (n,)
 
 
-def cross_fitted(ratio: Any, samples: TwoSamples, fold: np.ndarray, seed: int, verbose: bool) -> HeldOut:
+def cross_fitted(ratio: Any, samples: TwoSamples, fold: np.ndarray, seed: int, verbose: bool) -> HeldOutRatios:
     """Fit a ratio to all folds (n,) except one, in turn, and score all rows."""
     scores = cross_fit(ratio, samples, fold, seed, verbose)
     log_r = np.concatenate([scores.p.log_r, scores.q.log_r])
-    return HeldOut(log_r, np.hstack([scores.p.each, scores.q.each]), fold)
+    return HeldOutRatios(log_r, np.hstack([scores.p.each, scores.q.each]), fold)

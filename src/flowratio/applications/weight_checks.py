@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from flowratio._support.types import Matrix, Vector
-from flowratio.applications.treatment import HeldOut
+from flowratio.applications.treatment import HeldOutRatios
 from flowratio.applications.weighted_means import row_counts
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.residual import Residual, residual
@@ -131,7 +131,7 @@ def balance_findings(table: Balance, ess: float, is_confirmed: bool) -> list[Fin
     ]
 
 
-def form_check(samples: TwoSamples, w: Vector, scores: HeldOut, seed: int) -> Residual:
+def form_check(samples: TwoSamples, w: Vector, scores: HeldOutRatios, seed: int) -> Residual:
     """Look for what a flexible classifier finds beyond the ratio, on some of many rows. `w` are weights, (n,)."""
     X, _ = plain_columns(samples)
     rng, parts = np.random.default_rng([seed, 0, 13]), []

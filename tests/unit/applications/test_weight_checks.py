@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flowratio.applications.treatment import HeldOut
+from flowratio.applications.treatment import HeldOutRatios
 from flowratio.applications.weight_checks import (
     SourceOverlap,
     balance_findings,
@@ -55,9 +55,9 @@ def test_verdicts_follow_the_overlap(m: float, verdict: str) -> None:
     assert str(verdict_of(overlap_findings(overlap_of(m), "treated rows"))) == verdict
 
 
-def held_out(log_r: np.ndarray) -> HeldOut:
+def held_out(log_r: np.ndarray) -> HeldOutRatios:
     """Return log r of a known ratio, which is the same in all of four folds."""
-    return HeldOut(log_r, np.tile(log_r, (4, 1)), np.arange(len(log_r)) % 4)
+    return HeldOutRatios(log_r, np.tile(log_r, (4, 1)), np.arange(len(log_r)) % 4)
 
 
 def test_a_wrong_form_is_found_and_a_right_one_is_not() -> None:
