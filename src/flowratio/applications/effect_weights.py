@@ -17,25 +17,29 @@ from scipy.special import expit, log_expit
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_choice, seed_from
 from flowratio.applications.crossfit import ratio_to_fit
-from flowratio.applications.treatment import Groups, content_folds, cross_fitted, treatment_groups
+from flowratio.applications.treatment import Groups, HeldOutRatios, content_folds, cross_fitted, treatment_groups
 from flowratio.applications.weight_checks import (
     SourceOverlap,
     balance_findings,
     balance_rows,
-    form_findings,
+    form_check,
     good_words,
+    group_size,
     overlap_findings,
-    plain_columns,
     rarity_findings,
     reason_of,
+    size_findings,
     source_overlap,
 )
 from flowratio.applications.weighted_means import Share
-from flowratio.diagnostics.balance import Balance, balance
+from flowratio.diagnostics.balance import Balance, table_balance
+from flowratio.diagnostics.compared_columns import compared_columns
+from flowratio.diagnostics.evaluation import prepared_design
 from flowratio.diagnostics.scored_sample import ScoredSample
+from flowratio.diagnostics.trust import is_confirmed, wrong_form
 from flowratio.diagnostics.verdict import Finding, Verdict, verdict_of
 from flowratio.samples.weighting import log_mean_exp
-from flowratio.weights import effective_sample_size, self_normalize
+from flowratio.weights import self_normalize
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -220,7 +224,7 @@ def shares_of(estimand: str, groups: Groups, log_r: Vector) -> Shares:
         both.append(Share(share, slope))
     treated, controls = both
     if estimand == "att":
-        return Shares(treated.of, treated, controls)
+        return Shares(treated.of, treated._replace(is_target=True), controls)
     factor = np.square(is_treated - e) if estimand == "overlap" else 1.0
     target = groups.w * factor
     if not target.any():  # the ratio separates the groups completely
@@ -228,16 +232,22 @@ def shares_of(estimand: str, groups: Groups, log_r: Vector) -> Shares:
     return Shares(target / target.sum(), treated, controls)
 
 
-def weights_of(estimand: Estimand, groups: Groups, log_r: Vector, seed: int) -> EffectWeights:
-    """Return the weights of all rows of the input, with their checks, from held-out log r, (m,)."""
-    is_treated, logit = groups.is_treated, log_r + groups.samples.log_odds
+def weights_of(estimand: Estimand, groups: Groups, scores: HeldOutRatios, seed: int) -> EffectWeights:
+    """Return the weights of all rows of the input, with their checks, from held-out log r."""
+    log_r, is_treated = scores.log_r, groups.is_treated
+    logit = log_r + groups.samples.log_odds
     shares = shares_of(estimand, groups, log_r)
     weights = shares.treated.of * is_treated.sum() + shares.controls.of * (~is_treated).sum()
+    parts = zip((is_treated, ~is_treated), _log_factors(estimand, logit), strict=True)
+    ess_treated, ess_control = (group_size(log_g[of], groups.w[of]) for of, log_g in parts)
     overlap = _overlap(estimand, groups, log_r)
     table = _balance(estimand, groups, logit)
     findings = [finding for group in overlap for finding in overlap_findings(group, TARGETS[estimand])]
-    findings += balance_findings(table, min(group.ess for group in overlap))
-    findings += form_findings(groups.samples, groups.w, log_r, seed) + rarity_findings(groups.samples)
+    if estimand == "att":  # otherwise both groups are weighted, and their overlap has their sizes
+        findings += size_findings("treated rows", group_size(np.zeros(is_treated.sum()), groups.w[is_treated]))
+    rest = form_check(groups.samples, groups.w, scores, seed)
+    findings += balance_findings(table, min(group.ess for group in overlap), is_confirmed(rest))
+    findings += wrong_form(rest, True) + rarity_findings(groups.samples)
     return EffectWeights(
         estimand,
         verdict_of(findings),
@@ -246,16 +256,11 @@ def weights_of(estimand: Estimand, groups: Groups, log_r: Vector, seed: int) -> 
         weights=groups.in_input_order(weights, 0.0),
         log_ratio=groups.in_input_order(log_r, np.nan),
         propensity=groups.in_input_order(expit(logit), np.nan),
-        ess_treated=_ess(shares.treated.of, is_treated),
-        ess_control=_ess(shares.controls.of, ~is_treated),
+        ess_treated=ess_treated,
+        ess_control=ess_control,
         balance=table,
         overlap=overlap,
     )
-
-
-def _ess(share: Vector, rows: np.ndarray) -> float:
-    with np.errstate(divide="ignore"):  # a weight can be too small for a float
-        return effective_sample_size(np.log(share[rows]))
 
 
 def _overlap(estimand: str, groups: Groups, log_r: Vector) -> tuple[SourceOverlap, ...]:
@@ -280,14 +285,14 @@ def _overlap(estimand: str, groups: Groups, log_r: Vector) -> tuple[SourceOverla
 
 def _balance(estimand: str, groups: Groups, logit: Vector) -> Balance:
     """Return differences between the groups before and after both are weighted, in units of before."""
-    X, names = plain_columns(groups.samples)
-    factors = _log_factors(estimand, logit)
-    parts = zip((groups.is_treated, ~groups.is_treated), factors, strict=True)
-    p, q = (ScoredSample(X[of], log_g[of], groups.w[of] / groups.w[of].sum()) for of, log_g in parts)
-    of_controls = balance(p, q, names)
+    samples, w, log_g = groups.samples, groups.w, np.where(groups.is_treated, *_log_factors(estimand, logit))
+    columns = compared_columns(prepared_design(samples), samples.encoder)
+    p, q = (ScoredSample(samples.X[of], log_g[of], w[of] / w[of].sum()) for of in samples.parts)
+    rows_p, rows_q = (np.arange(len(w))[of] for of in samples.parts)
+    of_controls = table_balance(p, q, columns, (rows_p, rows_q))
     if estimand == "att":
         return of_controls
-    of_treated = balance(q, p, names)
+    of_treated = table_balance(q, p, columns, (rows_q, rows_p))
     return replace(
         of_controls,
         after=of_controls.after - of_treated.after - of_controls.before,

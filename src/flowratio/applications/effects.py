@@ -135,10 +135,11 @@ def average_effect(
     check_outcome_model(outcome_model, values)
     fold = content_folds(groups.samples, values, n_folds, np.random.default_rng([seed, 0, 11]))
     ratio = ratio_to_fit(ratio, groups.samples, seed, verbose)
-    log_r = cross_fitted(ratio, groups.samples, fold, seed, verbose)
-    weights, shares = weights_of(name, groups, log_r, seed), shares_of(name, groups, log_r)
+    scores = cross_fitted(ratio, groups.samples, fold, seed, verbose)
+    weights, shares = weights_of(name, groups, scores, seed), shares_of(name, groups, scores.log_r)
     mean, model = _difference(groups, shares, values, outcome_model, fold, seed)
-    tangent = Tangent(plain_columns(groups.samples)[0], groups.is_treated, groups.w, log_r + groups.samples.log_odds)
+    logit = scores.log_r + groups.samples.log_odds
+    tangent = Tangent(plain_columns(groups.samples)[0], groups.is_treated, groups.w, logit)
     estimate = estimate_of(mean, way, row_counts(*_of_groups(groups)), tangent)
     findings = [*weights.findings, *estimate.findings]
     return AverageEffect(
@@ -170,11 +171,11 @@ def _difference(
     groups: Groups, shares: Shares, values: Vector, model: Any, fold: np.ndarray, seed: int
 ) -> tuple[WeightedMean, str]:
     """Return the mean outcome of the target under treatment minus that without it, and the model of the outcome."""
-    counts, codes = row_counts(*_of_groups(groups)), tuple(getattr(groups.samples, "codes", ()))
+    counts, codes = row_counts(*_of_groups(groups)), groups.samples.codes
     means, names = [], []
     for k, (rows, share) in enumerate(((groups.is_treated, shares.treated), (~groups.is_treated, shares.controls))):
         prediction = np.zeros(len(values))
-        if share.of is not shares.target:  # otherwise the mean of the rows themselves: the prediction cancels
+        if not share.is_target:
             measurement = Measurement(groups.samples.X, values, rows, groups.w, fold, codes)
             prediction, name = prediction_of(model, measurement, share.of, seed + k)
             names.append(name)

@@ -11,17 +11,19 @@ from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, seed_from
 from flowratio.applications.crossfit import ratio_to_fit
 from flowratio.applications.outcome_model import Measurement, check_outcome_model, prediction_of
-from flowratio.applications.treatment import content_folds, cross_fitted
+from flowratio.applications.treatment import HeldOutRatios, content_folds, cross_fitted
 from flowratio.applications.weight_checks import (
     SourceOverlap,
     balance_findings,
     balance_rows,
-    form_findings,
+    form_check,
     good_words,
+    group_size,
     overlap_findings,
     plain_columns,
     rarity_findings,
     reason_of,
+    size_findings,
     source_overlap,
 )
 from flowratio.applications.weighted_means import (
@@ -35,9 +37,12 @@ from flowratio.applications.weighted_means import (
     row_counts,
     weighted_mean,
 )
-from flowratio.diagnostics.balance import Balance, balance
+from flowratio.diagnostics.balance import Balance, table_balance
+from flowratio.diagnostics.compared_columns import compared_columns
+from flowratio.diagnostics.evaluation import prepared_design
 from flowratio.diagnostics.scored_sample import ScoredSample
-from flowratio.diagnostics.verdict import verdict_of
+from flowratio.diagnostics.trust import is_confirmed, wrong_form
+from flowratio.diagnostics.verdict import Finding, verdict_of
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
 from flowratio.weights import self_normalize
@@ -127,7 +132,8 @@ def target_mean(
     values = np.concatenate([np.zeros(samples.n_p), values_q])
     check_outcome_model(outcome_model, values_q)
     fold = content_folds(samples, values, n_folds, np.random.default_rng([seed, 0, 11]))
-    log_r = cross_fitted(ratio_to_fit(ratio, samples, seed, verbose), samples, fold, seed, verbose)
+    scores = cross_fitted(ratio_to_fit(ratio, samples, seed, verbose), samples, fold, seed, verbose)
+    log_r = scores.log_r
     is_q, counts = samples.y == 0, row_counts(w[: samples.n_p], w[samples.n_p :])
     source, target = np.zeros(len(w)), np.where(is_q, 0.0, w)
     source[is_q] = self_normalize((log_r + np.log(w))[is_q])
@@ -137,8 +143,7 @@ def target_mean(
     estimate = estimate_of(mean, way, counts, Tangent(plain_columns(samples)[0], ~is_q, w, log_r + samples.log_odds))
     overlap = source_overlap("rows of `X_q`", log_r[~is_q], w[~is_q], log_r[is_q], w[is_q])
     table = _balance(samples, w, log_r)
-    findings = overlap_findings(overlap, "rows of `X_p`") + balance_findings(table, overlap.ess)
-    findings += form_findings(samples, w, log_r, seed) + rarity_findings(samples) + estimate.findings
+    findings = [*_findings(samples, w, scores, overlap, table, seed), *estimate.findings]
     return TargetMean(
         value=estimate.value,
         standard_error=estimate.spread.error,
@@ -166,8 +171,21 @@ def _weights_and_values(
     return np.concatenate([w_p[w_p > 0], w_q[w_q > 0]]), values[w_q > 0]
 
 
+def _findings(
+    samples: TwoSamples, w: Vector, scores: HeldOutRatios, overlap: SourceOverlap, table: Balance, seed: int
+) -> list[Finding]:
+    """Return what is wrong with the weights."""
+    rest = form_check(samples, w, scores, seed)
+    return [
+        *size_findings("rows of `X_p`", group_size(np.zeros(samples.n_p), w[: samples.n_p])),
+        *overlap_findings(overlap, "rows of `X_p`"),
+        *balance_findings(table, overlap.ess, is_confirmed(rest)),
+        *wrong_form(rest, True),
+        *rarity_findings(samples),
+    ]
+
+
 def _balance(samples: TwoSamples, w: Vector, log_r: Vector) -> Balance:
-    X, names = plain_columns(samples)
-    parts = (ScoredSample(X[part], log_r[part], w[part] / w[part].sum()) for part in samples.parts)
-    p, q = parts
-    return balance(p, q, names)
+    p, q = (ScoredSample(samples.X[of], log_r[of], w[of] / w[of].sum()) for of in samples.parts)
+    rows_p, rows_q = (np.arange(len(w))[of] for of in samples.parts)
+    return table_balance(p, q, compared_columns(prepared_design(samples), samples.encoder), (rows_p, rows_q))

@@ -9,8 +9,9 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from flowratio._support.errors import ArgumentError
-from flowratio._support.types import TableLike, Vector, VectorLike
+from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio.applications.crossfit import check_folds, cross_fit
+from flowratio.samples.containers import to_table
 from flowratio.samples.folding import folds
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
@@ -37,6 +38,7 @@ class Groups(NamedTuple):
 
 def treatment_groups(X: TableLike, treatment: VectorLike, sample_weight: VectorLike | None) -> Groups:
     """Check the rows and their treatment, and return the two groups."""
+    X = to_table(X)
     n = _num_samples(X)
     is_treated = _checked_treatment(treatment, n)
     w = checked_weights(sample_weight, n, "sample_weight")
@@ -85,7 +87,16 @@ def content_folds(samples: TwoSamples, values: Vector | None, n_folds: Any, rng:
     return fold
 
 
-def cross_fitted(ratio: Any, samples: TwoSamples, fold: np.ndarray, seed: int, verbose: bool) -> Vector:
-    """Return held-out log r of all rows, (n,), those of p first."""
+class HeldOutRatios(NamedTuple):
+    """Log-ratios of all rows of two samples, those of p first."""
+
+    log_r: Vector  # (n,): of each row by the model that was not fitted to it
+    each: Matrix  # (n_folds, n): of each row by every model
+    fold: np.ndarray  # (n,)
+
+
+def cross_fitted(ratio: Any, samples: TwoSamples, fold: np.ndarray, seed: int, verbose: bool) -> HeldOutRatios:
+    """Fit a ratio to all folds (n,) except one, in turn, and score all rows."""
     scores = cross_fit(ratio, samples, fold, seed, verbose)
-    return np.concatenate([scores.p.log_r, scores.q.log_r])
+    log_r = np.concatenate([scores.p.log_r, scores.q.log_r])
+    return HeldOutRatios(log_r, np.hstack([scores.p.each, scores.q.each]), fold)

@@ -7,21 +7,24 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import log_expit, ndtri
+from scipy.special import ndtri
 
 from flowratio._support.types import Matrix, Vector
-from flowratio.diagnostics.balance import Balance, leftover
-from flowratio.diagnostics.scored_sample import ScoredSample
+from flowratio.applications.treatment import HeldOutRatios
+from flowratio.applications.weighted_means import row_counts
+from flowratio.diagnostics.balance import Balance
+from flowratio.diagnostics.residual import Residual, residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
+from flowratio.diagnostics.trust import grouped
 from flowratio.diagnostics.verdict import Finding
 from flowratio.samples.two_samples import TwoSamples
-from flowratio.weights import effective_sample_size, effective_sample_size_of_ratio, largest_k_hat, pareto_smooth
+from flowratio.samples.weighting import counts, repeated
+from flowratio.weights import effective_sample_size_of_ratio, largest_k_hat, pareto_smooth
 
 _FEWEST_ESS = 50.0  # effective sample size from which an interval of a weighted mean covers at its rate
 _DOMINANCE = 0.05  # share of the largest squared weight. Below it, distinct weights may look like a heavy tail
 _DOMINANCE_GRAVE = 0.2  # the same share: one row has a fifth of the variance
-_RARE = 0.05  # share of rows with a rare category that matters
-_LARGEST_AUC = 0.55  # of a classifier after weighting: the bounded weights leave less to see than the ratio itself
+_MOST_CHECKED = 20_000  # rows of each sample on which a wrong form is looked for
 
 
 class SourceOverlap(NamedTuple):
@@ -29,24 +32,35 @@ class SourceOverlap(NamedTuple):
 
     name: str  # of the measured rows, in words
     n: float  # number of rows, or effective sample size of their own weights
-    ess: float  # effective sample size after weighting
+    ess: float  # effective sample size after weighting (Kish)
+    inflation: float  # factor by which these rows understate errors of weighted means, according to the target
     k_hat: float  # shape of the tail of the weights
     beyond: float  # share of the target where fewer than one measured row is expected
     largest: float  # share of the largest weight
     dominance: float  # share of the largest squared weight: far above 0 if one row decides
 
 
+def group_size(log_factor: Vector, w: Vector) -> float:
+    """Return the effective sample size (Kish) of rows with these log-weights and weights of the input, each (n,).
+
+    Integer weights of the input are counts: a row of weight 2 is two rows.
+    """
+    log_w = log_factor + np.log(w)
+    weights = np.exp(log_w - log_w.max())
+    return float(weights.sum() ** 2 / (weights @ (weights / row_counts(w))))
+
+
 def source_overlap(
     name: str, log_target: Vector, w_target: Vector, log_source: Vector, w_source: Vector
 ) -> SourceOverlap:
     """Measure overlap by log(target / source) and weights of target rows, each (m,), and of source rows, each (n,)."""
-    n = effective_sample_size(np.log(w_source))
+    n, ess = group_size(np.zeros(len(w_source)), w_source), group_size(log_source, w_source)
     log_w = log_source + np.log(w_source)
-    ess = effective_sample_size_of_ratio(log_target, w_target, log_source, w_source, n)
+    inflation = math.sqrt(ess / effective_sample_size_of_ratio(log_target, w_target, log_source, w_source, n))
     beyond = float(w_target @ (log_target > math.log(n)) / w_target.sum())
     largest = float(np.exp(log_w.max() - np.logaddexp.reduce(log_w)))
     dominance = float(np.exp(2 * log_w.max() - np.logaddexp.reduce(2 * log_w)))
-    return SourceOverlap(name, n, ess, pareto_smooth(log_w).k_hat, beyond, largest, dominance)
+    return SourceOverlap(name, n, ess, inflation, pareto_smooth(log_w).k_hat, beyond, largest, dominance)
 
 
 def overlap_findings(source: SourceOverlap, target: str) -> list[Finding]:
@@ -56,18 +70,29 @@ def overlap_findings(source: SourceOverlap, target: str) -> list[Finding]:
     if source.ess < _FEWEST_ESS and source.ess < 0.9 * source.n:
         words = f"{size}, and one row has {source.largest:.0%} of the weight. A handful of rows decide."
         findings.append(Finding(words, source.ess <= THRESHOLDS.fewest_ess))
-    elif source.n < THRESHOLDS.small_ess:
-        findings.append(Finding(f"There are {source.n:.0f} {source.name}, too few for a reliable interval.", False))
+    else:
+        findings += size_findings(source.name, source.n)
     largest = largest_k_hat(source.n)
     if math.isfinite(source.k_hat) and source.k_hat > largest and source.dominance > _DOMINANCE:
         words = f"Pareto k̂ of the weights of the {source.name} is {source.k_hat:.2f}, above {largest:.2g}: the"
         words = f"{words} tail of the weights is too heavy for a reliable interval."
         grave = source.k_hat > THRESHOLDS.heavy_k_hat and source.dominance > _DOMINANCE_GRAVE
         findings.append(Finding(words, grave))
+    if source.inflation > THRESHOLDS.inflation:
+        words = f"The {target} have larger ratios than the {source.name} show. Standard errors of weighted means are"
+        words = f"{words} about {source.inflation:.1f} times as large as the {source.name} suggest."
+        findings.append(Finding(words, False))
     if source.beyond > THRESHOLDS.beyond:
         words = f"{source.beyond:.1%} of the {target} lie where fewer than one of the {source.name} is expected."
         findings.append(Finding(words, source.beyond > THRESHOLDS.beyond_grave))
     return findings
+
+
+def size_findings(name: str, n: float) -> list[Finding]:
+    """Return whether a group is too small for an interval, whatever its weights. `n` is its effective sample size."""
+    if n >= THRESHOLDS.small_ess:
+        return []
+    return [Finding(f"There are {n:.0f} {name}, too few for a reliable interval.", n < THRESHOLDS.fewest_ess)]
 
 
 def reason_of(findings: Sequence[Finding], otherwise: str) -> str:
@@ -84,8 +109,11 @@ def plain_columns(samples: TwoSamples) -> tuple[Matrix, list[str]]:
     return samples.X[:, plain], [names[j] for j in plain]
 
 
-def balance_findings(table: Balance, ess: float) -> list[Finding]:
-    """Return which columns differ after weighting, beyond chance, if the effective sample size is at least 10."""
+def balance_findings(table: Balance, ess: float, is_confirmed: bool) -> list[Finding]:
+    """Return which columns differ after weighting, beyond chance, if the effective sample size is at least 10.
+
+    A more flexible ratio is advice only if held-out rows have confirmed that it is better.
+    """
     if ess < THRESHOLDS.fewest_ess:
         return []
     size = np.abs(table.after)
@@ -97,36 +125,28 @@ def balance_findings(table: Balance, ess: float) -> list[Finding]:
     changes = [f"{table.names[j]} ({table.before[j]:+.2f} to {table.after[j]:+.2f})" for j in worst[:3]]
     more = f" and {len(bad) - 3} more" * (len(bad) > 3)
     problem = f"After weighting, standardized mean differences are above {THRESHOLDS.difference} in"
-    words = f"{problem} {', '.join(changes)}{more}. Try a more flexible `ratio`, such as 'quadratic' or 'boosting'."
-    return [Finding(words, float(size[bad].max()) > THRESHOLDS.difference_grave)]
+    advice = " Try a more flexible `ratio`, such as 'quadratic' or 'boosting'." * is_confirmed
+    return [
+        Finding(f"{problem} {', '.join(changes)}{more}.{advice}", float(size[bad].max()) > THRESHOLDS.difference_grave)
+    ]
 
 
-def form_findings(samples: TwoSamples, w: Vector, log_r: Vector, seed: int) -> list[Finding]:
-    """Test the form of the ratio where both samples are: p weighted by 1/(1 + r) and q by r/(1 + r) are the same."""
+def form_check(samples: TwoSamples, w: Vector, scores: HeldOutRatios, seed: int) -> Residual:
+    """Look for what a flexible classifier finds beyond the ratio, on some of many rows. `w` are weights, (n,)."""
     X, _ = plain_columns(samples)
-    part_p, part_q = samples.parts
-    p = ScoredSample(X[part_p], log_expit(-log_r[part_p]), w[part_p] / w[part_p].sum())
-    q = ScoredSample(X[part_q], log_expit(log_r[part_q]), w[part_q] / w[part_q].sum())
-    if min(effective_sample_size(sample.log_weights()) for sample in (p, q)) < THRESHOLDS.small_ess:
-        return []  # there are too few rows where both samples are. The overlap shows it
-    p = p.tilted()
-    p = p._replace(X=p.X[p.share > 0], log_r=p.log_r[p.share > 0], share=p.share[p.share > 0])
-    rest = leftover(p, q, np.random.default_rng([seed, 0, 13]))
-    if rest.z <= THRESHOLDS.z or rest.auc <= _LARGEST_AUC:
-        return []
-    problem = "The ratio has the wrong form: after weighting, a simple classifier still distinguishes the groups in"
-    words = f"{problem} {rest.auc:.0%} of pairs (50 % is a guess). Try a more flexible `ratio`, such as 'quadratic'."
-    return [Finding(words, False)]
+    rng, parts = np.random.default_rng([seed, 0, 13]), []
+    for part in samples.parts:
+        rows, shares = repeated(np.arange(len(w))[part], counts(w[part]))  # a row of weight 2 is there twice
+        some = np.sort(rng.permutation(len(rows))[:_MOST_CHECKED])
+        parts.append((rows[some], shares[some]))
+    rows, shares = (np.concatenate(both) for both in zip(*parts, strict=True))
+    is_p = rows < samples.n_p
+    return residual(X[rows], scores.log_r[rows], is_p, shares, seed, fold=scores.fold[rows], each=scores.each[:, rows])
 
 
 def rarity_findings(samples: TwoSamples) -> list[Finding]:
     """Return which columns have many rows with a category that is too rare for a ratio of its own."""
-    shares = {} if samples.encoder is None else samples.encoder.rare_shares_
-    columns = [f"{name} ({share:.0%} of the rows)" for name, share in shares.items() if share > _RARE]
-    if not columns:
-        return []
-    words = f"Categories with fewer than 5 rows cannot be balanced, in {', '.join(columns[:3])}."
-    return [Finding(f"{words} Merge such categories.", False)]
+    return [] if samples.encoder is None else grouped(samples.encoder.rare_shares_)
 
 
 def good_words(overlap: Sequence[SourceOverlap], table: Balance) -> str:

@@ -37,6 +37,7 @@ _ERRORS_APART = 1.2  # factor between two standard errors from which coverage of
 _FARTHEST = 10.0  # standard deviations of a column
 _MOST_COLUMNS = 100
 _RIDGE = 1e-6  # of the mean curvature: for columns that depend on each other
+_ROUNDING = 1e-9  # of the largest absolute value: differences below it are rounding
 _SMALL_BIAS = 0.5  # standard errors: an interval of 95 % that is off by as much covers in 92 % of samples
 
 
@@ -88,11 +89,17 @@ class WeightedMean(NamedTuple):
     known: Vector  # what each row adds to `hajek` beyond the mean, if the ratio is known
     response: Vector  # what `hajek` gains if log r grows by 1 at each row
     adjusted: Vector  # what each row adds to `hajek + correction` beyond the mean, whatever the ratio is
+    largest: float  # absolute value of the source rows
 
     def minus(self, other: WeightedMean) -> WeightedMean:
         """Return the difference of two means over the same rows."""
         parts: Any = [a - b for a, b in zip(self, other, strict=True)]
-        return WeightedMean(*parts)
+        return WeightedMean(*parts)._replace(largest=max(self.largest, other.largest))
+
+    @property
+    def rounding(self) -> float:
+        """The size of differences that are rounding only."""
+        return _ROUNDING * self.largest
 
 
 class Share(NamedTuple):
@@ -100,6 +107,7 @@ class Share(NamedTuple):
 
     of: Vector
     slope: Vector | float
+    is_target: bool = False  # whether the group is the target: its mean needs no prediction
 
 
 def weighted_mean(values: Vector, prediction: Vector, target: Vector, source: Share, counts: Vector) -> WeightedMean:
@@ -116,6 +124,7 @@ def weighted_mean(values: Vector, prediction: Vector, target: Vector, source: Sh
         known=_parts(values, share, counts),
         response=share * source.slope * (values - hajek),
         adjusted=_parts(prediction, target, counts) + _parts(rest, share, counts),
+        largest=float(np.abs(values[share > 0]).max()),
     )
 
 
@@ -204,10 +213,10 @@ def _weighted(mean: WeightedMean, robust: float, adjusted: Spread, fitted: Sprea
     """Return the weighted mean. Its standard error depends on how flexible the ratio is: the largest one is used."""
     smaller, larger = sorted([adjusted, fitted])
     findings = []
-    if larger.error > _ERRORS_APART * smaller.error:
+    if larger.error > max(_ERRORS_APART * smaller.error, mean.rounding):
         words = f"The standard error depends on how flexible the ratio is: it is between {smaller.error:.2g} and"
         findings.append(Finding(f"{words} {larger.error:.2g}. Use `method='doubly-robust'`.", False))
-    if abs(mean.correction) > _SMALL_BIAS * larger.error:
+    if abs(mean.correction) > max(_SMALL_BIAS * larger.error, mean.rounding):
         words = f"The weights do not balance the predicted values: a doubly robust estimate is {robust:.4g}, not"
         findings.append(Finding(f"{words} {mean.hajek:.4g}. Use `method='doubly-robust'`.", False))
     return MeanWithSpread(mean.hajek, larger, findings)
@@ -215,7 +224,7 @@ def _weighted(mean: WeightedMean, robust: float, adjusted: Spread, fitted: Sprea
 
 def _robust(mean: WeightedMean, robust: float, adjusted: Spread, counts: Vector) -> MeanWithSpread:
     change = spread(mean.known - mean.adjusted, counts).error  # of the correction, if the ratio is known
-    if abs(mean.correction) <= THRESHOLDS.z * max(change, adjusted.error):
+    if abs(mean.correction) <= max(THRESHOLDS.z * max(change, adjusted.error), mean.rounding):
         return MeanWithSpread(robust, adjusted, [])
     words = f"Weights alone give {mean.hajek:.4g}, the doubly robust estimate is {robust:.4g}: more apart than by"
     finding = Finding(f"{words} chance, so the ratio is wrong. Try another `ratio`.", False)

@@ -56,19 +56,13 @@ def cross_fitted(
 
     `model` is the ratio that was fitted to all rows, if there is one. Columns matter as they do there.
     """
-    if samples.encoder is None:
-        names = list(samples.names or [f"x{j + 1}" for j in range(samples.X.shape[1])])
-        groups, columns = np.arange(len(names)), names
-    else:
-        names, groups = list(samples.encoder.names_), samples.encoder.groups_
-        columns = [column.name for column in samples.encoder.columns_]
     rng = np.random.default_rng([seed, 2])
     fold = folds_of(samples, n_folds, rng)
     unfitted = ratio_to_fit(ratio, samples, seed, verbose)
     scores = cross_fit(unfitted, samples, fold, seed, verbose, fitted=_some_rows(samples, rng))
     last = scores.model if model is None else model
     return Evaluation(
-        Design(np.asarray(samples.X, np.float64), names, groups, columns, {}),
+        prepared_design(samples),
         samples.n_p,
         samples.w,
         np.concatenate([scores.p.log_r, scores.q.log_r]),
@@ -77,6 +71,16 @@ def cross_fitted(
         fold,
         np.hstack([scores.p.each, scores.q.each]),
     )
+
+
+def prepared_design(samples: TwoSamples) -> Design:
+    """Return the matrix of both samples, (n, m), with names and sources of its columns."""
+    X = np.asarray(samples.X, np.float64)
+    if samples.encoder is None:
+        names = list(samples.names or [f"x{j + 1}" for j in range(X.shape[1])])
+        return Design(X, names, np.arange(len(names)), names, {})
+    columns = [column.name for column in samples.encoder.columns_]
+    return Design(X, list(samples.encoder.names_), samples.encoder.groups_, columns, {})
 
 
 def _some_rows(samples: TwoSamples, rng: np.random.Generator) -> Vector | None:

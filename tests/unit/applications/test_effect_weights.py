@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.special import expit
 
-from flowratio import RatioEstimator, effect_weights
-from flowratio.ratios.base import Requires
-from flowratio.samples.two_samples import TwoSamples
-
-
-class KnownRatio(RatioEstimator):
-    """log r = a + b x of the first column, whatever is fitted."""
-
-    requires: ClassVar[Requires] = Requires(units="own")
-
-    def __init__(self, a: float = 0.0, b: float = 1.0) -> None:
-        self.a, self.b = a, b
-
-    def _fit(self, samples: TwoSamples) -> None:
-        del samples
-
-    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        return self.a + self.b * X[:, 0]
+from flowratio import effect_weights
 
 
 def draw(n: int = 400, seed: int = 0, slope: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -38,9 +22,9 @@ def draw(n: int = 400, seed: int = 0, slope: float = 1.0) -> tuple[np.ndarray, n
 
 
 @pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
-def test_weights_are_those_of_the_propensity(estimand: str) -> None:
+def test_weights_are_those_of_the_propensity(estimand: str, known_line: Any) -> None:
     X, t = draw(200)
-    result = effect_weights(X, t, estimand, ratio=KnownRatio(-0.1, 0.5), random_state=0)
+    result = effect_weights(X, t, estimand, ratio=known_line(-0.1, 0.5), random_state=0)
     e = expit(-0.1 + 0.5 * X[:, 0] + np.log(t.sum() / (~t).sum()))
     np.testing.assert_allclose(result.propensity, e)
     np.testing.assert_allclose(result.log_ratio, -0.1 + 0.5 * X[:, 0])
@@ -53,7 +37,7 @@ def test_weights_are_those_of_the_propensity(estimand: str) -> None:
 
 @pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
 def test_the_balance_table_compares_weighted_means(estimand: str) -> None:
-    X, t = draw(400)
+    X, t = draw(1000)
     result = effect_weights(X, t, estimand, ratio="logistic", random_state=0)
     scale = np.sqrt((X[t].var(axis=0) + X[~t].var(axis=0)) / 2)
     after = [np.average(X[group], axis=0, weights=result.weights[group]) for group in (t, ~t)]
@@ -68,15 +52,15 @@ def test_the_balance_table_compares_weighted_means(estimand: str) -> None:
     assert str(result.verdict) == "reliable"
 
 
-def test_weights_are_not_clipped_but_reported() -> None:
+def test_weights_are_not_clipped_but_reported(known_line: Any) -> None:
     X, t = draw(1000, slope=3.0)
-    result = effect_weights(X, t, "ate", ratio=KnownRatio(0.0, 3.0), random_state=0)
+    result = effect_weights(X, t, "ate", ratio=known_line(0.0, 3.0), random_state=0)
     e = expit(3 * X[:, 0] + np.log(t.sum() / (~t).sum()))
     w = 1 / e[t]
     assert result.weights[t].max() == pytest.approx(w.max() / w.mean())
     assert str(result.verdict) != "reliable"
     assert "of the weight" in result.reason or "tail of the weights" in result.reason
-    softer = effect_weights(X, t, "overlap", ratio=KnownRatio(0.0, 3.0), random_state=0)
+    softer = effect_weights(X, t, "overlap", ratio=known_line(0.0, 3.0), random_state=0)
     assert softer.ess_treated > result.ess_treated
 
 
@@ -87,6 +71,48 @@ def test_few_distinct_weights_are_not_a_heavy_tail() -> None:
         X = (rng.random((1000, 1)) < 0.5) * 1.0
         t = rng.random(1000) < np.where(X[:, 0] > 0, 0.6, 0.3)
         assert str(effect_weights(X, t, "ate", ratio="logistic", random_state=seed).verdict) == "reliable"
+
+
+@pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
+def test_the_balance_table_has_every_category(estimand: str) -> None:
+    rng = np.random.default_rng(0)
+    city, t = rng.choice(["Bonn", "Köln", "Ulm"], 600, p=[0.6, 0.3, 0.1]), rng.random(600) < 0.4
+    X = pl.DataFrame({"age": rng.normal(size=600), "city": city})
+    result = effect_weights(X, t, estimand, ratio="logistic", random_state=0)
+    assert result.balance.names == ["age", "city = Bonn", "city = Köln", "city = Ulm"]
+    is_bonn = (city == "Bonn") * 1.0
+    scale = np.sqrt((is_bonn[t].var() + is_bonn[~t].var()) / 2)
+    after = [np.average(is_bonn[group], weights=result.weights[group]) for group in (t, ~t)]
+    assert result.balance.before[1] == pytest.approx((is_bonn[t].mean() - is_bonn[~t].mean()) / scale)
+    assert result.balance.after[1] == pytest.approx((after[0] - after[1]) / scale)
+
+
+@pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
+def test_integer_weights_count_in_every_size(estimand: str, known_line: Any) -> None:
+    X, t = draw(100)
+    counts = np.random.default_rng(1).integers(1, 4, 100)
+    rows = np.repeat(np.arange(100), counts)
+    ratio = known_line(-0.1, 0.5)
+    one = effect_weights(X, t, estimand, ratio=ratio, sample_weight=counts, random_state=0)
+    other = effect_weights(X[rows], t[rows], estimand, ratio=ratio, random_state=0)
+    assert [one.ess_treated, one.ess_control] == pytest.approx([other.ess_treated, other.ess_control])
+    sizes = [[(group.n, group.ess, group.inflation) for group in result.overlap] for result in (one, other)]
+    np.testing.assert_allclose(sizes[0], sizes[1])
+
+
+@pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
+def test_the_effective_sample_size_has_one_definition(estimand: str) -> None:
+    X, t = draw(1000, slope=2.0)
+    result = effect_weights(X, t, estimand, ratio="logistic", random_state=0)
+    sizes = {"treated": result.ess_treated, "controls": result.ess_control}
+    assert [group.ess for group in result.overlap] == pytest.approx([sizes[group.name] for group in result.overlap])
+
+
+@pytest.mark.parametrize("estimand", ["att", "ate", "overlap"])
+def test_a_handful_of_treated_rows_must_not_be_used(estimand: str) -> None:
+    X, t = np.random.default_rng(0).normal(size=(1000, 1)), np.arange(1000) < 8
+    result = effect_weights(X, t, estimand, ratio="lda", random_state=0)
+    assert str(result.verdict) == "do not use"
 
 
 def test_rows_of_weight_zero_have_weight_zero() -> None:

@@ -3,54 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from flowratio import RatioEstimator, average_effect, target_mean
+from flowratio import average_effect, target_mean
 from flowratio._support.errors import ArgumentError
-from flowratio.ratios.base import Requires
-from flowratio.samples.two_samples import TwoSamples
 
 ESTIMANDS = "att", "ate", "overlap"
-
-
-class KnownRatio(RatioEstimator):
-    """log r = a + b x of the first column, whatever is fitted."""
-
-    requires: ClassVar[Requires] = Requires(units="own")
-
-    def __init__(self, a: float = 0.0, b: float = 1.0) -> None:
-        self.a, self.b = a, b
-
-    def _fit(self, samples: TwoSamples) -> None:
-        del samples
-
-    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        return self.a + self.b * X[:, 0]
-
-
-class KnownPrediction(RegressorMixin, BaseEstimator):
-    """Predict a multiple of the first column, whatever is fitted."""
-
-    def __init__(self, slope: float = 1.0) -> None:
-        self.slope = slope
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KnownPrediction:
-        del X, y, sample_weight
-        self.fitted_ = True
-        return self
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        return self.slope * X[:, 0]
-
-
-KNOWN: dict[str, Any] = {"ratio": KnownRatio(-0.1, 0.5), "outcome_model": KnownPrediction(0.7), "random_state": 0}
 
 
 def draw(n: int = 400, seed: int = 0, slope: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -86,9 +50,9 @@ def by_hand(X: np.ndarray, t: np.ndarray, y: np.ndarray, estimand: str, method: 
 
 @pytest.mark.parametrize("estimand", ESTIMANDS)
 @pytest.mark.parametrize("method", ["doubly-robust", "hajek"])
-def test_estimates_are_the_formulas_row_by_row(estimand: str, method: str) -> None:
+def test_estimates_are_the_formulas_row_by_row(estimand: str, method: str, known: dict[str, Any]) -> None:
     X, t, y = draw(60)
-    result = average_effect(X, t, y, estimand, method=method, **KNOWN)
+    result = average_effect(X, t, y, estimand, method=method, **known)
     assert result.value == pytest.approx(by_hand(X, t, y, estimand, method))
     assert result.weighted == pytest.approx(by_hand(X, t, y, estimand, "hajek"))
     assert result.unweighted == pytest.approx(y[t].mean() - y[~t].mean())
@@ -116,12 +80,12 @@ def test_the_order_of_rows_does_not_matter(estimand: str) -> None:
 
 @pytest.mark.parametrize("estimand", ESTIMANDS)
 @pytest.mark.parametrize("method", ["doubly-robust", "hajek"])
-def test_integer_weights_are_counts(estimand: str, method: str) -> None:
+def test_integer_weights_are_counts(estimand: str, method: str, known: dict[str, Any]) -> None:
     X, t, y = draw(60)
     counts = np.random.default_rng(1).integers(0, 4, 60)
-    one = average_effect(X, t, y, estimand, method=method, sample_weight=counts, **KNOWN)
+    one = average_effect(X, t, y, estimand, method=method, sample_weight=counts, **known)
     rows = np.repeat(np.arange(60), counts)
-    other = average_effect(X[rows], t[rows], y[rows], estimand, method=method, **KNOWN)
+    other = average_effect(X[rows], t[rows], y[rows], estimand, method=method, **known)
     assert one.value == pytest.approx(other.value)
     assert one.standard_error == pytest.approx(other.standard_error)
     assert one.interval() == pytest.approx(other.interval())
@@ -186,10 +150,10 @@ def test_little_overlap_must_not_be_used() -> None:
 
 @pytest.mark.parametrize("estimand", ESTIMANDS)
 @pytest.mark.parametrize("method", ["doubly-robust", "hajek"])
-def test_a_column_that_separates_the_groups_gives_finite_numbers(estimand: str, method: str) -> None:
+def test_a_column_that_separates_the_groups_gives_finite_numbers(estimand: str, method: str, known_line: Any) -> None:
     t = np.arange(100) < 50
     X = np.random.default_rng(0).normal(size=(100, 1)) + 1000 * t[:, None]
-    settings: dict[str, Any] = {"ratio": KnownRatio(-1e6, 2e3), "outcome_model": "linear", "random_state": 0}
+    settings: dict[str, Any] = {"ratio": known_line(-1e6, 2e3), "outcome_model": "linear", "random_state": 0}
     effect = average_effect(X, t, X[:, 0], estimand, method=method, **settings)
     assert np.isfinite([effect.value, effect.standard_error, *effect.interval()]).all()
     assert str(effect.verdict) == "do not use"
@@ -207,6 +171,35 @@ def test_a_ratio_of_the_wrong_form_is_not_reliable() -> None:
     assert "wrong form" in wrong.reason
     assert str(right.verdict) == "reliable"
     assert abs(right.value) < 4 * right.standard_error < abs(wrong.value)  # the true effect is 0
+
+
+@pytest.mark.parametrize("estimand", ESTIMANDS)
+def test_a_ratio_without_a_product_of_columns_is_not_reliable(estimand: str) -> None:
+    """Treatment and outcome depend on x1 x2, which no column and no square of a column shows. The effect is 1."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 2))
+    product = X[:, 0] * X[:, 1]
+    t = rng.random(3000) < 1 / (1 + np.exp(-1.2 * product))
+    y = t + 2 * product + rng.normal(size=3000)
+    settings: dict[str, Any] = {"outcome_model": "linear", "random_state": 0}
+    wrong = average_effect(X, t, y, estimand, ratio="logistic", **settings)
+    assert abs(wrong.value - 1) > 4 * wrong.standard_error
+    assert str(wrong.verdict) != "reliable"
+    assert "wrong form" in wrong.reason
+    right = average_effect(np.column_stack([X, product]), t, y, estimand, ratio="logistic", **settings)
+    assert "wrong form" not in right.reason
+    assert abs(right.value - 1) < 4 * right.standard_error
+
+
+@pytest.mark.parametrize("estimand", ESTIMANDS)
+@pytest.mark.parametrize("method", ["doubly-robust", "hajek"])
+def test_a_constant_outcome_does_not_make_the_ratio_wrong(estimand: str, method: str) -> None:
+    X, t, _ = draw(1000)
+    settings: dict[str, Any] = {"method": method, "ratio": "logistic", "outcome_model": "linear", "random_state": 0}
+    effect = average_effect(X, t, np.full(1000, 1e6 / 3), estimand, **settings)
+    assert "doubly robust" not in effect.reason
+    assert "standard error" not in effect.reason
+    assert abs(effect.value) < 1e-6
 
 
 def test_the_result_is_ready_for_json_figures_and_pages() -> None:

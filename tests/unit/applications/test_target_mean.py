@@ -3,50 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from sklearn.base import BaseEstimator, RegressorMixin
 
-from flowratio import RatioEstimator, target_mean
+from flowratio import target_mean
 from flowratio._support.errors import ArgumentError
-from flowratio.ratios.base import Requires
-from flowratio.samples.two_samples import TwoSamples
-
-
-class KnownRatio(RatioEstimator):
-    """log r = a + b x of the first column, whatever is fitted."""
-
-    requires: ClassVar[Requires] = Requires(units="own")
-
-    def __init__(self, a: float = 0.0, b: float = 1.0) -> None:
-        self.a, self.b = a, b
-
-    def _fit(self, samples: TwoSamples) -> None:
-        del samples
-
-    def _log_ratio(self, X: np.ndarray) -> np.ndarray:
-        return self.a + self.b * X[:, 0]
-
-
-class KnownPrediction(RegressorMixin, BaseEstimator):
-    """Predict a multiple of the first column, whatever is fitted."""
-
-    def __init__(self, slope: float = 1.0) -> None:
-        self.slope = slope
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KnownPrediction:
-        del X, y, sample_weight
-        self.fitted_ = True
-        return self
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        return self.slope * X[:, 0]
-
-
-KNOWN: dict[str, Any] = {"ratio": KnownRatio(-0.1, 0.5), "outcome_model": KnownPrediction(0.7), "random_state": 0}
 
 
 def draw(n_p: int = 300, n_q: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -55,37 +19,37 @@ def draw(n_p: int = 300, n_q: int = 400, seed: int = 0) -> tuple[np.ndarray, np.
     return X_p, X_q, X_q[:, 0] + rng.normal(size=n_q)
 
 
-def test_both_methods_are_the_formulas() -> None:
+def test_both_methods_are_the_formulas(known: dict[str, Any]) -> None:
     X_p, X_q, y = draw()
     r = np.exp(-0.1 + 0.5 * X_q[:, 0])
     m_p, m_q = 0.7 * X_p[:, 0], 0.7 * X_q[:, 0]
-    robust = target_mean(X_p, X_q, y, **KNOWN)
+    robust = target_mean(X_p, X_q, y, **known)
     assert robust.value == pytest.approx(m_p.mean() + np.average(y - m_q, weights=r))
     share = r / r.sum()
     rest = y - m_q - np.average(y - m_q, weights=r)
     variance = m_p.var(ddof=1) / 300 + np.sum((share * rest) ** 2) / (1 - np.sum(share**2))
     assert robust.standard_error == pytest.approx(np.sqrt(variance))
-    plain = target_mean(X_p, X_q, y, method="hajek", **KNOWN)
+    plain = target_mean(X_p, X_q, y, method="hajek", **known)
     assert plain.value == robust.weighted == pytest.approx(np.average(y, weights=r))
     assert plain.unweighted == pytest.approx(y.mean())
 
 
-def test_integer_weights_are_counts() -> None:
+def test_integer_weights_are_counts(known: dict[str, Any]) -> None:
     X_p, X_q, y = draw(40, 50)
     rng = np.random.default_rng(1)
     w_p, w_q = rng.integers(0, 3, 40), rng.integers(0, 3, 50)
     p, q = np.repeat(np.arange(40), w_p), np.repeat(np.arange(50), w_q)
-    one = target_mean(X_p, X_q, y, sample_weight_p=w_p, sample_weight_q=w_q, **KNOWN)
-    other = target_mean(X_p[p], X_q[q], y[q], **KNOWN)
+    one = target_mean(X_p, X_q, y, sample_weight_p=w_p, sample_weight_q=w_q, **known)
+    other = target_mean(X_p[p], X_q[q], y[q], **known)
     assert one.value == pytest.approx(other.value)
     assert one.standard_error == pytest.approx(other.standard_error)
     assert len(one.log_ratio) == np.count_nonzero(w_q)
 
 
-def test_the_scale_of_other_weights_does_not_matter() -> None:
+def test_the_scale_of_other_weights_does_not_matter(known: dict[str, Any]) -> None:
     X_p, X_q, y = draw(40, 50)
     w = np.random.default_rng(1).uniform(0.5, 2, 50)
-    one, other = (target_mean(X_p, X_q, y, sample_weight_q=factor * w, **KNOWN) for factor in (1.0, 7.3))
+    one, other = (target_mean(X_p, X_q, y, sample_weight_q=factor * w, **known) for factor in (1.0, 7.3))
     assert one.value == pytest.approx(other.value)
     assert one.standard_error == pytest.approx(other.standard_error)
 
@@ -99,6 +63,14 @@ def test_a_mixed_table_with_a_known_mean() -> None:
     mean = target_mean(tables[0], tables[1], y, ratio="logistic", outcome_model="linear", random_state=0)
     assert abs(mean.value - 1.8) < 4 * mean.standard_error < 0.08
     assert str(mean.verdict) == "reliable"
+    assert mean.balance.names == ["z", "kind = new", "kind = old"]
+
+
+@pytest.mark.parametrize(("n_p", "verdict"), [(4, "do not use"), (15, "use with care")])
+def test_a_handful_of_target_rows_is_named(n_p: int, verdict: str) -> None:
+    mean = target_mean(*draw(n_p, 1000), ratio="lda", outcome_model="linear", random_state=0)
+    assert str(mean.verdict) == verdict
+    assert f"There are {n_p} rows of `X_p`, too few" in mean.reason
 
 
 def test_no_overlap_must_not_be_used() -> None:

@@ -51,6 +51,17 @@ def test_a_missing_value_is_named_with_its_group() -> None:
         treatment_groups(bad, T, None)
 
 
+def test_rows_come_in_any_container() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    frame = pl.DataFrame({"a": X[:, 0], "city": ["Bonn", "Ulm"] * 10})
+    expected = treatment_groups(frame, T, None).samples.X
+    with duckdb.connect() as connection:
+        connection.register("rows", frame.to_arrow())
+        for table in (frame.to_arrow(), frame.to_pandas(), connection.sql("select * from rows")):
+            np.testing.assert_array_equal(treatment_groups(table, T, None).samples.X, expected)
+    np.testing.assert_array_equal(treatment_groups(X[:, 0], T, None).samples.X_p, X[T, :1])
+
+
 def test_folds_follow_the_rows() -> None:
     order = np.random.default_rng(1).permutation(20)
     folds = []

@@ -9,15 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flowratio.applications.treatment import HeldOutRatios
 from flowratio.applications.weight_checks import (
     SourceOverlap,
-    form_findings,
+    balance_findings,
+    form_check,
+    group_size,
     overlap_findings,
     plain_columns,
     rarity_findings,
     reason_of,
+    size_findings,
     source_overlap,
 )
+from flowratio.diagnostics.balance import Balance
+from flowratio.diagnostics.trust import wrong_form
 from flowratio.diagnostics.verdict import Finding, verdict_of
 from flowratio.samples.two_samples import TwoSamples, two_samples
 
@@ -49,10 +55,57 @@ def test_verdicts_follow_the_overlap(m: float, verdict: str) -> None:
     assert str(verdict_of(overlap_findings(overlap_of(m), "treated rows"))) == verdict
 
 
+def held_out(log_r: np.ndarray) -> HeldOutRatios:
+    """Return log r of a known ratio, which is the same in all of four folds."""
+    return HeldOutRatios(log_r, np.tile(log_r, (4, 1)), np.arange(len(log_r)) % 4)
+
+
 def test_a_wrong_form_is_found_and_a_right_one_is_not() -> None:
     samples, log_r = of_shift(1.0)
-    assert form_findings(samples, samples.w, log_r, 0) == []
-    assert "wrong form" in form_findings(samples, samples.w, 0 * log_r, 0)[0].words
+    assert wrong_form(form_check(samples, samples.w, held_out(log_r), 0), True) == []
+    rest = form_check(samples, samples.w, held_out(0 * log_r), 0)
+    assert "wrong form" in wrong_form(rest, True)[0].words
+
+
+def test_rows_of_integer_weight_are_checked_as_often() -> None:
+    samples, log_r = of_shift(1.0, 300)
+    w = np.repeat(3.0, 600)
+    thrice = form_check(samples, w, held_out(log_r), 0)
+    assert thrice.n_overlap == pytest.approx(3 * form_check(samples, w / 6, held_out(log_r), 0).n_overlap)
+
+
+@pytest.mark.parametrize("is_confirmed", [True, False])
+def test_a_more_flexible_ratio_is_advice_only_if_confirmed(is_confirmed: bool) -> None:
+    one = np.array([0.4])
+    table = Balance(["age"], one, one, np.array([0.01]), one, one)
+    (finding,) = balance_findings(table, 1000.0, is_confirmed)
+    assert "age (+0.40 to +0.40)" in finding.words
+    assert ("more flexible" in finding.words) == is_confirmed
+
+
+@pytest.mark.parametrize(("n", "verdict"), [(25, "reliable"), (15, "use with care"), (9, "do not use")])
+def test_small_groups_lower_the_verdict(n: int, verdict: str) -> None:
+    assert str(verdict_of(size_findings("treated rows", n))) == verdict
+    source = source_overlap("controls", np.zeros(50), np.ones(50), np.zeros(n), np.ones(n))
+    assert str(verdict_of(overlap_findings(source, "treated rows"))) == verdict
+
+
+def test_the_size_of_a_group_is_that_of_kish_and_counts_are_rows() -> None:
+    log_g, w = np.log([1.0, 2.0, 3.0]), np.array([2.0, 1.0, 3.0])
+    rows = np.repeat(np.exp(log_g), w.astype(int))
+    assert group_size(log_g, w) == pytest.approx(rows.sum() ** 2 / (rows**2).sum())
+    shares = np.exp(log_g) * w / 7
+    assert group_size(log_g, w / 7) == pytest.approx(shares.sum() ** 2 / (shares**2).sum())
+
+
+def test_rows_of_the_target_show_that_errors_are_larger() -> None:
+    """Controls of equal weight have an effective size of 100, but the target has ratios of 9 and 0: 4.5 on average."""
+    source = source_overlap("controls", np.log([9.0, 1e-9]), np.ones(2), np.zeros(100), np.ones(100))
+    assert source.ess == pytest.approx(100)
+    assert source.inflation == pytest.approx(math.sqrt(4.5))
+    (finding,) = overlap_findings(source, "treated rows")
+    assert "2.1 times as large as the controls suggest" in finding.words
+    assert not finding.grave
 
 
 def test_codes_of_categories_are_not_compared() -> None:
@@ -65,7 +118,7 @@ def test_codes_of_categories_are_not_compared() -> None:
 def test_rare_categories_lower_the_verdict() -> None:
     samples: Any = SimpleNamespace(encoder=SimpleNamespace(rare_shares_={"shop": 0.3, "city": 0.02}))
     (finding,) = rarity_findings(samples)
-    assert "shop (30% of the rows)" in finding.words
+    assert "shop (30%)" in finding.words
     assert "city" not in finding.words
     assert rarity_findings(of_shift(0.1, 10)[0]) == []
 

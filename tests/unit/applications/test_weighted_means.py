@@ -119,6 +119,23 @@ def test_a_wrong_ratio_is_named(method: str) -> None:
     assert abs(estimate.value - value) < 4 * 2 / math.sqrt(500)
 
 
+@pytest.mark.parametrize("method", ["doubly-robust", "hajek"])
+def test_rounding_is_not_a_wrong_ratio(method: str) -> None:
+    """A constant value has no error but rounding, of 1e-16 of its size. A shift of 1e-6 of it is no rounding."""
+    rng = np.random.default_rng(0)
+    is_p = np.arange(1000) < 500
+    source = np.where(is_p, 0, rng.uniform(0.5, 2, 1000))
+    share, tangent = (
+        Share(source / source.sum(), 1.0),
+        Tangent(rng.normal(size=(1000, 1)), is_p, np.ones(1000), 0 * source),
+    )
+    y = np.full(1000, 1e6 / 3)
+    for shift, n_findings in ((1e-11, 0), (1e-6, 1)):
+        mean = weighted_mean(y, y * (1 + shift * is_p), is_p / 500, share, np.ones(1000))
+        for one in (mean, mean.minus(mean._replace(correction=0.0))):
+            assert len(estimate_of(one, checked_method(method), np.ones(1000), tangent).findings) == n_findings
+
+
 def test_row_counts_are_integer_weights() -> None:
     assert row_counts(np.array([1.0, 3.0]), np.array([0.5, 2.0])).tolist() == [1, 3, 1, 1]
 
