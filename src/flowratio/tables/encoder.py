@@ -13,11 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
 from flowratio._support.errors import ArgumentError
+from flowratio._support.row_counts import counts
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import check_count
 from flowratio._support.wording import listed
 from flowratio.tables.cells import cells_of, to_frame
-from flowratio.tables.columns import Column, learn_column
+from flowratio.tables.columns import Column, RowWeights, learn_column
 from flowratio.tables.formats import Kind, TextFormat
 
 
@@ -86,20 +87,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.max_categories = max_categories
         self.text_format = text_format
 
-    def fit(self, X: TableLike, y: VectorLike | None = None) -> Self:
+    def fit(self, X: TableLike, y: VectorLike | None = None, sample_weight: VectorLike | None = None) -> Self:
         """Learn the columns of a table with the rows of both samples.
 
         X is a data frame of polars or pandas, a pyarrow table, or a matrix with columns x1, x2, … With labels y of two
         samples, of shape (n,), each sample counts one half in the frequencies of categories, so a category that is
-        frequent in the smaller sample keeps its indicator. Other labels than two are ignored.
+        frequent in the smaller sample keeps its indicator. Other labels than two are ignored. Integer weights of rows,
+        (n,), count. The scale of other weights does not matter. Rows of weight 0 are ignored.
         """
         check_count(n := self.max_categories, "max_categories")
         frame, text_format = to_frame(X), self.text_format or TextFormat()
         if frame.height < 2 or not frame.width:
             raise ValueError(f"`X` has shape {frame.shape}. A table must have at least 2 rows and 1 column.")
-        is_p = _first_sample(y, frame.height)
+        is_p, w = _first_sample(y, frame.height), _checked_weights(sample_weight, frame.height)
+        frame, rows = _weighted_rows(frame, is_p, w)
         self.n_features_in_ = frame.width
-        self.columns_ = [learn_column(series, n, text_format, is_p) for series in frame.iter_columns()]
+        self.columns_ = [learn_column(series, n, text_format, rows) for series in frame.iter_columns()]
         identifiers = [column.name for column in self.columns_ if column.kind is Kind.IDENTIFIER]
         if identifiers:
             reason = "because most rows have their own value there, like identifiers and free text"
@@ -130,8 +133,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         unseen: dict[str, int] = {}
         for k, column in enumerate(self.columns_):
             n_new, n_far = column.encode(cells_of(frame[column.name]), matrix[:, self._part(k)])
-            counts = {column.name: n_new, f"{column.name} outside the range at fit": n_far}
-            unseen |= {name: n for name, n in counts.items() if n}
+            numbers = {column.name: n_new, f"{column.name} outside the range at fit": n_far}
+            unseen |= {name: n for name, n in numbers.items() if n}
         return matrix, unseen
 
     def _frame(self, X: TableLike) -> pl.DataFrame:
@@ -204,6 +207,30 @@ def _first_sample(y: VectorLike | None, n: int) -> Vector | None:
         raise ArgumentError("y", f"`y` has shape {labels.shape} for {n} rows. Use one label per row.")
     classes = np.unique(labels)
     return labels == classes[1] if len(classes) == 2 else None
+
+
+def _checked_weights(sample_weight: VectorLike | None, n: int) -> Vector | None:
+    if sample_weight is None:
+        return None
+    w = np.asarray(sample_weight, np.float64)
+    if w.shape != (n,) or not np.isfinite(w).all() or (w < 0).any() or not w.any():
+        rule = f"Use {n} finite weights of 0 or more, at least one of them above 0"
+        raise ArgumentError("sample_weight", f"`sample_weight` has shape {w.shape} for {n} rows. {rule}.")
+    return w
+
+
+def _weighted_rows(frame: pl.DataFrame, is_p: Vector | None, w: Vector | None) -> tuple[pl.DataFrame, RowWeights]:
+    """Return the rows of positive weight, and how they count."""
+    if w is None:
+        return frame, RowWeights.equal(frame.height, is_p)
+    positive = w > 0
+    w, is_p = w[positive], None if is_p is None else is_p[positive]
+    frame = frame if positive.all() else frame.filter(pl.Series(positive))
+    if is_p is None or is_p.all() or not is_p.any():
+        return frame, RowWeights(counts(w))
+    number = np.empty(len(w))
+    number[is_p], number[~is_p] = counts(w[is_p]), counts(w[~is_p])
+    return frame, RowWeights(number, is_p)
 
 
 def _distinct_names(columns: list[Column]) -> list[str]:

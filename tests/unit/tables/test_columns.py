@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from flowratio.tables.cells import pooled
-from flowratio.tables.columns import Column, learn_column
+from flowratio.tables.columns import Column, RowWeights, learn_column
 from flowratio.tables.encoder import TableEncoder
 from flowratio.tables.formats import CellFormat, Kind, days
 
@@ -327,11 +327,12 @@ def test_each_sample_counts_one_half() -> None:
     words = ["a"] * 60 + ["b"] * 50 + ["c"] * 6 + ["d"] * 5
     is_p = np.r_[np.zeros(110, bool), np.ones(11, bool)]  # c and d are in the small sample only
     assert learn_column(pl.Series("w", words), 2).categories == ("a", "b")
-    assert learn_column(pl.Series("w", words), 2, is_p=is_p).categories == ("a", "c")  # 60/110, 6/11
-    assert learn_column(pl.Series("w", words), 3, is_p=~is_p).categories == ("a", "c", "b")
+    of_p, of_q = (RowWeights.equal(len(words), of) for of in (is_p, ~is_p))
+    assert learn_column(pl.Series("w", words), 2, rows=of_p).categories == ("a", "c")  # 60/110, 6/11
+    assert learn_column(pl.Series("w", words), 3, rows=of_q).categories == ("a", "c", "b")
     order = np.random.default_rng(0).permutation(len(words))
     mixed = pl.Series("w", [words[k] for k in order] + [None] * 7)
-    column = learn_column(mixed, 2, is_p=np.r_[is_p[order], np.zeros(7, bool)])
+    column = learn_column(mixed, 2, rows=RowWeights.equal(len(mixed), np.r_[is_p[order], np.zeros(7, bool)]))
     assert (column.categories, column.rare, column.fill) == (("c", "a"), ("d", "b"), "c")  # 6/11, 60/117
 
 
