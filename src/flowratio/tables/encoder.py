@@ -39,10 +39,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Numbers stay unchanged, booleans are 0 and 1, dates are days since 1970. Each frequent category has an indicator
     column of 0 and 1, but for the most frequent one. The other categories share the indicator "(other)", and a column
     such as "shop (category)" has the code of the category: 0 for the most frequent one, -1 for one that is missing or
-    did not occur at fit. Every ratio replaces codes by log-odds, see `CategoryOdds`. A missing value is replaced by the
-    median or the most frequent category, and has an indicator too. Text is read as numbers, booleans or dates if all
-    values of a column can be read in one format, see `TextFormat`, and otherwise as categories. Empty cells, "NA",
-    "null", "?" and similar words are missing values.
+    did not occur at fit. A missing value is replaced by the median or the most frequent category, and has an indicator
+    too. Text is read as numbers, booleans or dates if all values of a column can be read in one format, see
+    `TextFormat`, and otherwise as categories. Empty cells, "NA", "null", "?" and similar words are missing values.
+
+    Codes have no order, so `transform` leaves them out: in a pipeline, rare categories are "(other)". `encode` returns
+    them. Pass a table to a ratio without a pipeline to use all categories: it replaces codes by log-odds, see
+    `CategoryOdds`.
 
     Parameters
     ----------
@@ -56,11 +59,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     columns_
         A `Column` for each column of the table.
     names_, groups_
-        Distinct name of each of the m columns of the matrix, such as "age", "age is missing" and "job = clerk", and
-        the position of its source in `columns_`.
+        Distinct name of each of the m columns of the matrix of `encode`, such as "age", "age is missing" and
+        "job = clerk", and the position of its source in `columns_`.
     codes_
-        Positions of the columns of the matrix with codes of categories, one for each column with more than
-        `max_categories` categories.
+        Positions of the k columns of the matrix of `encode` with codes of categories, one for each column with more
+        than `max_categories` categories.
     rare_shares_
         By name of a text column, the share of the rows whose category has fewer than 5 rows in both samples together,
         so that its own log-odds cannot be estimated. Each sample counts one half. Only shares above 0.
@@ -116,8 +119,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: TableLike) -> Matrix:
-        """Encode n rows as a matrix of shape (n, m). Columns are matched by name. Other columns are ignored."""
-        return self.encode(X)[0]
+        """Encode n rows as a matrix without codes, (n, m - k). Columns are matched by name. Others are ignored."""
+        return np.delete(self.encode(X)[0], self.codes_, axis=1)
 
     def unseen(self, X: TableLike) -> dict[str, int]:
         """Count the rows of each column with a category or missing value that the fitted table did not have.
@@ -127,7 +130,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self.encode(X)[1]
 
     def encode(self, X: TableLike) -> tuple[Matrix, dict[str, int]]:
-        """Return the results of `transform` and `unseen`."""
+        """Return a matrix with codes, of shape (n, m), and the result of `unseen`."""
         frame = self._frame(X)
         matrix = np.zeros((frame.height, len(self.names_)))
         unseen: dict[str, int] = {}
@@ -151,17 +154,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return frame
 
     def inverse_transform(self, X: TableLike) -> pl.DataFrame:
-        """Decode a matrix of shape (n, m) as the nearest table, with typed columns.
+        """Decode a matrix of shape (n, m), or (n, m - k) without codes, as the nearest table, with typed columns.
 
         The category is that of the largest indicator above one half. Without one, or if it is "(other)", the category
         is that of the code, rounded, and the most frequent one if the column has no codes. A code below 0 is decoded as
         "(other)". A value is missing where its indicator is above one half. Numbers are rounded to the decimals at fit.
         """
         check_is_fitted(self)
-        matrix = np.asarray(X, np.float64)
+        matrix = self._with_codes(np.asarray(X, np.float64))
         if matrix.ndim != 2 or matrix.shape[1] != len(self.names_) or not np.isfinite(matrix).all():
             problem = f"shape {matrix.shape} and {np.count_nonzero(~np.isfinite(matrix))} values that are not finite"
-            raise ValueError(f"`X` has {problem}. Use a finite matrix with {len(self.names_)} columns.")
+            raise ValueError(
+                f"`X` has {problem}. Use a finite matrix with {len(self.names_) - len(self.codes_)} columns."
+            )
         return pl.DataFrame([column.decode(matrix[:, self._part(k)]) for k, column in enumerate(self.columns_)])
 
     def category_codes(self, X: Matrix) -> dict[str, CategoryCodes]:
@@ -181,16 +186,27 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return pl.DataFrame([column.parse(frame[column.name]) for column in self.columns_])
 
     def nearest(self, X: TableLike) -> Matrix:
-        """Return the nearest matrix that encodes a table, (n, m) to (n, m)."""
-        return self.transform(self.inverse_transform(X))
+        """Return the nearest matrix that encodes a table, (n, m) to (n, m), or (n, m - k) to (n, m - k)."""
+        matrix, _ = self.encode(self.inverse_transform(X))
+        return matrix if np.shape(X)[1] == matrix.shape[1] else np.delete(matrix, self.codes_, axis=1)
+
+    def missing_position(self, k: int) -> int | None:
+        """Return the position in the matrix of the indicator of missing values of `columns_[k]`. None without one."""
+        return self._part(k).stop - 1 if self.columns_[k].has_missing else None
+
+    def _with_codes(self, X: Matrix) -> Matrix:
+        """Insert codes of -1 into a matrix without codes, (n, m - k) to (n, m). Others stay unchanged."""
+        if X.ndim != 2 or X.shape[1] != len(self.names_) - len(self.codes_):
+            return X
+        return np.insert(X, np.array(self.codes_, int) - np.arange(len(self.codes_)), -1.0, axis=1)
 
     def _part(self, k: int) -> slice:
         return slice(*np.searchsorted(self.groups_, [k, k + 1]).tolist())
 
     def get_feature_names_out(self, input_features: VectorLike | None = None) -> np.ndarray:
-        """Return `names_` as an array. `input_features` is ignored."""
+        """Return the names of the columns of `transform`: `names_` without codes. `input_features` is ignored."""
         check_is_fitted(self)
-        return np.array(self.names_, dtype=object)
+        return np.delete(np.array(self.names_, dtype=object), self.codes_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -108,7 +108,7 @@ def test_every_category_is_remembered() -> None:
     encoder = TableEncoder(max_categories=2).fit(frame)
     assert encoder.names_ == ["w = u0", "w = (other)", "w (category)", "w is missing"]
     assert encoder.codes_ == (2,)
-    matrix = encoder.transform(frame)
+    matrix, _ = encoder.encode(frame)
     assert encoder.inverse_transform(matrix).equals(frame)
     codes, names = encoder.category_codes(matrix)["w"]
     assert len(names) == 1501
@@ -118,8 +118,30 @@ def test_every_category_is_remembered() -> None:
     assert np.array_equal(codes, matrix[:, 2])
     new = pl.DataFrame({"w": ["someone"]})
     assert encoder.unseen(new) == {"w": 1}
-    assert encoder.transform(new).tolist() == [[0, 1, -1, 0]]
-    assert np.array_equal(encoder.nearest(encoder.transform(new)), encoder.transform(new))
+    assert encoder.encode(new)[0].tolist() == [[0, 1, -1, 0]]
+    assert encoder.nearest(encoder.encode(new)[0]).tolist() == [[0, 1, -1, 0]]
+
+
+def test_codes_are_no_numbers_so_a_pipeline_does_not_get_them() -> None:
+    words = ["b", "a", "a", "c", "d", None, "a", "b"] * 2
+    frame = pl.DataFrame({"w": words, "n": range(16), "v": [*words[::-1]]})
+    encoder = TableEncoder(max_categories=2).fit(frame)
+    assert encoder.codes_ == (2, 7)
+    names = ["w = b", "w = (other)", "w is missing", "n", "v = b", "v = (other)", "v is missing"]
+    assert encoder.get_feature_names_out().tolist() == names
+    matrix = encoder.transform(frame)
+    assert np.array_equal(matrix, np.delete(encoder.encode(frame)[0], [2, 7], axis=1))
+    back = encoder.inverse_transform(matrix)
+    assert back["w"].to_list() == ["b", "a", "a", "(other)", "(other)", None, "a", "b"] * 2
+    assert back["v"].to_list() == back["w"].to_list()[::-1]
+    assert np.array_equal(encoder.nearest(matrix), matrix)
+
+
+def test_positions_of_indicators_of_missing_values() -> None:
+    frame = pl.DataFrame({"a": [1, None, 2], "a is missing": ["x", "y", "x"], "b": ["u", None, "v"], "c": [3, 4, 9]})
+    encoder = TableEncoder().fit(frame)
+    assert encoder.names_ == ["a", "a is missing (2)", "a is missing = y", "b = v", "b is missing", "c"]
+    assert [encoder.missing_position(k) for k in range(4)] == [1, None, 4, None]
 
 
 def test_codes_that_are_drawn_become_categories() -> None:

@@ -291,7 +291,7 @@ def test_any_table_is_a_finite_matrix_or_a_value_error() -> None:
         assert not unseen
         assert matrix.shape == (n, len(encoder.names_))
         back = encoder.inverse_transform(matrix)
-        assert np.array_equal(encoder.transform(back), matrix) or "(other)" in str(back.rows())
+        assert np.array_equal(encoder.encode(back)[0], matrix) or "(other)" in str(back.rows())
         try:
             assert np.isfinite(encoder.transform(other)).all()
         except ValueError:
