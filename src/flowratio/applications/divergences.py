@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import expit, log_expit
 
+from flowratio._support.row_counts import is_whole
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_choice, seed_from
 from flowratio.applications.crossfit import FEWEST_ROWS, CrossFitted, FoldScores, cross_fit, folds_of, ratio_to_fit
@@ -26,7 +27,7 @@ from flowratio.diagnostics.residual import residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict
 from flowratio.samples.two_samples import TwoSamples, two_samples
-from flowratio.samples.weighting import is_whole, mean_and_error
+from flowratio.samples.weighting import mean_and_error
 
 Kind = Literal["kl", "reverse-kl", "js", "pearson", "tv", "hellinger"]
 KINDS: dict[str, str] = {

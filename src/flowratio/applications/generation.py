@@ -249,7 +249,7 @@ class TargetedSampler(BaseEstimator):
         if hasattr(ratio, "fit"):
             check_is_fitted(ratio)
         if encoder is not None:
-            return lambda Z: _log_ratio(ratio, encoder.transform(decode(Z)))
+            return lambda Z: _log_ratio(ratio, encoder.encode(decode(Z))[0])
         has_own = isinstance(ratio, FeaturizedRatio | JointFeaturizedRatio)
         if self.space == "z" and has_own and not self._is_own():
             problem = "`ratio` has a flow, and `featurizer` is another one"

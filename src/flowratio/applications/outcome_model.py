@@ -107,18 +107,19 @@ def _fitted_values(model: Any, measurement: Measurement, X: Matrix, seed: int) -
 def _new(model: Any, binary: bool, codes: Sequence[int], d: int, seed: int) -> Any:
     """Return an unfitted estimator. Codes of categories become the mean value of the category, cross-fitted."""
     seed %= 2**32
-    if not isinstance(model, str):
-        return seeded_like(clone(model), seed, verbose=False)
-    if model == "boosting":
-        classes = HistGradientBoostingRegressor, HistGradientBoostingClassifier
-        last: Any = classes[binary](random_state=seed, **_BOOSTING)
-    else:
-        last = LogisticRegression(max_iter=500) if binary else RidgeCV(_ALPHAS)
     means: Any = FunctionTransformer()
     if codes:
         plain = [j for j in range(d) if j not in codes]
         encoding = ("codes", _CategoryMeans(seed), list(codes))
         means = ColumnTransformer([("plain", "passthrough", plain), encoding])
+    if not isinstance(model, str):
+        own = seeded_like(clone(model), seed, verbose=False)
+        return Pipeline([("means", means), ("model", own)]) if codes else own
+    if model == "boosting":
+        classes = HistGradientBoostingRegressor, HistGradientBoostingClassifier
+        last: Any = classes[binary](random_state=seed, **_BOOSTING)
+    else:
+        last = LogisticRegression(max_iter=500) if binary else RidgeCV(_ALPHAS)
     return Pipeline([("means", means), ("scale", StandardScaler()), ("model", last)])
 
 

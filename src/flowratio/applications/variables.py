@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix
+from flowratio._support.wording import listed
 from flowratio.samples.containers import to_table
 from flowratio.samples.stacking import to_matrix
 from flowratio.tables.detection import is_mixed
+
+if TYPE_CHECKING:
+    from flowratio.tables.encoder import TableEncoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +64,21 @@ def _matrix(value: Any, name: str) -> tuple[Matrix, dict[str, float]]:
     from flowratio.tables.encoder import TableEncoder
 
     encoder = TableEncoder().fit(value)
-    matrix = encoder.transform(value)
+    _refuse_identifiers(encoder, name)
+    matrix, _ = encoder.encode(value)
     if not matrix.shape[1]:  # every column is constant
         return np.zeros((len(matrix), 1)), {}
-    others = [j for j, part in enumerate(encoder.names_) if part.endswith("(other)")]
-    grouped = {encoder.columns_[int(encoder.groups_[j])].name: float(np.mean(matrix[:, j] > 0)) for j in others}
+    codes, columns = encoder.category_codes(matrix), [column for column in encoder.columns_ if column.rare]
+    grouped = {one.name: float(np.mean(codes[one.name].codes >= len(one.categories))) for one in columns}
     return np.delete(matrix, encoder.codes_, axis=1), grouped  # codes of categories have no order
+
+
+def _refuse_identifiers(encoder: TableEncoder, name: str) -> None:
+    """Refuse a variable of which nothing is left without its identifiers."""
+    identifiers = [column.name for column in encoder.columns_ if column.kind == "identifier"]
+    if not identifiers or any(column.kind not in ("identifier", "constant") for column in encoder.columns_):
+        return
+    problem = (
+        f"`{name}` has only text in which most rows have their own value, in {listed(identifiers)}, so it was left out"
+    )
+    raise ArgumentError(name, f"{problem}. Give numbers, or categories that occur several times.")

@@ -19,12 +19,12 @@ from scipy.special import expit
 from scipy.stats import t as student
 
 from flowratio._support.errors import ArgumentError
+from flowratio._support.row_counts import is_whole
 from flowratio._support.types import Matrix, Vector, VectorLike
 from flowratio._support.validation import check_choice, check_fraction
 from flowratio.applications.result import Result, interval_text
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Finding
-from flowratio.samples.weighting import is_whole
 from flowratio.weights import finite_vector
 
 if TYPE_CHECKING:

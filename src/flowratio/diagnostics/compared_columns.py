@@ -50,8 +50,8 @@ def compared_columns(design: Design, encoder: TableEncoder | None) -> ComparedCo
     is_text = {one.source for one in categories}
     plain = [
         j
-        for j, (name, source) in enumerate(zip(design.names, design.groups, strict=True))
-        if source not in is_text or name.startswith(f"{design.columns[source]} is missing")
+        for j, source in enumerate(design.groups)
+        if source not in is_text or j == encoder.missing_position(int(source))
     ]
     names = [design.names[j] for j in plain]
     names += [f"{design.columns[one.source]} = {category}" for one in categories for category in one.names]

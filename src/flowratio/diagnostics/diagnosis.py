@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import log_expit
 
+from flowratio._support.row_counts import counts
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_count, check_n_folds, seed_from
 from flowratio.diagnostics import trust
@@ -27,7 +28,7 @@ from flowratio.diagnostics.scored_sample import ScoredSample, Separation, separa
 from flowratio.diagnostics.summary import summary_of
 from flowratio.diagnostics.verdict import Verdict, log_factor_of, verdict_of
 from flowratio.samples.two_samples import two_samples
-from flowratio.samples.weighting import counts, mean_and_error, repeated
+from flowratio.samples.weighting import mean_and_error, repeated
 
 _MAX_RESIDUAL = 50_000  # rows of each sample on which a wrong form is looked for
 

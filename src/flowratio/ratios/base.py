@@ -29,7 +29,14 @@ from flowratio.ratios.labels import labels_of_rows, refuse_second_sample, row_we
 from flowratio.ratios.shared_support import SharedSupport, kish, shared_support
 from flowratio.samples.containers import in_order, is_arrow_table, is_vector, to_table, to_tables
 from flowratio.samples.stacking import column_names, has_names, stack
-from flowratio.samples.two_samples import TwoSamples, bounded, fitted_encoder, pooled_tables, standardized
+from flowratio.samples.two_samples import (
+    TwoSamples,
+    bounded,
+    fitted_encoder,
+    pooled_tables,
+    positive_rows,
+    standardized,
+)
 from flowratio.samples.weighting import checked_weights, log_mean_exp
 from flowratio.tables.detection import is_mixed
 from flowratio.weights import ratios_from_logs, self_normalize
@@ -53,7 +60,8 @@ class Requires:
 
     # columns of mean 0 and deviation 1, or the units of the input. `_log_ratio` gets the same
     units: Literal["standard", "own"] = "standard"
-    # the order of the input, or equal rows merged in an order of their own, or these as often as their integer weight
+    # the order of the input, or equal rows merged in an order of their own, or these as often as their integer weight.
+    # Log-odds in the place of codes change the order of "given" rows too, see `with_category_odds`
     rows: Literal["given", "distinct", "repeated"] = "repeated"
     noise: bool = False  # whether several noisy versions of each row help: one group of `TwoSamples.groups`
     # cross-fitted log-odds in the place of codes of categories, or the codes, for a ratio that passes rows on to others
@@ -96,7 +104,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     effective_sample_size_, inverse_sample_size_
         Effective sample size of the training rows of q weighted by r, and of those of p weighted by 1/r.
     uncovered_share_
-        Share of the training rows of p that lie where q has hardly any rows. 0 if the weights represent p.
+        Share of the training rows of p, by weight, that lie where q has hardly any rows. 0 if the weights represent p.
     """
 
     requires: ClassVar[Requires] = Requires()
@@ -171,25 +179,33 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     ) -> TwoSamples:
         """Check labeled rows, encode a mixed table, and remember the columns. Those of arrays have no names."""
         if mixed:
-            matrix, labels = self._encoded(X, y, encoder, named)
-            names = self.encoder_.names_ if self.encoder_ else None
-        else:
-            rows: Any = (X, y)
-            matrix, labels = map(np.asarray, validate_data(self, *rows, dtype=_FLOATS, ensure_min_samples=2))
-            self.encoder_, names = None, getattr(self, "feature_names_in_", None)
+            return self._encoded(X, y, sample_weight, encoder, named)
+        rows: Any = (X, y)
+        matrix, labels = map(np.asarray, validate_data(self, *rows, dtype=_FLOATS, ensure_min_samples=2))
+        self.encoder_, names = None, getattr(self, "feature_names_in_", None)
         self.classes_, w = two_classes(labels), row_weights(sample_weight, matrix)
-        return TwoSamples.of(matrix, labels == self.classes_[1], w, names, self.encoder_)
+        return TwoSamples.of(matrix, labels == self.classes_[1], w, names)
 
-    def _encoded(self, X: TableLike, y: VectorLike, encoder: TableEncoder | None, named: bool) -> tuple[Matrix, Vector]:
+    def _encoded(
+        self,
+        X: TableLike,
+        y: VectorLike,
+        sample_weight: VectorLike | None,
+        encoder: TableEncoder | None,
+        named: bool,
+    ) -> TwoSamples:
         from flowratio.tables.cells import to_frame
 
         frame = to_frame(X)
         labels = labels_of_rows(y, frame.height)
-        self.encoder_, self.n_features_in_ = fitted_encoder(frame, labels, encoder), frame.width
+        self.classes_ = two_classes(labels)
+        frame, labels, w = positive_rows(frame, labels, row_weights(sample_weight, labels))
+        self.encoder_, self.n_features_in_ = fitted_encoder(frame, labels, encoder, w), frame.width
         vars(self).pop("feature_names_in_", None)
         if named:
             self.feature_names_in_ = np.array(frame.columns, dtype=object)
-        return self.encoder_.transform(frame), labels
+        matrix, _ = self.encoder_.encode(frame)
+        return TwoSamples.of(matrix, labels == self.classes_[1], w, self.encoder_.names_, self.encoder_)
 
     def _fit_public(self, samples: TwoSamples) -> None:
         self._fit_units(samples)
@@ -384,7 +400,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         log_p, log_q = (self.log_ratio_prepared(X) for X in (samples.X_p, samples.X_q))
         support = shared_support(log_p, samples.w_p, log_q, samples.w_q)
         self.effective_sample_size_, self.inverse_sample_size_ = support.ess, kish(-log_p, samples.w_p)
-        self.uncovered_share_ = 0.0 if support.is_far is None else float(support.is_far.mean())
+        self.uncovered_share_ = support.far_share
         return support
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:

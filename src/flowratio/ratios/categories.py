@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import betaln
 
+from flowratio._support.row_counts import is_whole
 from flowratio._support.types import Matrix, Vector
 from flowratio.samples.two_samples import TwoSamples
-from flowratio.samples.weighting import is_whole
 
 _N_FOLDS = 10
 _STRENGTHS = 2.0 ** np.arange(-2, 17)  # prior strengths s, in rows

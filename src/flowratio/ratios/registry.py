@@ -26,7 +26,7 @@ from flowratio._support.wording import nearest
 from flowratio.ratios.base import Design, OverlapWarning, RatioEstimator
 from flowratio.samples.stacking import column_names, to_matrix
 from flowratio.samples.two_samples import TwoSamples
-from flowratio.samples.weighting import is_whole
+from flowratio._support.row_counts import is_whole
 
 if TYPE_CHECKING:  # the public classes: `flowratio` has these names too
     from flowratio.ratios.inverse import InverseRatio as InverseRatio

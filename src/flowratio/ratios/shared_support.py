@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from flowratio._support.row_counts import is_whole
 from flowratio._support.types import Vector
 from flowratio.samples.separating import SeparatingColumn, separating_columns
 from flowratio.samples.two_samples import TwoSamples
-from flowratio.samples.weighting import is_whole
 from flowratio.weights import MIN_ESS, MIN_ESS_SHARE, effective_sample_size, effective_sample_size_of_ratio, is_small
 
 _MOST_NAMED = 3  # columns in a warning
@@ -23,11 +23,17 @@ class SharedSupport(NamedTuple):
     ess: float  # effective sample size of the weights (Kish)
     n: float  # number of rows of q, or their effective number if their own weights differ
     is_far: Vector | None  # rows of p, (n_p,), where q has hardly any rows, if these decide. None if there are none
+    w_p: Vector | None = None  # weights of the rows of p, (n_p,). None if all are equal
 
     @property
     def is_poor(self) -> bool:
         """Whether weights depend on a handful of rows of q, or miss a part of p."""
         return is_small(self.ess, self.n) or self.is_far is not None
+
+    @property
+    def far_share(self) -> float:
+        """The share of p that `is_far` marks, by weight."""
+        return 0.0 if self.is_far is None else float(np.average(self.is_far, weights=self.w_p))
 
     def problem(self, samples: TwoSamples | None, names: tuple[str, str] = ("p", "q"), advice: str = "") -> str:
         """Return the text of a warning. `names` are those of p and q, `advice` is for columns that do not separate."""
@@ -39,7 +45,7 @@ class SharedSupport(NamedTuple):
         if is_small(self.ess, self.n):
             reason = reason or f", because {p} and {q} hardly overlap. Weights depend on a handful of rows of {q}"
             return f"The effective sample size is {size}{reason}. {remedy}"
-        far = f"{_percent(self.is_far)} of the rows of {p} lie where {q} has hardly any rows{reason}"
+        far = f"{_percent(self.far_share)} of the rows of {p} lie where {q} has hardly any rows{reason}"
         effect = f"No weights of {q} can represent them, and the effective sample size of {size} does not show it"
         return f"{far}. {effect}. {remedy}"
 
@@ -57,7 +63,7 @@ def shared_support(log_p: Vector, w_p: Vector, log_q: Vector, w_q: Vector, gamma
         # mean_p r is above this limit, so some rows of p are too
         least = n / min(MIN_ESS, max(MIN_ESS_SHARE * n, 1.0))
         is_far = log_p > min(math.log(least), float(log_p.max()) - 1e-9)
-    return SharedSupport(ess, n, is_far)
+    return SharedSupport(ess, n, is_far, w_p)
 
 
 def kish(log_r: Vector, w: Vector) -> float:
@@ -71,8 +77,7 @@ def kish(log_r: Vector, w: Vector) -> float:
     return math.exp(2 * logsumexp(log_r - largest, b=w) - logsumexp(2 * (log_r - largest), b=w))
 
 
-def _percent(is_far: Vector | None) -> str:
-    share = 0.0 if is_far is None else float(is_far.mean())
+def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.005 else "Less than 1%"
 
 

@@ -13,7 +13,7 @@ _BEYOND_CHANCE = 3.0  # standard errors from which on a change is listed
 
 
 class ChangedCategories(TypedDict):
-    """New categories occur only in p, vanished ones only in q. Each list has shares in both samples."""
+    """New categories occur only in p, vanished ones only in q. Each list has shares of all rows of both samples."""
 
     n_new: int
     share_new: float  # of the rows of p
@@ -46,13 +46,22 @@ def levels_of(shares: pl.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def changed_categories(shares: pl.DataFrame, n_p: int, n_q: int) -> ChangedCategories:
-    """Return the new, vanished and most changed categories of `category_shares` of n_p and n_q cells."""
+def changed_categories(
+    shares: pl.DataFrame, n_p: int, n_q: int, n_rows: tuple[int, int] | None = None
+) -> ChangedCategories:
+    """Return the new, vanished and most changed categories of `category_shares` of n_p and n_q cells.
+
+    The shares of the result are those of all rows of p and q. `n_rows` has their numbers, None if no cell is missing.
+    """
+    rows_p, rows_q = (n_p, n_q) if n_rows is None else n_rows
+    of_rows = {"p": pl.col("p") * n_p / max(rows_p, 1), "q": pl.col("q") * n_q / max(rows_q, 1)}
     new, vanished = shares.filter(pl.col("q") == 0), shares.filter(pl.col("p") == 0)
     mean = (pl.col("p") + pl.col("q")) / 2
     error = (mean * (1 - mean) * (1 / max(n_p, 1) + 1 / max(n_q, 1))).sqrt()
     change = (pl.col("p") - pl.col("q")).abs()
     both = shares.filter((pl.col("p") > 0) & (pl.col("q") > 0) & (change > _BEYOND_CHANCE * error))
+    both = both.sort(change, descending=True)[:_LISTED].with_columns(**of_rows)
+    new, vanished = new.with_columns(**of_rows), vanished.with_columns(**of_rows)
     return {
         "n_new": new.height,
         "share_new": _rounded(new["p"].sum()),
@@ -60,7 +69,7 @@ def changed_categories(shares: pl.DataFrame, n_p: int, n_q: int) -> ChangedCateg
         "n_vanished": vanished.height,
         "share_vanished": _rounded(vanished["q"].sum()),
         "vanished": [_level(row) for row in vanished[:_LISTED].iter_rows(named=True)],
-        "changed": [_level(row) for row in both.sort(change, descending=True)[:_LISTED].iter_rows(named=True)],
+        "changed": [_level(row) for row in both.iter_rows(named=True)],
     }
 
 

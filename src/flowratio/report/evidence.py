@@ -192,11 +192,11 @@ def _described(column: Column, p: pl.Series, q: pl.Series) -> dict[str, Any]:
     """Describe parsed cells of both samples: missing values, and numbers (dates as days since 1970) or categories."""
     gaps = {"p": _finite(p.null_count() / len(p)), "q": _finite(q.null_count() / len(q))}
     description = {"name": column.name, "kind": column.kind, "gaps": gaps}
-    p, q = p.drop_nulls(), q.drop_nulls()
+    n_rows, p, q = (len(p), len(q)), p.drop_nulls(), q.drop_nulls()
     if column.kind not in ("number", "integer", "date"):
         shares = category_shares(_categories(column, p), _categories(column, q))
         if column.kind == "category":
-            description["changes"] = changed_categories(shares, len(p), len(q))
+            description["changes"] = changed_categories(shares, len(p), len(q), n_rows)
         return {**description, "levels": levels_of(shares)}
     values_p, values_q = _numbers(p), _numbers(q)
     moments = {"p": _moments(values_p), "q": _moments(values_q)}

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import binom
 
 from flowratio._support.types import Vector
 from flowratio.samples.two_samples import TwoSamples
@@ -17,6 +18,7 @@ from flowratio.samples.two_samples import TwoSamples
 _SEPARATES = 0.95  # total variation of one column: at least 97.5 % of the rows can be labeled right by it
 _EXPLAINS = 0.5  # share of the rows of p far from q that have a value which does not occur in q
 _MOST_ROWS = 5_000  # rows of each sample that are sorted
+_LEAST_SHARED = 10.0  # rows in common by chance, from which on categories without such rows are no accident
 _FEW_VALUES = 0.2  # distinct values per row, up to which shares of values are compared
 
 
@@ -77,9 +79,9 @@ def _sources(samples: TwoSamples) -> Iterator[_Values]:
     codes = set(samples.codes)
     for k, column in enumerate(encoder.columns_):
         places = np.flatnonzero(encoder.groups_ == k)
-        is_indicator = np.array([encoder.names_[j].startswith(f"{column.name} is missing") for j in places], bool)
-        missing, rest = places[is_indicator & column.has_missing], places[~(is_indicator & column.has_missing)]
-        is_missing: Vector = np.any(X[:, missing] > 0.5, axis=1)
+        missing = encoder.missing_position(k)
+        rest = places if missing is None else places[places != missing]
+        is_missing: Vector = np.zeros(len(X), bool) if missing is None else X[:, missing] > 0.5
         if not len(rest):
             yield _Values(column.name, None, is_missing, is_category=False)
         elif column.n_categories:
@@ -92,6 +94,8 @@ def _sources(samples: TwoSamples) -> Iterator[_Values]:
 
 def _total_variation(values: _Values, n_p: int) -> float:
     """Return the largest difference of probabilities of a set of values: values below a threshold, or any of few."""
+    if values.is_category and values.x is not None:
+        return _categories_apart(np.where(values.is_missing, -2.0, values.x), n_p)  # the code of new categories is -1
     parts = [_some(part) for part in (np.arange(n_p), np.arange(n_p, len(values.is_missing)))]
     missing = [float(values.is_missing[rows].mean()) for rows in parts]
     if values.x is None:
@@ -99,18 +103,39 @@ def _total_variation(values: _Values, n_p: int) -> float:
     distances = [abs(missing[0] - missing[1])]
     for place in (-np.inf, np.inf):  # a missing value is below or above all others
         x_p, x_q = (np.where(values.is_missing[rows], place, values.x[rows]) for rows in parts)
-        distances.append(_shares_apart(x_p, x_q, values.is_category))
+        distances.append(_shares_apart(x_p, x_q))
     return max(distances)
 
 
-def _shares_apart(x_p: Vector, x_q: Vector, is_category: bool) -> float:
+def _shares_apart(x_p: Vector, x_q: Vector) -> float:
     points = np.unique(np.concatenate([x_p, x_q]))
     below = [np.searchsorted(np.sort(x), points, "right") / len(x) for x in (x_p, x_q)]
     ordered = float(np.abs(below[0] - below[1]).max())
-    if not is_category and len(points) > _FEW_VALUES * (len(x_p) + len(x_q)):
+    if len(points) > _FEW_VALUES * (len(x_p) + len(x_q)):
         return ordered
     shares = [np.diff(part, prepend=0.0) for part in below]
     return max(ordered, float(np.abs(shares[0] - shares[1]).sum() / 2))
+
+
+def _categories_apart(codes: Vector, n_p: int) -> float:
+    r"""Return the total variation of categories beyond chance, from the codes of all rows, (n,).
+
+    Shuffled labels give :math:`E_0 > 0`, and 1 if each row has its own category. The result is
+    :math:`(V - E_0) / (1 - E_0)`. A category with n rows, of which A are in p by chance, adds
+    :math:`|A - n \pi| N / (N_p N_q)` to 2V, with the share :math:`\pi` of p. For a binomial A, the mean of it is known
+    (De Moivre).
+    """
+    _, category = np.unique(codes, return_inverse=True)
+    in_p = np.bincount(category[:n_p], minlength=int(category.max()) + 1)
+    size, n_q = np.bincount(category), len(codes) - n_p
+    share = n_p / len(codes)
+    unit = len(codes) / (2 * n_p * n_q)
+    v = unit * float(np.abs(in_p - size * share).sum())
+    above = np.floor(size * share) + 1
+    chance = unit * float(np.sum(2 * above * (1 - share) * binom.pmf(above, size, share)))
+    if (1 - chance) * min(n_p, n_q) < _LEAST_SHARED:
+        return 0.0
+    return (v - chance) / (1 - chance)
 
 
 def _effect(values: _Values, n_p: int) -> str:

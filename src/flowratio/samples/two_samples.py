@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from sklearn.base import clone
 
+from flowratio._support.row_counts import counts
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio.samples.containers import to_tables
 from flowratio.samples.stacking import check_samples, column_names, has_names
@@ -18,7 +19,6 @@ from flowratio.samples.weighting import (
     MAX_REPEATED,
     checked_weights,
     coprime,
-    counts,
     distinct_rows,
     repeated,
     weighted_moments,
@@ -196,16 +196,18 @@ def two_samples(
     X_p, X_q = to_tables(X_p, X_q)
     if encoder is not None or is_mixed(X_p) or is_mixed(X_q):
         frame, y = pooled_tables(X_p, X_q, arguments, encoder)
-        encoder = fitted_encoder(frame, None if blind else y, encoder)
-        X, names = encoder.transform(frame), encoder.names_
     else:
         A_p, A_q = check_samples(X_p, X_q, names=arguments)
-        X, y = np.concatenate([A_p, A_q]), np.repeat([1, 0], [len(A_p), len(A_q)])
-        names = column_names(X_p, X.shape[1]) if has_names(X_p) else None
+        frame, y = np.concatenate([A_p, A_q]), np.repeat([1, 0], [len(A_p), len(A_q)])
     name_p, name_q = (argument.replace("X", "sample_weight") for argument in arguments)
     w_p = checked_weights(sample_weight_p, int(y.sum()), name_p)
-    w_q = checked_weights(sample_weight_q, len(y) - len(w_p), name_q)
-    return TwoSamples.of(X, y == 1, np.concatenate([w_p, w_q]), names, encoder)
+    w = np.concatenate([w_p, checked_weights(sample_weight_q, len(y) - len(w_p), name_q)])
+    if isinstance(frame, np.ndarray):
+        names = column_names(X_p, frame.shape[1]) if has_names(X_p) else None
+        return TwoSamples.of(frame, y == 1, w, names)
+    frame, y, w = positive_rows(frame, y, w)
+    encoder = fitted_encoder(frame, None if blind else y, encoder, w)
+    return TwoSamples.of(encoder.encode(frame)[0], y == 1, w, encoder.names_, encoder)
 
 
 def pooled_tables(
@@ -234,13 +236,23 @@ def pooled_tables(
     return frame, np.repeat([1, 0], [P.height, Q.height])
 
 
-def fitted_encoder(frame: pl.DataFrame, y: Vector | None, encoder: TableEncoder | None = None) -> TableEncoder:
-    """Return an encoder of a mixed table with labels y. A fitted `encoder` is used unchanged."""
+def positive_rows(frame: pl.DataFrame, y: Vector, w: Vector) -> tuple[pl.DataFrame, Vector, Vector]:
+    """Return the rows of a table with positive weight, their labels, and their weights."""
+    positive = w > 0
+    if positive.all() or not positive.any():  # weights that are all 0 are refused later
+        return frame, y, w
+    return frame[np.flatnonzero(positive)], y[positive], w[positive]
+
+
+def fitted_encoder(
+    frame: pl.DataFrame, y: Vector | None, encoder: TableEncoder | None = None, w: Vector | None = None
+) -> TableEncoder:
+    """Return an encoder of a mixed table with labels y and weights w. A fitted `encoder` is used unchanged."""
     from flowratio.tables.encoder import TableEncoder
 
     fitted: Any = TableEncoder() if encoder is None else encoder
     if not hasattr(fitted, "columns_"):
-        fitted = cast(Any, clone(fitted)).fit(frame, y)
+        fitted = cast(Any, clone(fitted)).fit(frame, y, w)
     if not fitted.names_:
         raise ValueError("Every column is constant or an identifier. Give at least one column that varies.")
     return fitted

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from flowratio._support.row_counts import is_whole
 from flowratio._support.types import Matrix, Vector, VectorLike
 
 MAX_REPEATED = 1_000_000  # largest number of rows that integer weights are turned into
@@ -81,19 +82,6 @@ def mean_and_error(values: np.ndarray, share: Vector) -> tuple[np.ndarray, np.nd
     mean = share @ values
     rest = max(1 - float(share @ share), np.finfo(np.float64).eps)  # 0 if one row has all the weight
     return mean, np.sqrt((share**2) @ (values - mean) ** 2 / rest)
-
-
-def is_whole(w: Vector) -> bool:
-    """Return whether all weights are integers."""
-    return bool(w.max() < 2**53 and np.array_equal(w, np.round(w)))  # every larger float is an integer
-
-
-def counts(w: Vector) -> Vector:
-    """Return weights that count rows. Integers do. Others are scaled to a sum of their effective sample size."""
-    if is_whole(w):
-        return w
-    w = w / w.max()
-    return w * (w.sum() / (w @ w))
 
 
 def coprime(X: Matrix, w: Vector) -> tuple[Matrix, Vector]:

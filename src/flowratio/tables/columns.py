@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from flowratio._support.errors import ArgumentWarning
+from flowratio._support.row_counts import is_whole
 from flowratio._support.types import Matrix, Vector
 from flowratio.tables.cells import cells_of, parsed, read
 from flowratio.tables.formats import MICROSECONDS_PER_DAY, CellFormat, Kind, TextFormat
@@ -156,10 +158,38 @@ class Column:
         return values if self.kind is not Kind.BOOLEAN else values > 0.5
 
 
+class RowWeights(NamedTuple):
+    """How the rows of a table count."""
+
+    w: Vector  # positive weights that count rows, (n,)
+    is_p: Vector | None = None  # rows of the first of two samples, (n,). Each sample then counts one half
+
+    @classmethod
+    def equal(cls, n: int, is_p: Vector | None = None) -> RowWeights:
+        return cls(np.ones(n), is_p)
+
+    @property
+    def total(self) -> float:
+        return float(self.w.sum())
+
+    @property
+    def totals(self) -> tuple[float, float]:
+        """The weights of both samples. Without two samples, the first has no rows."""
+        w_p = 0.0 if self.is_p is None else float(self.w[self.is_p].sum())
+        return w_p, self.total - w_p
+
+    @property
+    def largest_rank(self) -> float:
+        """The rank of a category that all rows have, see `_frequencies`."""
+        w_p, w_q = self.totals
+        return self.total if self.is_p is None else 2 * w_p * w_q
+
+
 def learn_column(
-    series: pl.Series, max_categories: int, text_format: TextFormat = GUESS, is_p: Vector | None = None
+    series: pl.Series, max_categories: int, text_format: TextFormat = GUESS, rows: RowWeights | None = None
 ) -> Column:
-    """Learn what a column holds. With `is_p`, (n,), each sample counts one half in the frequencies of categories."""
+    """Learn what a column holds. All rows count as one row if `rows` is None."""
+    rows = RowWeights.equal(len(series)) if rows is None else rows
     cells = cells_of(series)
     form = recognize(cells, text_format)
     values = read(cells, form)
@@ -169,8 +199,8 @@ def learn_column(
         return Column(series.name, Kind.CONSTANT, form, None)
     column = Column(series.name, form.kind, form, values[0], has_missing)
     if form.kind is Kind.CATEGORY:
-        return _learn_category(column, cells, max_categories, text_format, is_p)
-    x = values.to_numpy()
+        return _learn_category(column, cells, max_categories, text_format, rows)
+    x, w = values.to_numpy(), rows.w[is_there.to_numpy()]
     has_time = form.kind is Kind.DATE and bool((x != np.floor(x)).any())
     decimals = decimals_of(x) if form.kind in (Kind.NUMBER, Kind.INTEGER) else None
     column = replace(column, has_time=has_time, decimals=decimals)
@@ -185,25 +215,25 @@ def learn_column(
         warnings.warn(doubt, stacklevel=4)
     if x.min() == x.max():
         return replace(column, kind=Kind.CONSTANT)
-    fill = values.quantile(0.5, "lower")  # a value of the column
-    few = few_values(x) if form.kind is not Kind.BOOLEAN else ()
-    return replace(column, fill=fill, lowest=float(x.min()), highest=float(x.max()), values=few)
+    few = few_values(x, float(w.sum())) if form.kind is not Kind.BOOLEAN else ()
+    return replace(column, fill=_median(x, w), lowest=float(x.min()), highest=float(x.max()), values=few)
 
 
 def _learn_category(
-    column: Column, cells: pl.Series, max_categories: int, text_format: TextFormat, is_p: Vector | None
+    column: Column, cells: pl.Series, max_categories: int, text_format: TextFormat, rows: RowWeights
 ) -> Column:
     words = cells.drop_nulls()
     if words.n_unique() == 1:
         return replace(column, kind=Kind.CONSTANT)
-    counts = _frequencies(cells, is_p)
+    counts = _frequencies(cells, rows)
     categories, n_rows = counts["category"].to_list(), counts["n"].to_numpy()
-    is_informative = n_rows.max() >= _FREQUENT * len(cells)
-    is_identifier = not is_informative and n_rows[_is_own(counts, is_p)].sum() > _OWN * len(words)
-    rare_share = float(counts["rank"].to_numpy()[n_rows < FEWEST_ROWS].sum() / _largest_rank(cells, is_p))
+    n_words = float(n_rows.sum())
+    is_informative = n_rows.max() >= _FREQUENT * rows.total
+    is_identifier = not is_informative and n_rows[_is_own(counts, rows)].sum() > _OWN * n_words
+    rare_share = float(counts["rank"].to_numpy()[n_rows < FEWEST_ROWS].sum() / rows.largest_rank)
     doubt = doubt_about_categories(words, text_format)
-    if doubt is None and not is_identifier and len(categories) > max(max_categories, len(words) / 2):
-        problem = f"has {len(categories)} categories in {len(words)} rows, like free text"
+    if doubt is None and not is_identifier and len(categories) > max(max_categories, n_words / 2):
+        problem = f"has {len(categories)} categories in {n_words:.0f} rows, like free text"
         effect = f"{rare_share:.0%} of the rows have a category with fewer than {FEWEST_ROWS} rows"
         advice = (
             "All categories are used, but the effect of such a category is unknown. To ignore the column, `exclude` it."
@@ -224,29 +254,39 @@ def _learn_category(
     )
 
 
-def _frequencies(cells: pl.Series, is_p: Vector | None) -> pl.DataFrame:
-    """Return the categories, the most frequent first, with their rows, their rows in p, and what they are ranked by.
+def _median(x: Vector, w: Vector) -> float:
+    """Return the lower median of weighted values, (n,). It is one of them."""
+    order = np.argsort(x, kind="stable")
+    total = np.cumsum(w[order])
+    return float(x[order[np.searchsorted(total, total[-1] / 2)]])
 
-    The rank is n_p / N_p + n_q / N_q, times N_p N_q. Without labels it is the number of rows.
+
+def _frequencies(cells: pl.Series, rows: RowWeights) -> pl.DataFrame:
+    """Return the categories, the most frequent first, with their weight, their weight in p, and their rank.
+
+    They have rows and rows in p too. The rank is n_p / N_p + n_q / N_q, times N_p N_q. Without labels it is the weight.
     """
-    of_p = np.zeros(len(cells), bool) if is_p is None else is_p
-    n_p, n_q = int(of_p.sum()), int((~of_p).sum())
-    frame = pl.DataFrame({"category": cells, "is_p": of_p}).drop_nulls()
-    counts = frame.group_by("category").agg(n=pl.len().cast(pl.Int64), n_p=pl.col("is_p").sum().cast(pl.Int64))
-    rank = pl.col("n_p") * n_q + (pl.col("n") - pl.col("n_p")) * max(n_p, 1)
+    n_p, n_q = rows.totals
+    of_p = np.zeros(len(cells), bool) if rows.is_p is None else rows.is_p
+    frame = pl.DataFrame({"category": cells, "is_p": of_p, "w": rows.w, "w_p": rows.w * of_p}).drop_nulls()
+    counts = frame.group_by("category").agg(
+        n=pl.col("w").sum(), n_p=pl.col("w_p").sum(), rows=pl.len(), rows_p=pl.col("is_p").sum()
+    )
+    rank = pl.col("n_p") * n_q + (pl.col("n") - pl.col("n_p")) * (n_p or 1.0)
+    if not is_whole(rows.w):  # sums of fractions round differently from run to run
+        rank = (rank / rows.largest_rank).round(12) * rows.largest_rank
     return counts.with_columns(rank=rank).sort(["rank", "category"], descending=[True, False])
 
 
-def _largest_rank(cells: pl.Series, is_p: Vector | None) -> int:
-    """Return the rank of a category that all rows have."""
-    return len(cells) if is_p is None else 2 * int(is_p.sum()) * int((~is_p).sum())
+def _is_own(counts: pl.DataFrame, rows: RowWeights) -> Vector:
+    """Return which categories occur at most once in each sample. Without labels, at most twice in all rows.
 
-
-def _is_own(counts: pl.DataFrame, is_p: Vector | None) -> Vector:
-    """Return which categories occur at most once in each sample. Without labels, at most twice in all rows."""
-    if is_p is None:
-        return (counts["n"] <= 2).to_numpy()
-    return ((counts["n_p"] <= 1) & (counts["n"] - counts["n_p"] <= 1)).to_numpy()
+    Only integer weights say how often a row occurs.
+    """
+    n, n_p = ("n", "n_p") if is_whole(rows.w) else ("rows", "rows_p")
+    if rows.is_p is None:
+        return (counts[n] <= 2).to_numpy()
+    return ((counts[n_p] <= 1) & (counts[n].cast(pl.Float64) - counts[n_p] <= 1)).to_numpy()
 
 
 def _counts_rows(x: Vector) -> bool:

@@ -13,11 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
 from flowratio._support.errors import ArgumentError
+from flowratio._support.row_counts import counts
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import check_count
 from flowratio._support.wording import listed
 from flowratio.tables.cells import cells_of, to_frame
-from flowratio.tables.columns import Column, learn_column
+from flowratio.tables.columns import Column, RowWeights, learn_column
 from flowratio.tables.formats import Kind, TextFormat
 
 
@@ -38,10 +39,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Numbers stay unchanged, booleans are 0 and 1, dates are days since 1970. Each frequent category has an indicator
     column of 0 and 1, but for the most frequent one. The other categories share the indicator "(other)", and a column
     such as "shop (category)" has the code of the category: 0 for the most frequent one, -1 for one that is missing or
-    did not occur at fit. Every ratio replaces codes by log-odds, see `CategoryOdds`. A missing value is replaced by the
-    median or the most frequent category, and has an indicator too. Text is read as numbers, booleans or dates if all
-    values of a column can be read in one format, see `TextFormat`, and otherwise as categories. Empty cells, "NA",
-    "null", "?" and similar words are missing values.
+    did not occur at fit. A missing value is replaced by the median or the most frequent category, and has an indicator
+    too. Text is read as numbers, booleans or dates if all values of a column can be read in one format, see
+    `TextFormat`, and otherwise as categories. Empty cells, "NA", "null", "?" and similar words are missing values.
+
+    Codes have no order, so `transform` leaves them out: in a pipeline, rare categories are "(other)". `encode` returns
+    them. Pass a table to a ratio without a pipeline to use all categories: it replaces codes by log-odds, see
+    `CategoryOdds`.
 
     Parameters
     ----------
@@ -55,11 +59,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     columns_
         A `Column` for each column of the table.
     names_, groups_
-        Distinct name of each of the m columns of the matrix, such as "age", "age is missing" and "job = clerk", and
-        the position of its source in `columns_`.
+        Distinct name of each of the m columns of the matrix of `encode`, such as "age", "age is missing" and
+        "job = clerk", and the position of its source in `columns_`.
     codes_
-        Positions of the columns of the matrix with codes of categories, one for each column with more than
-        `max_categories` categories.
+        Positions of the k columns of the matrix of `encode` with codes of categories, one for each column with more
+        than `max_categories` categories.
     rare_shares_
         By name of a text column, the share of the rows whose category has fewer than 5 rows in both samples together,
         so that its own log-odds cannot be estimated. Each sample counts one half. Only shares above 0.
@@ -86,20 +90,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.max_categories = max_categories
         self.text_format = text_format
 
-    def fit(self, X: TableLike, y: VectorLike | None = None) -> Self:
+    def fit(self, X: TableLike, y: VectorLike | None = None, sample_weight: VectorLike | None = None) -> Self:
         """Learn the columns of a table with the rows of both samples.
 
         X is a data frame of polars or pandas, a pyarrow table, or a matrix with columns x1, x2, … With labels y of two
         samples, of shape (n,), each sample counts one half in the frequencies of categories, so a category that is
-        frequent in the smaller sample keeps its indicator. Other labels than two are ignored.
+        frequent in the smaller sample keeps its indicator. Other labels than two are ignored. Integer weights of rows,
+        (n,), count. The scale of other weights does not matter. Rows of weight 0 are ignored.
         """
         check_count(n := self.max_categories, "max_categories")
         frame, text_format = to_frame(X), self.text_format or TextFormat()
         if frame.height < 2 or not frame.width:
             raise ValueError(f"`X` has shape {frame.shape}. A table must have at least 2 rows and 1 column.")
-        is_p = _first_sample(y, frame.height)
+        is_p, w = _first_sample(y, frame.height), _checked_weights(sample_weight, frame.height)
+        frame, rows = _weighted_rows(frame, is_p, w)
         self.n_features_in_ = frame.width
-        self.columns_ = [learn_column(series, n, text_format, is_p) for series in frame.iter_columns()]
+        self.columns_ = [learn_column(series, n, text_format, rows) for series in frame.iter_columns()]
         identifiers = [column.name for column in self.columns_ if column.kind is Kind.IDENTIFIER]
         if identifiers:
             reason = "because most rows have their own value there, like identifiers and free text"
@@ -113,8 +119,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: TableLike) -> Matrix:
-        """Encode n rows as a matrix of shape (n, m). Columns are matched by name. Other columns are ignored."""
-        return self.encode(X)[0]
+        """Encode n rows as a matrix without codes, (n, m - k). Columns are matched by name. Others are ignored."""
+        return np.delete(self.encode(X)[0], self.codes_, axis=1)
 
     def unseen(self, X: TableLike) -> dict[str, int]:
         """Count the rows of each column with a category or missing value that the fitted table did not have.
@@ -124,14 +130,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self.encode(X)[1]
 
     def encode(self, X: TableLike) -> tuple[Matrix, dict[str, int]]:
-        """Return the results of `transform` and `unseen`."""
+        """Return a matrix with codes, of shape (n, m), and the result of `unseen`."""
         frame = self._frame(X)
         matrix = np.zeros((frame.height, len(self.names_)))
         unseen: dict[str, int] = {}
         for k, column in enumerate(self.columns_):
             n_new, n_far = column.encode(cells_of(frame[column.name]), matrix[:, self._part(k)])
-            counts = {column.name: n_new, f"{column.name} outside the range at fit": n_far}
-            unseen |= {name: n for name, n in counts.items() if n}
+            numbers = {column.name: n_new, f"{column.name} outside the range at fit": n_far}
+            unseen |= {name: n for name, n in numbers.items() if n}
         return matrix, unseen
 
     def _frame(self, X: TableLike) -> pl.DataFrame:
@@ -148,17 +154,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return frame
 
     def inverse_transform(self, X: TableLike) -> pl.DataFrame:
-        """Decode a matrix of shape (n, m) as the nearest table, with typed columns.
+        """Decode a matrix of shape (n, m), or (n, m - k) without codes, as the nearest table, with typed columns.
 
         The category is that of the largest indicator above one half. Without one, or if it is "(other)", the category
         is that of the code, rounded, and the most frequent one if the column has no codes. A code below 0 is decoded as
         "(other)". A value is missing where its indicator is above one half. Numbers are rounded to the decimals at fit.
         """
         check_is_fitted(self)
-        matrix = np.asarray(X, np.float64)
+        matrix = self._with_codes(np.asarray(X, np.float64))
         if matrix.ndim != 2 or matrix.shape[1] != len(self.names_) or not np.isfinite(matrix).all():
             problem = f"shape {matrix.shape} and {np.count_nonzero(~np.isfinite(matrix))} values that are not finite"
-            raise ValueError(f"`X` has {problem}. Use a finite matrix with {len(self.names_)} columns.")
+            raise ValueError(
+                f"`X` has {problem}. Use a finite matrix with {len(self.names_) - len(self.codes_)} columns."
+            )
         return pl.DataFrame([column.decode(matrix[:, self._part(k)]) for k, column in enumerate(self.columns_)])
 
     def category_codes(self, X: Matrix) -> dict[str, CategoryCodes]:
@@ -178,16 +186,27 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return pl.DataFrame([column.parse(frame[column.name]) for column in self.columns_])
 
     def nearest(self, X: TableLike) -> Matrix:
-        """Return the nearest matrix that encodes a table, (n, m) to (n, m)."""
-        return self.transform(self.inverse_transform(X))
+        """Return the nearest matrix that encodes a table, (n, m) to (n, m), or (n, m - k) to (n, m - k)."""
+        matrix, _ = self.encode(self.inverse_transform(X))
+        return matrix if np.shape(X)[1] == matrix.shape[1] else np.delete(matrix, self.codes_, axis=1)
+
+    def missing_position(self, k: int) -> int | None:
+        """Return the position in the matrix of the indicator of missing values of `columns_[k]`. None without one."""
+        return self._part(k).stop - 1 if self.columns_[k].has_missing else None
+
+    def _with_codes(self, X: Matrix) -> Matrix:
+        """Insert codes of -1 into a matrix without codes, (n, m - k) to (n, m). Others stay unchanged."""
+        if X.ndim != 2 or X.shape[1] != len(self.names_) - len(self.codes_):
+            return X
+        return np.insert(X, np.array(self.codes_, int) - np.arange(len(self.codes_)), -1.0, axis=1)
 
     def _part(self, k: int) -> slice:
         return slice(*np.searchsorted(self.groups_, [k, k + 1]).tolist())
 
     def get_feature_names_out(self, input_features: VectorLike | None = None) -> np.ndarray:
-        """Return `names_` as an array. `input_features` is ignored."""
+        """Return the names of the columns of `transform`: `names_` without codes. `input_features` is ignored."""
         check_is_fitted(self)
-        return np.array(self.names_, dtype=object)
+        return np.delete(np.array(self.names_, dtype=object), self.codes_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -204,6 +223,30 @@ def _first_sample(y: VectorLike | None, n: int) -> Vector | None:
         raise ArgumentError("y", f"`y` has shape {labels.shape} for {n} rows. Use one label per row.")
     classes = np.unique(labels)
     return labels == classes[1] if len(classes) == 2 else None
+
+
+def _checked_weights(sample_weight: VectorLike | None, n: int) -> Vector | None:
+    if sample_weight is None:
+        return None
+    w = np.asarray(sample_weight, np.float64)
+    if w.shape != (n,) or not np.isfinite(w).all() or (w < 0).any() or not w.any():
+        rule = f"Use {n} finite weights of 0 or more, at least one of them above 0"
+        raise ArgumentError("sample_weight", f"`sample_weight` has shape {w.shape} for {n} rows. {rule}.")
+    return w
+
+
+def _weighted_rows(frame: pl.DataFrame, is_p: Vector | None, w: Vector | None) -> tuple[pl.DataFrame, RowWeights]:
+    """Return the rows of positive weight, and how they count."""
+    if w is None:
+        return frame, RowWeights.equal(frame.height, is_p)
+    positive = w > 0
+    w, is_p = w[positive], None if is_p is None else is_p[positive]
+    frame = frame if positive.all() else frame.filter(pl.Series(positive))
+    if is_p is None or is_p.all() or not is_p.any():
+        return frame, RowWeights(counts(w))
+    number = np.empty(len(w))
+    number[is_p], number[~is_p] = counts(w[is_p]), counts(w[~is_p])
+    return frame, RowWeights(number, is_p)
 
 
 def _distinct_names(columns: list[Column]) -> list[str]:

@@ -30,12 +30,15 @@ def decimals_of(x: np.ndarray) -> int | None:
     return None
 
 
-def few_values(x: np.ndarray) -> tuple[float, ...]:
-    """Return the distinct values in ascending order, if there are at most 20 and they repeat. Otherwise ()."""
+def few_values(x: np.ndarray, n: float | None = None) -> tuple[float, ...]:
+    """Return the distinct values in ascending order, if there are at most 20 and they repeat. Otherwise ().
+
+    `n` is the number of rows that the values stand for, None for one row each.
+    """
     if len(np.unique(x[:_N_FIRST])) > _MAX_VALUES:
         return ()
     values = np.unique(x)
-    return tuple(values.tolist()) if len(values) <= min(_MAX_VALUES, len(x) // 2) else ()
+    return tuple(values.tolist()) if len(values) <= min(_MAX_VALUES, (len(x) if n is None else n) // 2) else ()
 
 
 def nearest_of(values: tuple[float, ...], x: np.ndarray) -> np.ndarray:

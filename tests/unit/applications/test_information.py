@@ -201,6 +201,17 @@ def test_constants_tell_nothing() -> None:
         assert (found.value, found.reason) == (0.0, f"`{name}` is constant, so there is no information.")
 
 
+def test_identifiers_are_no_constants() -> None:
+    y = np.random.default_rng(0).normal(size=60)
+    names = pl.DataFrame({"who": [f"id {k}" for k in range(60)], "year": ["2024"] * 60})
+    for table in (names, names.with_columns(who=pl.when(pl.Series(y) > 1).then(None).otherwise("who"))):
+        with (
+            pytest.warns(UserWarning, match="Left out 'who'"),
+            pytest.raises(ArgumentError, match=r"^`X` has only text in which most rows have their own value, in 'who'"),
+        ):
+            mutual_information(table, y, ratio="qda")
+
+
 def test_overfitting_is_called_by_its_name() -> None:
     from sklearn.neighbors import KNeighborsClassifier
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
@@ -43,6 +44,18 @@ def test_codes_of_categories_become_the_mean_of_the_category() -> None:
     with_codes = prediction_of("linear", measurement(y, X, codes=(1,)), np.full(5000, 1 / 5000), 0).values
     without = prediction_of("linear", measurement(y, X), np.full(5000, 1 / 5000), 0).values
     assert np.corrcoef(with_codes, effect[code])[0, 1] > 0.98 > 0.3 > np.corrcoef(without, effect[code])[0, 1]
+
+
+def test_models_of_the_user_get_no_codes() -> None:
+    """A line through codes in no order explains nothing."""
+    rng = np.random.default_rng(0)
+    code, effect = rng.integers(0, 100, 3000), rng.normal(size=100)
+    y = effect[code] + 0.1 * rng.normal(size=3000)
+    X = np.column_stack([rng.normal(size=3000), code])
+    for w in (np.ones(3000), rng.integers(1, 4, 3000).astype(float)):
+        own = prediction_of(LinearRegression(), measurement(y, X, codes=(1,), w=w), np.full(3000, 1 / 3000), 0)
+        assert own.model == "LinearRegression"
+        assert np.corrcoef(own.values, effect[code])[0, 1] > 0.95
 
 
 def test_a_constant_value_is_predicted() -> None:

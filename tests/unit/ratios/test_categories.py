@@ -288,3 +288,27 @@ def test_thousands_of_categories_with_every_ratio(name: str) -> None:
     log_r = ratio.set_params(**settings).fit_samples(P, Q, encoder=encoder).log_ratio(many[:200])
     assert log_r.shape == (200,)
     assert np.isfinite(log_r).all()
+
+
+@pytest.mark.filterwarnings("ignore::flowratio.OverlapWarning")  # a third of the shops of p are not in q
+@pytest.mark.parametrize("by_labels", [True, False])
+def test_weights_of_rows_with_categories(by_labels: bool) -> None:
+    """Integer weights equal repeated rows, and rows of weight 0 equal rows that are dropped."""
+    (P, Q), rng = shops(300, 3, 60, 20), np.random.default_rng(4)
+    w = [rng.integers(0, 4, 300) for _ in range(2)]
+    again = [table[np.repeat(np.arange(300), one)] for table, one in zip((P, Q), w, strict=True)]
+    expected = ClassifierRatio("logistic").fit_samples(*again)
+    ratio = ClassifierRatio("logistic")
+    if by_labels:
+        ratio.fit(pl.concat([P, Q]), np.repeat([1, 0], 300), np.concatenate(w))
+    else:
+        ratio.fit_samples(P, Q, *w)
+    assert ratio.encoder_ is not None
+    assert expected.encoder_ is not None
+    assert ratio.encoder_.columns_ == expected.encoder_.columns_
+    assert np.allclose(ratio.log_ratio(again[0]), expected.log_ratio(again[0]), atol=1e-6)
+    assert expected.uncovered_share_ > 0.1
+    assert ratio.uncovered_share_ == pytest.approx(expected.uncovered_share_)
+    samples = two_samples(P, Q, *w)
+    assert samples.encoder is not None
+    assert samples.encoder.columns_ == expected.encoder_.columns_

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
+from sklearn.pipeline import make_pipeline
 
 from flowratio.diagnostics.diagnosis import diagnose
 from flowratio.ratios.classifier.classifier import ClassifierRatio
@@ -82,6 +83,21 @@ def test_weights_count_rows() -> None:
     assert np.allclose(weighted, logistic().fit_samples(twice, Q).log_ratio(Q), atol=1e-9)
     with pytest.raises(ValueError, match="`sample_weight_q` has shape"):
         logistic().fit_samples(P, Q, sample_weight_q=[1.0])
+
+
+def test_a_pipeline_with_an_encoder_has_indicators_only() -> None:
+    """Codes have no order, so all rare categories have the same log r: that of their shares."""
+    rng = np.random.default_rng(0)
+    P, Q = (pl.DataFrame({"shop": [f"s{k}" for k in 40 * rng.random(3000) ** power]}) for power in (1, 2))
+    P, Q = (table.select(pl.col("shop").str.extract(r"(s\d+)")) for table in (P, Q))
+    pipeline = make_pipeline(TableEncoder(), logistic()).fit(pl.concat([P, Q]), np.repeat([1, 0], 3000))
+    most = pipeline[0].columns_[0].categories
+    rare = [table.filter(~pl.col("shop").is_in(most)) for table in (P, Q)]
+    log_r = pipeline.score_samples(pl.concat(rare))
+    assert np.ptp(log_r) == 0
+    # the log-odds of a rows and b rows have the standard error √(1/a + 1/b)
+    a, b = map(len, rare)
+    assert log_r[0] == pytest.approx(np.log(a / b), abs=0.1 * np.sqrt(1 / a + 1 / b))
 
 
 def test_inverse_is_minus_log_r() -> None:

@@ -51,6 +51,13 @@ def test_far_rows_of_p_decide_where_the_weights_of_q_do_not_show_it() -> None:
     assert not shared_support(log_p, ONES, np.zeros(4000), ONES, gamma=0.0).is_poor
 
 
+def test_the_share_of_far_rows_is_that_of_their_weights() -> None:
+    is_far, w = np.arange(4000) < 800, np.where(np.arange(4000) < 800, 6.0, 1.0)
+    support = shared_support(np.where(is_far, 12.0, 0.0), w, np.zeros(4000), ONES)
+    assert support.far_share == pytest.approx(0.6)  # 4800 of 8000
+    assert support.problem(None).startswith("60% of the rows of p lie where q has hardly any rows")
+
+
 def test_words() -> None:
     rows = two_samples(X_P[:50], X_Q[:50])
     apart = two_samples(np.column_stack([X_P[:50], X_P[:50] + 90]), np.column_stack([X_Q[:50], X_Q[:50]]))

@@ -18,7 +18,7 @@ from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.report import evidence as module
 from flowratio.report.category_changes import category_sentences, category_shares, changed_categories, levels_of
 from flowratio.report.evidence import FILE, Origin, _described, gather, read_evidence, write_evidence
-from flowratio.tables.columns import Column
+from flowratio.tables.columns import Column, learn_column
 from flowratio.tables.formats import CellFormat, Kind
 from flowratio.training.run import History
 
@@ -145,6 +145,16 @@ def test_new_vanished_and_changed_categories() -> None:
         " and 1 category only in q.csv (35.0% of its rows).",
         "12.0% of rows have a category of town with fewer than 5 rows. Their ratios are not estimated one by one.",
     ]
+
+
+def test_shares_of_changed_categories_are_those_of_all_rows() -> None:
+    p = pl.Series("town", [None] * 100 + ["a"] * 50 + ["b"] * 30 + ["new"] * 20)
+    q = pl.Series("town", [None] * 50 + ["a"] * 50 + ["b"] * 80 + ["old"] * 70)
+    changes = _described(learn_column(pl.concat([p, q]), 20), p, q)["changes"]
+    assert (changes["share_new"], changes["share_vanished"]) == (0.1, 0.28)  # 20 of 200 rows, 70 of 250
+    assert changes["new"] == [{"level": "new", "p": 0.1, "q": 0.0}]
+    # b has the same share of all rows nearly, and does not differ beyond chance among the cells
+    assert changes["changed"] == [{"level": "a", "p": 0.25, "q": 0.2}]
 
 
 def test_driver_compares_one_category_before_and_after() -> None:

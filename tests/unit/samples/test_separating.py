@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flowratio.samples.separating import separating_columns
+from flowratio.samples.separating import _categories_apart, separating_columns
 from flowratio.samples.two_samples import two_samples
 
 N = 200
@@ -47,6 +47,27 @@ def test_noise_does_not_separate() -> None:
 )
 def test_separating(of_p: Any, of_q: Any) -> None:
     assert names_of(of_p, of_q) == SEPARATES
+
+
+@pytest.mark.filterwarnings("ignore:Column 'one' has")
+@pytest.mark.parametrize(("n_shops", "n_p", "n_q"), [(120_000, 70_000, 70_000), (500, 20_000, 4_000)])
+def test_many_categories_of_equal_samples_do_not_separate(n_shops: int, n_p: int, n_q: int) -> None:
+    """Few of 120,000 shops have rows of both samples, because they have one row in all."""
+    rng = np.random.default_rng(n_shops)
+    P, Q = (pl.DataFrame({"one": [f"s{k}" for k in rng.integers(0, n_shops, n)]}) for n in (n_p, n_q))
+    assert separating_columns(two_samples(P, Q)) == []
+    R = Q.select(pl.col("one") + " b")
+    assert [column.effect for column in separating_columns(two_samples(P, R))] == ["separates the samples"]
+
+
+def test_chance_of_categories_by_brute_force() -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 60, 300).astype(float)  # 5 rows in each category
+    apart = [_categories_apart(rng.permutation(codes), 120) for _ in range(400)]
+    # the mean of 400 shuffles. Labels of all rows are drawn without replacement, which changes it by 1/300
+    assert np.mean(apart) == pytest.approx(0, abs=4 * np.std(apart) / 20 + 1 / 300)
+    assert _categories_apart(np.arange(300.0), 120) == 0.0
+    assert _categories_apart(np.repeat([0.0, 1.0], [120, 180]), 120) == pytest.approx(1)
 
 
 def test_a_tenth_in_common_does_not_separate() -> None:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from flowratio.tables.cells import pooled
-from flowratio.tables.columns import Column, learn_column
+from flowratio.tables.columns import Column, RowWeights, learn_column
 from flowratio.tables.encoder import TableEncoder
 from flowratio.tables.formats import CellFormat, Kind, days
 
@@ -108,7 +108,7 @@ def test_every_category_is_remembered() -> None:
     encoder = TableEncoder(max_categories=2).fit(frame)
     assert encoder.names_ == ["w = u0", "w = (other)", "w (category)", "w is missing"]
     assert encoder.codes_ == (2,)
-    matrix = encoder.transform(frame)
+    matrix, _ = encoder.encode(frame)
     assert encoder.inverse_transform(matrix).equals(frame)
     codes, names = encoder.category_codes(matrix)["w"]
     assert len(names) == 1501
@@ -118,8 +118,30 @@ def test_every_category_is_remembered() -> None:
     assert np.array_equal(codes, matrix[:, 2])
     new = pl.DataFrame({"w": ["someone"]})
     assert encoder.unseen(new) == {"w": 1}
-    assert encoder.transform(new).tolist() == [[0, 1, -1, 0]]
-    assert np.array_equal(encoder.nearest(encoder.transform(new)), encoder.transform(new))
+    assert encoder.encode(new)[0].tolist() == [[0, 1, -1, 0]]
+    assert encoder.nearest(encoder.encode(new)[0]).tolist() == [[0, 1, -1, 0]]
+
+
+def test_codes_are_no_numbers_so_a_pipeline_does_not_get_them() -> None:
+    words = ["b", "a", "a", "c", "d", None, "a", "b"] * 2
+    frame = pl.DataFrame({"w": words, "n": range(16), "v": [*words[::-1]]})
+    encoder = TableEncoder(max_categories=2).fit(frame)
+    assert encoder.codes_ == (2, 7)
+    names = ["w = b", "w = (other)", "w is missing", "n", "v = b", "v = (other)", "v is missing"]
+    assert encoder.get_feature_names_out().tolist() == names
+    matrix = encoder.transform(frame)
+    assert np.array_equal(matrix, np.delete(encoder.encode(frame)[0], [2, 7], axis=1))
+    back = encoder.inverse_transform(matrix)
+    assert back["w"].to_list() == ["b", "a", "a", "(other)", "(other)", None, "a", "b"] * 2
+    assert back["v"].to_list() == back["w"].to_list()[::-1]
+    assert np.array_equal(encoder.nearest(matrix), matrix)
+
+
+def test_positions_of_indicators_of_missing_values() -> None:
+    frame = pl.DataFrame({"a": [1, None, 2], "a is missing": ["x", "y", "x"], "b": ["u", None, "v"], "c": [3, 4, 9]})
+    encoder = TableEncoder().fit(frame)
+    assert encoder.names_ == ["a", "a is missing (2)", "a is missing = y", "b = v", "b is missing", "c"]
+    assert [encoder.missing_position(k) for k in range(4)] == [1, None, 4, None]
 
 
 def test_codes_that_are_drawn_become_categories() -> None:
@@ -327,11 +349,12 @@ def test_each_sample_counts_one_half() -> None:
     words = ["a"] * 60 + ["b"] * 50 + ["c"] * 6 + ["d"] * 5
     is_p = np.r_[np.zeros(110, bool), np.ones(11, bool)]  # c and d are in the small sample only
     assert learn_column(pl.Series("w", words), 2).categories == ("a", "b")
-    assert learn_column(pl.Series("w", words), 2, is_p=is_p).categories == ("a", "c")  # 60/110, 6/11
-    assert learn_column(pl.Series("w", words), 3, is_p=~is_p).categories == ("a", "c", "b")
+    of_p, of_q = (RowWeights.equal(len(words), of) for of in (is_p, ~is_p))
+    assert learn_column(pl.Series("w", words), 2, rows=of_p).categories == ("a", "c")  # 60/110, 6/11
+    assert learn_column(pl.Series("w", words), 3, rows=of_q).categories == ("a", "c", "b")
     order = np.random.default_rng(0).permutation(len(words))
     mixed = pl.Series("w", [words[k] for k in order] + [None] * 7)
-    column = learn_column(mixed, 2, is_p=np.r_[is_p[order], np.zeros(7, bool)])
+    column = learn_column(mixed, 2, rows=RowWeights.equal(len(mixed), np.r_[is_p[order], np.zeros(7, bool)]))
     assert (column.categories, column.rare, column.fill) == (("c", "a"), ("d", "b"), "c")  # 6/11, 60/117
 
 

@@ -291,7 +291,7 @@ def test_any_table_is_a_finite_matrix_or_a_value_error() -> None:
         assert not unseen
         assert matrix.shape == (n, len(encoder.names_))
         back = encoder.inverse_transform(matrix)
-        assert np.array_equal(encoder.transform(back), matrix) or "(other)" in str(back.rows())
+        assert np.array_equal(encoder.encode(back)[0], matrix) or "(other)" in str(back.rows())
         try:
             assert np.isfinite(encoder.transform(other)).all()
         except ValueError:
@@ -323,3 +323,53 @@ def test_settings_of_text_reach_the_columns() -> None:
     days = [dt.date(2024, 1, 2), dt.date(2024, 3, 4), dt.date(2024, 5, 6)]
     assert back.to_dict(as_series=False) == {"pay": [1234, 987, 5000], "day": days}
     assert encoder.parse(frame)["day"].to_list() == [dt.datetime(day.year, day.month, day.day) for day in days]
+
+
+def weighted_table(seed: int, n: int = 300) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
+    """Draw a table with a rare category in most rows, labels, and weights of 0 to 6."""
+    rng = np.random.default_rng(seed)
+    shops = [f"s{k}" for k in (rng.exponential(25, n)).astype(int)]
+    pay = [None if u < 0.1 else float(v) for u, v in zip(rng.random(n), rng.integers(0, 15, n), strict=True)]
+    codes = [f"id {k}" for k in range(n)]  # of their own, unless weights count them several times
+    frame = pl.DataFrame({"shop": shops, "pay": pl.Series(pay), "code": codes})
+    return frame, (rng.random(n) < 0.3).astype(int), rng.integers(0, 7, n).astype(float)
+
+
+@pytest.mark.filterwarnings("ignore:Column 'code' has")
+@pytest.mark.parametrize("has_labels", [True, False])
+def test_integer_weights_count_rows(has_labels: bool) -> None:
+    frame, y, w = weighted_table(0)
+    rows = np.repeat(np.arange(len(w)), w.astype(int))
+    weighted = TableEncoder(5).fit(frame, y if has_labels else None, w)
+    repeated = TableEncoder(5).fit(frame[rows], y[rows] if has_labels else None)
+    assert weighted.columns_ == repeated.columns_
+    assert weighted.rare_shares_ == repeated.rare_shares_
+    assert weighted.columns_[2].kind is Kind.CATEGORY
+
+
+def test_rows_of_weight_zero_are_ignored() -> None:
+    frame, y, w = weighted_table(1)
+    rows = np.flatnonzero(w)
+    frame = frame.drop("code").with_columns(pay=pl.when(pl.Series(w > 0)).then("pay").otherwise(1e6))
+    ones = TableEncoder(5).fit(frame, y, w > 0)
+    assert ones.columns_ == TableEncoder(5).fit(frame[rows], y[rows]).columns_
+    for bad in (w[1:], -w, 0 * w, w + np.inf):
+        with pytest.raises(ArgumentError, match=r"`sample_weight` has shape .* Use 300 finite weights of 0 or more"):
+            TableEncoder().fit(frame, y, bad)
+
+
+def test_the_scale_of_fractional_weights_does_not_matter() -> None:
+    frame, y, w = weighted_table(2)
+    w = 0.1 + w * np.random.default_rng(0).random(len(w))
+    with pytest.warns(UserWarning, match="Left out 'code'"):  # rows still have their own value
+        encoder = TableEncoder(5).fit(frame, y, w)
+    with pytest.warns(UserWarning, match="Left out 'code'"):
+        other = TableEncoder(5).fit(frame, y, 1e-3 * w)
+    assert encoder.columns_[0].all_categories == other.columns_[0].all_categories
+    assert encoder.rare_shares_ == pytest.approx(other.rare_shares_)
+    # brute force: effective rows of each sample, and the weighted share of the rows of rare categories
+    n = w * np.where(y, *(w[y == k].sum() / (w[y == k] @ w[y == k]) for k in (1, 0)))
+    shops = frame["shop"].to_numpy()
+    is_rare = np.array([n[shops == shop].sum() < 5 for shop in shops])
+    share = sum(np.average(is_rare[y == k], weights=w[y == k]) for k in (0, 1)) / 2
+    assert encoder.rare_shares_ == pytest.approx({"shop": share})
