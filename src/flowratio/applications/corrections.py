@@ -69,15 +69,16 @@ class Corrections:
 
     def terms(self, log_r: Vector) -> tuple[np.ndarray, np.ndarray]:
         """Return what rows of p and of t add to KL(p ‖ t), (n,) and (m,)."""
-        return kl_terms(log_r[: self.n], log_r[self.n :], math.sqrt(len(log_r) - self.n))
+        reach = (len(log_r) - self.n) ** (1 / 3)  # rows of t are near those of p: larger ratios are rare, and noisy
+        return kl_terms(log_r[: self.n], log_r[self.n :], reach)
 
     def disagreement(self) -> float:
-        """Return the difference in nats of the best learner and the second, each with a weight of its own."""
+        """Return the difference in nats of the first learner and the best of the others, with weights of their own."""
         gains = []
         for k, name in enumerate(self.names):
             alone = Corrections((name,), self.each[k : k + 1], self.fold, self.n, self.source)
             gains.append(max(sum(float(part.mean()) for part in self.terms(alone.stacked_held_out())), 0.0))
-        return float(np.diff(np.sort(gains)[-2:])[0]) if len(gains) > 1 else 0.0
+        return abs(gains[0] - max(gains[1:])) if len(gains) > 1 else 0.0
 
 
 def _weights(each: np.ndarray, is_p: Vector) -> np.ndarray:

@@ -14,7 +14,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_expit
 
 from flowratio._support.chunks import chunks
 from flowratio._support.progress import progress
@@ -31,10 +30,10 @@ from flowratio.applications.corrections import Corrections, fit_learner
 from flowratio.applications.divergences import clipped_terms
 from flowratio.applications.margins import is_continuous, normal_scores, robust_units, smooth_scores
 from flowratio.applications.shuffles import TiltedProduct, pairs_by_row, pairs_of_folds, shuffled
+from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.registry import silent
 
-LEARNERS = ("boosting", "mlp")  # fitted to all folds
-LATENT = "mlp in z"  # fitted to all folds if it is clearly the best one on the first fold
+LEARNERS = ("boosting", "mlp", "mlp in z")  # trees, a network, and a network in the latent space of a flow
 _MOST_FITTED, _MOST_DRAWN = 20_000, 8  # rows of t: up to 20,000 or n, and up to 8 for each row of p
 _NARROW = 0.2  # conditional width: a dependence of 1.6 nats. Ranks resolve all that is wider
 _STRONG = 1000.0  # rows in the conditional width: with fewer, the noise of ranks costs more than 0.003 nats
@@ -54,7 +53,7 @@ class Dependence:
     gain: float  # nats beyond the copula
     effective_size: float  # of the pairs that resemble rows of p
     growth: float  # nats that twice as many rows added
-    disagreement: float  # nats between the best flexible learner and the second
+    disagreement: float  # nats between boosting and the better one of the networks
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +101,12 @@ def dependence(x: Matrix, y: Matrix, fold: Vector, seed: int, verbose: bool) -> 
     own = each[fold, np.arange(n)]
     features = _features(X, copula, i, j, np.concatenate([own, tilted.log_r[drawn]]))
     all_folds = np.concatenate([fold, fold[i]])
-    learners = _fitted_learners(features, n, all_folds, seed, verbose)
-    corrections = Corrections(*learners, all_folds, n, np.concatenate([np.arange(n), i]))
+    spaces = _spaces(features, seed)
+    learners = _fitted_learners(spaces, n, all_folds, seed, verbose)
+    corrections = Corrections(LEARNERS, learners, all_folds, n, np.concatenate([np.arange(n), i]))
     terms = _Terms(own - tilted.log_z, each - tilted.log_z, corrections)
     of_p, of_t = terms.held_out()
-    growth = _growth(features, corrections, seed) if corrections.weights.any() else 0.0
+    growth = _growth(spaces, corrections, seed) if corrections.weights.any() else 0.0
     clipped = clipped_terms(own, tilted.log_r, math.sqrt(len(tilted.log_r)))
     return Dependence(
         rows=of_p + of_t.mean() + pairs_by_row(of_t, i, j, n) + tilted.influence(n),
@@ -199,44 +199,36 @@ def _features(X: Matrix, copula: _Copula, i: Vector, j: Vector, log_r: Vector) -
     return np.column_stack([parts[0], residuals, np.clip(log_r, -_FARTHEST, _FARTHEST)])
 
 
-def _fitted_learners(F: Matrix, n: int, fold: Vector, seed: int, verbose: bool) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return the names of the learners, and log(p / t) of all rows by each learner without each fold."""
+def _spaces(F: Matrix, seed: int) -> dict[str, Matrix]:
+    """Return what each learner sees. The flow is fitted once, to the rows of p and t together, without their labels."""
+    with silent():
+        Z = FlowFeaturizer(random_state=seed).fit(F).transform(F)
+    return dict(zip(LEARNERS, (F, F, Z), strict=True))
+
+
+def _fitted_learners(spaces: dict[str, Matrix], n: int, fold: Vector, seed: int, verbose: bool) -> np.ndarray:
+    """Return log(p / t) of all rows by each learner without each fold, (n_learners, n_folds, n + m)."""
     n_folds = int(fold.max()) + 1
-    with silent(), progress(n_folds * len(LEARNERS) + 1, "fits", verbose) as step:
-        first = fit_learner(LATENT, F, n, fold != 0, seed)
-        step()
-        each = {name: [] for name in LEARNERS}
-        for name in LEARNERS:
+    with silent(), progress(n_folds * len(LEARNERS), "fits", verbose) as step:
+        outcomes = []
+        for name, F in spaces.items():
             for k in range(n_folds):
-                each[name].append(fit_learner(name, F, n, fold != k, seed + k))
+                outcomes.append(fit_learner(name.removesuffix(" in z"), F, n, fold != k, seed + k))
                 step()
-        names, outcomes = list(LEARNERS), [np.array(each[name]) for name in LEARNERS]
-        if _is_best(first, [of[0] for of in outcomes], fold == 0, n):
-            rest = [fit_learner(LATENT, F, n, fold != k, seed + k) for k in range(1, n_folds)]
-            names, outcomes = [*names, LATENT], [*outcomes, np.array([first, *rest])]
-    return tuple(names), np.array(outcomes)
+    return np.reshape(outcomes, (len(LEARNERS), n_folds, -1))
 
 
-def _is_best(log_r: Vector, others: list[Vector], rows: Vector, n: int) -> bool:
-    """Return whether log r scores more than each of the others on some rows (a mask), by two standard errors."""
-    is_p = np.flatnonzero(rows) < n
-    sign, share = np.where(is_p, 1.0, -1.0), np.where(is_p, 0.5 / is_p.sum(), 0.5 / (~is_p).sum())
-    own, *rest = (log_expit(sign * of[rows]) for of in (log_r, *others))
-    gains = [own - other for other in rest]
-    return all(share @ gain > 2 * math.sqrt(share**2 @ (gain - share @ gain) ** 2) for gain in gains)
-
-
-def _growth(F: Matrix, corrections: Corrections, seed: int) -> float:
+def _growth(spaces: dict[str, Matrix], corrections: Corrections, seed: int) -> float:
     """Return how many nats the held-out estimate has grown by fitting to all rows instead of half of them."""
     n, fold, rng = corrections.n, corrections.fold, np.random.default_rng([seed, 0, 11])
     half, differences = rng.random(len(fold)) < 0.5, []
     with silent():
         for k in range(min(_N_HALVES, int(fold.max()) + 1)):
             weights, out = corrections.weights[k], fold == k
-            log_r = np.zeros(len(F))
-            for name, weight in zip(corrections.names, weights, strict=True):
+            log_r = np.zeros(len(fold))
+            for (name, F), weight in zip(spaces.items(), weights, strict=True):
                 if weight > 0:
-                    log_r += weight * fit_learner(name, F, n, (fold != k) & half, seed + k)
+                    log_r += weight * fit_learner(name.removesuffix(" in z"), F, n, (fold != k) & half, seed + k)
             whole, part = corrections.terms(corrections.stacked[k]), corrections.terms(log_r)
             of = out[:n], out[n:]
             differences.append(sum(float((a - b)[rows].mean()) for a, b, rows in zip(whole, part, of, strict=True)))
