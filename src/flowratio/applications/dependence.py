@@ -39,6 +39,7 @@ _NARROW = 0.2  # conditional width: a dependence of 1.6 nats. Ranks resolve all 
 _STRONG = 1000.0  # rows in the conditional width: with fewer, the noise of ranks costs more than 0.003 nats
 _TOO_STRONG = 50.0  # with fewer, x and y have equal ranks by chance
 _N_HALVES = 3  # folds in which learners are fitted to half of the rows too
+_FEWEST_DRAWN = 10  # rows of t in each fold: x and y that determine each other leave only the pairs of a few rows
 _FARTHEST = 30.0  # nats: log r₀ as a feature
 
 
@@ -99,6 +100,11 @@ def dependence(x: Matrix, y: Matrix, fold: Vector, seed: int, verbose: bool) -> 
     drawn = tilted.draw(n * int(np.clip(_MOST_FITTED // n, 1, _MOST_DRAWN)), rng)
     i, j = tilted.i[drawn], tilted.j[drawn]
     own = each[fold, np.arange(n)]
+    clipped = clipped_terms(own, tilted.log_r, math.sqrt(len(tilted.log_r)))
+    confirmed = float(clipped[0].mean() + clipped[1].mean())
+    if np.bincount(fold[i], minlength=int(fold.max()) + 1).min() < _FEWEST_DRAWN:  # only the confirmed part is usable
+        rows = clipped[0] + clipped[1].mean()
+        return Dependence(rows, confirmed, confirmed, copula.name, 0.0, tilted.effective_size, 0.0, 0.0)
     features = _features(X, copula, i, j, np.concatenate([own, tilted.log_r[drawn]]))
     all_folds = np.concatenate([fold, fold[i]])
     spaces = _spaces(features, seed)
@@ -107,11 +113,10 @@ def dependence(x: Matrix, y: Matrix, fold: Vector, seed: int, verbose: bool) -> 
     terms = _Terms(own - tilted.log_z, each - tilted.log_z, corrections)
     of_p, of_t = terms.held_out()
     growth = _growth(spaces, corrections, seed) if corrections.weights.any() else 0.0
-    clipped = clipped_terms(own, tilted.log_r, math.sqrt(len(tilted.log_r)))
     return Dependence(
         rows=of_p + of_t.mean() + pairs_by_row(of_t, i, j, n) + tilted.influence(n),
         in_sample=terms.in_sample(),
-        confirmed=float(clipped[0].mean() + clipped[1].mean()),
+        confirmed=confirmed,
         copula=copula.name,
         gain=float((of_p - own + tilted.log_z).mean() + of_t.mean()),
         effective_size=tilted.effective_size,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma, gammaln, ndtr
 
+from flowratio import Verdict
 from flowratio.applications.dependence import dependence
 from flowratio.applications.information import MutualInformation, mutual_information
 from flowratio.samples.folding import folds
@@ -101,3 +102,14 @@ def test_nothing_depends_on_the_clock() -> None:
     one, other = (dependence(x, y, fold, 0, verbose=False) for _ in range(2))
     np.testing.assert_array_equal(one.rows, other.rows)
     assert (one.in_sample, one.growth, one.disagreement) == (other.in_sample, other.growth, other.disagreement)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-6])
+def test_variables_that_determine_each_other_have_a_lower_bound(noise: float) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=100)
+    information = mutual_information(x, x + noise * rng.normal(size=100), n_folds=3, random_state=0)
+    assert information.verdict is Verdict.CARE
+    assert math.isfinite(information.value)
+    assert 1 < information.interval()[0] <= information.value < math.log(100**2)  # what 100 rows can show
+    assert information.interval()[1] == math.inf
