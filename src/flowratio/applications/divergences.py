@@ -161,7 +161,8 @@ def flexible_check(samples: TwoSamples, fold: Vector, scores: CrossFitted, seed:
         return FlexibleCheck(np.zeros(samples.n_p), np.zeros(samples.n_q), 0.0)
     each = np.concatenate([scores.p.each, scores.q.each], axis=1)
     left = residual(samples.X, log_r, samples.y == 1, samples.w, seed, fold=fold, each=each)
-    return FlexibleCheck(*np.split(left.log_correction, [samples.n_p]), left.n_overlap)
+    of_p, of_q = np.split(left.log_correction, [samples.n_p])
+    return FlexibleCheck(of_p, of_q, left.n_overlap)
 
 
 def estimate(kind: Kind, scores: CrossFitted, check: FlexibleCheck) -> Divergence:
