@@ -18,6 +18,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,9 @@ def settings() -> list[Setting]:
     def skewed(rng: np.random.Generator) -> tuple[Any, Any]:
         return np.log(rng.gamma(3.0, size=(500, 1))), np.log(rng.gamma(2.0, size=(500, 1)))
 
-    gauss = lambda *sizes: lambda rng: gaussian_rows(*sizes, rng)  # noqa: E731
+    def gauss(shift: float, d: int, n_p: int, n_q: int) -> Callable[[np.random.Generator], tuple[Any, Any]]:
+        return partial(gaussian_rows, shift, d, n_p, n_q)
+
     return [
         Setting("gaussian", "logistic", gauss(0.7, 3, 500, 500), gaussians(0.7)),
         Setting("gaussian, qda", "qda", gauss(0.7, 3, 500, 500), gaussians(0.7)),

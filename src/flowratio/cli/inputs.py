@@ -54,9 +54,9 @@ def parsed(paths: Sequence[str], tables: Sequence[pl.DataFrame], encoder: TableE
         return list(tables)
     typed = []
     for path, table in zip(paths, tables, strict=True):
-        absent = [column.name for column in encoder.columns_ if column.name not in table.columns]
+        absent = [name for name in encoder.used_columns() if name not in table.columns]
         if absent:
-            raise ValueError(f"{path} has no column {listed(absent)}. It must have all columns of the model.")
+            raise ValueError(f"{path} has no column {listed(absent)}. It must have all columns that the model uses.")
         with places_named((path, path), len(table)):
             encoder.transform(table)  # refuses a cell that cannot be read
             typed.append(encoder.parse(table))

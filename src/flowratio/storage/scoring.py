@@ -199,11 +199,13 @@ def _columns_of(ratio: Any, table: TableFile, scores_only: bool) -> list[str]:
         problem = f"{table.name} has a column {duplicates[0]!r}, which the scores would replace."
         raise ArgumentError("scores_only", f"{problem} Rename it, or leave out all columns with `scores_only`.")
     names = [str(name) for name in getattr(ratio, "feature_names_in_", table.columns)]
-    missing = [name for name in names if name not in table.columns]
+    encoder = getattr(ratio, "encoder_", None)
+    needed = names if encoder is None else encoder.used_columns()
+    missing = [name for name in needed if name not in table.columns]
     if missing:
-        advice = f"A file to score must have all {len(names)} columns to which the model was fitted."
+        advice = f"A file to score must have all {len(needed)} columns that the model uses."
         raise ValueError(f"{table.name} has no column {listed(missing)}. {advice}")
-    return names
+    return [name for name in names if name in table.columns]
 
 
 @dataclass(frozen=True)

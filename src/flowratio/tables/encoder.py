@@ -135,10 +135,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         matrix = np.zeros((frame.height, len(self.names_)))
         unseen: dict[str, int] = {}
         for k, column in enumerate(self.columns_):
+            if column.name not in frame.columns:  # it was left out at fit
+                continue
             n_new, n_far = column.encode(cells_of(frame[column.name]), matrix[:, self._part(k)])
             numbers = {column.name: n_new, f"{column.name} outside the range at fit": n_far}
             unseen |= {name: n for name, n in numbers.items() if n}
         return matrix, unseen
+
+    def used_columns(self) -> list[str]:
+        """Return the names of the columns that the matrix comes from, without those that were left out."""
+        return [column.name for column in self.columns_ if column.parts]
 
     def _frame(self, X: TableLike) -> pl.DataFrame:
         check_is_fitted(self)
@@ -147,9 +153,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not has_names and frame.width != self.n_features_in_:
             rule = f"but the table that was fitted has {self.n_features_in_}"
             raise ValueError(f"`X` has {frame.width} columns, {rule}.")
-        absent = [column.name for column in self.columns_ if column.name not in frame.columns]
+        absent = [name for name in self.used_columns() if name not in frame.columns]
         if absent:
-            rule = f"All {len(self.columns_)} columns of the fitted table are needed."
+            rule = f"All {len(self.used_columns())} columns that the fitted table uses are needed."
             raise ValueError(f"`X` has no column {listed(absent)}. {rule}")
         return frame
 
@@ -183,7 +189,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def parse(self, X: TableLike) -> pl.DataFrame:
         """Return the columns of a table with their types. The result has the same encoding, and is encoded faster."""
         frame = self._frame(X)
-        return pl.DataFrame([column.parse(frame[column.name]) for column in self.columns_])
+        columns = [column for column in self.columns_ if column.name in frame.columns]
+        return pl.DataFrame([column.parse(frame[column.name]) for column in columns])
 
     def nearest(self, X: TableLike) -> Matrix:
         """Return the nearest matrix that encodes a table, (n, m) to (n, m), or (n, m - k) to (n, m - k)."""

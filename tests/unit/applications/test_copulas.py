@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,8 +31,9 @@ def test_the_log_ratio_is_that_of_the_densities(degrees: float, d_x: int) -> Non
     parts = [slice(None), slice(None, d_x), slice(d_x, None)]
 
     def log_density(part: slice) -> np.ndarray:
-        args = Z[:, part], MEAN[part], SCALE[part, part]
-        return multivariate_normal.logpdf(*args) if math.isinf(degrees) else multivariate_t.logpdf(*args, df=degrees)
+        args: Any = Z[:, part], MEAN[part], SCALE[part, part]
+        df: Any = degrees
+        return multivariate_normal.logpdf(*args) if math.isinf(degrees) else multivariate_t.logpdf(*args, df=df)
 
     joint, x, y = map(log_density, parts)
     log_r = EllipticalRatio(MEAN, SCALE, degrees, d_x).log_ratio(Z)

@@ -150,6 +150,22 @@ def test_saved_is_loaded(tmp_path: Path) -> None:
         assert repr(loaded) == repr(ratio)
 
 
+def test_columns_that_were_left_out_are_not_needed() -> None:
+    rng = np.random.default_rng(0)
+    tables = [
+        pl.DataFrame(
+            {"id": [f"{k}-{i}" for i in range(60)], "job": rng.choice(["a", "b"], 60), "x": rng.normal(size=60)}
+        )
+        for k in "pq"
+    ]
+    with pytest.warns(UserWarning, match="Left out 'id'"):
+        ratio = ClassifierRatio("logistic").fit_samples(*tables)
+    without = tables[1].drop("id")
+    np.testing.assert_array_equal(ratio.log_ratio(without), ratio.log_ratio(tables[1]))
+    with pytest.raises(ValueError, match="no column 'job'"):
+        ratio.log_ratio(without.drop("job"))
+
+
 def test_diagnosis_of_tables() -> None:
     P, Q = samples(5)
     ratio = logistic().fit_samples(P, Q)
