@@ -44,8 +44,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     `TextFormat`, and otherwise as categories. Empty cells, "NA", "null", "?" and similar words are missing values.
 
     Codes have no order, so `transform` leaves them out: in a pipeline, rare categories are "(other)". `encode` returns
-    them. Pass a table to a ratio without a pipeline to use all categories: it replaces codes by log-odds, see
-    `CategoryOdds`.
+    them. To use all categories, pass the table to a ratio without a pipeline: it replaces codes by log-odds, see
+    `CategoryOdds`. In a pipeline, use a larger `max_categories`.
 
     Parameters
     ----------

@@ -91,7 +91,8 @@ def test_a_pipeline_with_an_encoder_has_indicators_only() -> None:
     P, Q = (pl.DataFrame({"shop": [f"s{k}" for k in 40 * rng.random(3000) ** power]}) for power in (1, 2))
     P, Q = (table.select(pl.col("shop").str.extract(r"(s\d+)")) for table in (P, Q))
     pipeline = make_pipeline(TableEncoder(), logistic()).fit(pl.concat([P, Q]), np.repeat([1, 0], 3000))
-    most = pipeline[0].columns_[0].categories
+    encoder: Any = pipeline[0]
+    most = encoder.columns_[0].categories
     rare = [table.filter(~pl.col("shop").is_in(most)) for table in (P, Q)]
     log_r = pipeline.score_samples(pl.concat(rare))
     assert np.ptp(log_r) == 0
