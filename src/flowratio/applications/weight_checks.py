@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from flowratio._support.row_counts import counts
 from flowratio._support.types import Matrix, Vector
 from flowratio.applications.treatment import HeldOutRatios
 from flowratio.applications.weighted_means import row_counts
@@ -18,7 +19,7 @@ from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.trust import grouped
 from flowratio.diagnostics.verdict import Finding
 from flowratio.samples.two_samples import TwoSamples
-from flowratio.samples.weighting import counts, repeated
+from flowratio.samples.weighting import repeated
 from flowratio.weights import effective_sample_size_of_ratio, largest_k_hat, pareto_smooth
 
 _FEWEST_ESS = 50.0  # effective sample size from which an interval of a weighted mean covers at its rate
