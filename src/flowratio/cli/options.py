@@ -32,7 +32,7 @@ OPTIONS: dict[str, Mapping[str, str]] = {
     "report": _OF_FIT | {"X_p": "--p", "X_q": "--q"},
     "test": _TABLES | _RATIO | _SEED | {"time_budget": "--method", "n_permutations": "--permutations"},
     "divergence": _TABLES | _RATIO | _SEED | {"kind": "--kind"},
-    "mi": {**_TABLES, **_RATIO, **_SEED, "columns": "--exclude", "Z": "--given"},
+    "mi": {**_TABLES, **_RATIO, **_SEED, "columns": "--exclude", "Z": "--given", "time_budget": "--method"},
     "sample": _OF_FIT | _SEED | {"n": "-n", "toward": "--toward"},
     "reproduce": {},
 }
