@@ -226,7 +226,7 @@ def _conclusion(kind: Kind, held_out: float, excess: float, error: float, scores
         return Conclusion(Verdict.DO_NOT_USE, Limit.NONE, reason)
     if excess > max(THRESHOLDS.overfit * abs(held_out), THRESHOLDS.small):
         reason = f"the ratio is overfitted: {held_out + excess:.3g} on fitted rows, {held_out:.3g} on held-out rows. "
-        return Conclusion(Verdict.DO_NOT_USE, Limit.NONE, f"{reason}Use more rows, or a simpler ratio.")
+        return Conclusion(Verdict.DO_NOT_USE, Limit.LOWER_BOUND, f"{reason}Use more rows, or a simpler ratio.")
     reason = f"fitted and held-out rows agree to {abs(excess):.2g}, and {n_shared:.0f} rows lie where both samples are."
     if abs(held_out + excess / 2) < 2 * error:
         reason = "the interval includes 0. This ratio sees no difference."
