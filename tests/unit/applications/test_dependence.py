@@ -64,6 +64,25 @@ def test_noise_with_hard_edges() -> None:
     assert result.value == pytest.approx(truth, abs=0.2)
 
 
+def test_a_ring_that_no_copula_sees() -> None:
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 1000)
+    x, y = (wave(angle) + rng.normal(0, 0.2, 1000) for wave in (np.cos, np.sin))
+    result = estimated(x, y, 5)
+    truth = _information_of_a_ring()
+    assert covers(result, truth)
+    assert result.value > truth / 2  # learners of 800 rows see more than half
+
+
+def _information_of_a_ring() -> float:
+    """Return the information of a ring of radius 1 and width 0.2 by sums over a grid."""
+    grid, angle = np.linspace(-2.2, 2.2, 221), 2 * np.pi * np.arange(120) / 120
+    u = grid[:, None] - np.cos(angle), grid[:, None] - np.sin(angle)
+    p = np.exp(-((u[0] / 0.2) ** 2) / 2) @ np.exp(-((u[1] / 0.2) ** 2) / 2).T
+    p /= p.sum()
+    return float(np.sum(p * np.log(p / (p.sum(axis=1, keepdims=True) * p.sum(axis=0)))))
+
+
 def test_interactions_that_learners_disagree_about_give_a_lower_bound() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(800, 6))
