@@ -36,6 +36,7 @@ SEEN = frozenset(
         "additive uniform noise 3 nats",
         "additive uniform noise 6 nats",
         "dense 25x25 3 nats",
+        "ring",
     }
 )
 

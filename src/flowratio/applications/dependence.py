@@ -105,7 +105,7 @@ def dependence(x: Matrix, y: Matrix, fold: Vector, seed: int, verbose: bool) -> 
     if np.bincount(fold[i], minlength=int(fold.max()) + 1).min() < _FEWEST_DRAWN:  # only the confirmed part is usable
         rows = clipped[0] + clipped[1].mean()
         return Dependence(rows, confirmed, confirmed, copula.name, 0.0, tilted.effective_size, 0.0, 0.0)
-    features = _features(X, copula, i, j, np.concatenate([own, tilted.log_r[drawn]]))
+    features = _features(X, copula, i, j)
     all_folds = np.concatenate([fold, fold[i]])
     spaces = _spaces(features, seed)
     learners = _fitted_learners(spaces, n, all_folds, seed, verbose)
@@ -195,13 +195,16 @@ def _best_copula(
     return max(map(scored, copulas), key=lambda candidate: candidate[0])[1:]
 
 
-def _features(X: Matrix, copula: _Copula, i: Vector, j: Vector, log_r: Vector) -> np.ndarray:
-    """Return what learners see of rows of p and t: scores, distances in conditional widths, and log r₀."""
-    d_x = copula.fits[0].d_x
+def _features(X: Matrix, copula: _Copula, i: Vector, j: Vector) -> np.ndarray:
+    """Return what learners see of rows of p and t: scores, distances in conditional widths, and log r₀.
+
+    The first fit serves all folds. Fits of their own would show which fold a row belongs to.
+    """
+    fit = copula.fits[0]
     scores = normal_scores(X) if copula.name.endswith("normal scores") else smooth_scores(X)
-    parts = [np.concatenate([Z, joined(Z, d_x, i, j)]) for Z in (scores, copula.Z)]
-    residuals = copula.fits[0].canonical_residuals(parts[1])
-    return np.column_stack([parts[0], residuals, np.clip(log_r, -_FARTHEST, _FARTHEST)])
+    columns, Z = (np.concatenate([of, joined(of, fit.d_x, i, j)]) for of in (scores, copula.Z))
+    log_r = np.clip(fit.log_ratio(Z), -_FARTHEST, _FARTHEST)
+    return np.column_stack([columns, fit.canonical_residuals(Z), log_r])
 
 
 def _spaces(F: Matrix, seed: int) -> dict[str, Matrix]:

@@ -229,7 +229,7 @@ def _conclusion(kind: Kind, held_out: float, excess: float, error: float, scores
         return Conclusion(Verdict.DO_NOT_USE, Limit.NONE, reason)
     if excess > max(THRESHOLDS.overfit * abs(held_out), THRESHOLDS.small):
         reason = f"the ratio is overfitted: {held_out + excess:.3g} on fitted rows, {held_out:.3g} on held-out rows. "
-        return Conclusion(Verdict.DO_NOT_USE, Limit.NONE, f"{reason}Use more rows, or a simpler ratio.")
+        return Conclusion(Verdict.DO_NOT_USE, Limit.LOWER_BOUND, f"{reason}Use more rows, or a simpler ratio.")
     value = abs(held_out + excess / 2)
     if error > max(2 * THRESHOLDS.standard_error * value, THRESHOLDS.small):
         reason = f"the standard error of {error:.2g} is more than half of the value. Use more rows."

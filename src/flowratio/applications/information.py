@@ -241,6 +241,7 @@ def _result(parts: _Parts, resolution: float, distance_z: float = 0.0) -> Mutual
     noise = math.sqrt(variance)
     error = math.hypot(noise, max(parts.missing - parts.noise, 0.0), parts.missing_there)
     reason = _unusable(held_out, parts.in_sample, noise, resolution)
+    limit = Limit.LOWER_BOUND if reason else Limit.NONE  # what rows near in Z miss may have either sign
     tolerance = max(THRESHOLDS.overfit * abs(held_out), 2 * resolution, THRESHOLDS.small)
     if not reason and max(distance_z / THRESHOLDS.neighbors, parts.subtracted / tolerance) > 1:
         reason = f"rows near in Z still differ by {distance_z:.0%} of the distance of any two, and"
@@ -248,7 +249,7 @@ def _result(parts: _Parts, resolution: float, distance_z: float = 0.0) -> Mutual
         reason += " these. Use more rows."
     if not reason and parts.missing_there > max(2 * noise, THRESHOLDS.misfit):
         reason = f"the part to subtract is too low by {parts.missing_there:.2g} nats. Use another ratio."
-    conclusion = Conclusion(Verdict.DO_NOT_USE, Limit.NONE, reason) if reason else _conclusion(held_out, noise, parts)
+    conclusion = Conclusion(Verdict.DO_NOT_USE, limit, reason) if reason else _conclusion(held_out, noise, parts)
     return MutualInformation(
         resolution=resolution, **bounds_of(held_out, parts.in_sample, parts.confirmed, error, conclusion)
     )
@@ -292,7 +293,7 @@ def _flexible_result(parts: Dependence, resolution: float) -> MutualInformation:
     variance = float(parts.rows.var(ddof=1)) / n + (excess / 2) ** 2
     error = math.sqrt(variance + (growth / 2) ** 2 + (parts.disagreement / 4) ** 2)
     reason = _unusable(held_out, parts.in_sample, math.sqrt(variance), resolution)
-    conclusion = Conclusion(Verdict.DO_NOT_USE, Limit.NONE, reason)
+    conclusion = Conclusion(Verdict.DO_NOT_USE, Limit.LOWER_BOUND, reason)
     if not reason:
         conclusion = _flexible_conclusion(parts, held_out, error, resolution)
     return MutualInformation(

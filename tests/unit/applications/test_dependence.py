@@ -31,7 +31,7 @@ def student(n: int, df: float, nats: float) -> tuple[np.ndarray, np.ndarray]:
     return scale * x, scale * y
 
 
-def estimated(x: Any, y: Any, n_folds: int = 3) -> MutualInformation:
+def estimated(x: Any, y: Any, n_folds: int = 2) -> MutualInformation:
     return mutual_information(x, y, n_folds=n_folds, random_state=0)
 
 
@@ -41,33 +41,52 @@ def covers(result: MutualInformation, truth: float) -> bool:
 
 
 def test_student_pairs_with_strong_dependence() -> None:
-    x, y = student(3000, 1.0, 6.0)
+    x, y = student(1500, 1.0, 6.0)
     result = estimated(x, y)
     assert covers(result, 6.0)
     assert result.value == pytest.approx(6.0, abs=0.15)  # 0.1.0 gave 5.36
 
 
 def test_uniform_margins_with_strong_dependence() -> None:
-    x, y = gaussian(3000, 6.0)
+    x, y = gaussian(1500, 6.0)
     result = estimated(ndtr(x), ndtr(y))
     assert covers(result, 6.0)
-    # log r has the standard deviation 1, so 3000 rows know 6 nats to 0.018 at best; 0.1.0 gave 5.4 with 10,000 rows
+    # log r has the standard deviation 1, so 1500 rows know 6 nats to 0.026 at best; 0.1.0 gave 5.4 with 10,000 rows
     assert result.value == pytest.approx(6.0, abs=0.3)
 
 
 def test_noise_with_hard_edges() -> None:
     rng = np.random.default_rng(0)
     width = 0.05  # I = ε - log 2ε = 2.353 nats. A Gaussian copula sees about 1.8
-    x = rng.random(2000)
-    result = estimated(x, x + rng.uniform(-width, width, 2000))
+    x = rng.random(1000)
+    result = estimated(x, x + rng.uniform(-width, width, 1000))
     truth = width - math.log(2 * width)
     assert covers(result, truth)
-    assert result.value == pytest.approx(truth, abs=0.12)
+    assert result.value == pytest.approx(truth, abs=0.2)
+
+
+def test_a_ring_that_no_copula_sees() -> None:
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 1000)
+    x, y = (wave(angle) + rng.normal(0, 0.2, 1000) for wave in (np.cos, np.sin))
+    result = estimated(x, y, 5)
+    truth = _information_of_a_ring()
+    assert covers(result, truth)
+    assert result.value > truth / 2  # learners of 800 rows see more than half
+
+
+def _information_of_a_ring() -> float:
+    """Return the information of a ring of radius 1 and width 0.2 by sums over a grid."""
+    grid, angle = np.linspace(-2.2, 2.2, 221), 2 * np.pi * np.arange(120) / 120
+    u = grid[:, None] - np.cos(angle), grid[:, None] - np.sin(angle)
+    p = np.exp(-((u[0] / 0.2) ** 2) / 2) @ np.exp(-((u[1] / 0.2) ** 2) / 2).T
+    p /= p.sum()
+    return float(np.sum(p * np.log(p / (p.sum(axis=1, keepdims=True) * p.sum(axis=0)))))
 
 
 def test_interactions_that_learners_disagree_about_give_a_lower_bound() -> None:
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(1000, 6))
+    x = rng.normal(size=(800, 6))
     y = np.sign(x[:, 0] * x[:, 1])  # I = log 2, of which trees see little
     result = estimated(x, y)
     assert covers(result, math.log(2))
@@ -76,14 +95,14 @@ def test_interactions_that_learners_disagree_about_give_a_lower_bound() -> None:
 
 def test_independent_variables() -> None:
     rng = np.random.default_rng(0)
-    result = estimated(rng.standard_cauchy((1000, 2)), rng.exponential(size=1000))
+    result = estimated(rng.standard_cauchy((500, 2)), rng.exponential(size=500))
     assert (result.verdict, result.interval()[0]) == ("reliable", 0.0)
     assert "see no information" in result.reason
     assert result.value < 0.01
 
 
 def test_monotone_maps_change_nothing_where_ranks_are_enough() -> None:
-    x, y = gaussian(300, 0.5)
+    x, y = gaussian(200, 0.5)
     plain, bent = estimated(x, y, 2), estimated(np.exp(x), y**3, 2)
     assert (plain.raw, plain.standard_error) == (bent.raw, bent.standard_error)
 
@@ -97,8 +116,8 @@ def test_few_rows_and_constant_columns() -> None:
 
 
 def test_nothing_depends_on_the_clock() -> None:
-    x, y = gaussian(200, 0.5)
-    fold = folds(200, 2, np.random.default_rng(0))
+    x, y = gaussian(60, 0.5)
+    fold = folds(60, 2, np.random.default_rng(0))
     one, other = (dependence(x, y, fold, 0, verbose=False) for _ in range(2))
     np.testing.assert_array_equal(one.rows, other.rows)
     assert (one.in_sample, one.growth, one.disagreement) == (other.in_sample, other.growth, other.disagreement)
