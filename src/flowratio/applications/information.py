@@ -40,6 +40,7 @@ _UNSEEN = 3.0  # n times the nats of a pair of columns that chance hides: a corr
 _MOST_FITTED = 20_000  # shuffled rows, if n is not larger
 _MOST_DEALT = 2_000_000  # shuffled rows
 _CONDITIONAL = ("qda", "quadratic", "boosting", "mlp")  # candidates for I(X; Y | Z): all of them see dependence
+_ROOM = math.sqrt(3)  # standard errors above the value, for what all learners miss: the upper half is twice the lower
 _FEWEST_PAIRS = 200.0  # effective pairs that resemble rows of the sample, below which nothing can be confirmed
 _PAIRS_PER_ROW = 0.1  # the same for each row: with fewer, learners see the same pairs again and again
 
@@ -48,7 +49,8 @@ _PAIRS_PER_ROW = 0.1  # the same for each row: with fewer, learners see the same
 class MutualInformation(BoundEstimate):
     """An estimate of mutual information in nats. It prints as two lines.
 
-    `resolution` is what chance hides in a sample of this size, in nats. The upper end of the interval has room for it.
+    `resolution` is what chance hides in a sample of this size, and what flexible learners may miss, in nats. The upper
+    end of the interval has room for it.
     """
 
     resolution: float
@@ -296,8 +298,9 @@ def _flexible_result(parts: Dependence, resolution: float) -> MutualInformation:
     conclusion = Conclusion(Verdict.DO_NOT_USE, Limit.LOWER_BOUND, reason)
     if not reason:
         conclusion = _flexible_conclusion(parts, held_out, error, resolution)
+    room = math.hypot(resolution, _ROOM * error)
     return MutualInformation(
-        resolution=resolution, **bounds_of(held_out, parts.in_sample, parts.confirmed, error, conclusion)
+        resolution=room, **bounds_of(held_out, parts.in_sample, parts.confirmed, error, conclusion)
     )
 
 
