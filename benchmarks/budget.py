@@ -8,7 +8,7 @@ no limit. Every line of results/budget.jsonl is one fit, with what ran. Fits tha
 that was killed resumes. Use a quiet machine, or `--processor-time`: the budget is then seconds of the processor on one
 thread, which is about the time on a quiet machine.
 Cost: the sum of the budgets, about 35 minutes, and 10 minutes for boosting.
-Command: python benchmarks/budget.py [--cells 200x2000,21000x23] [--budgets 10,60] [--processor-time] [--out FILE]
+Command: python benchmarks/budget.py [--grid design] [--cells 200x2000,21000x23] [--budgets 10,60] [--processor-time] [--out FILE]
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import math
 import os
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,7 @@ from flowratio.ratios.auto import auto, fitting, race
 from flowratio.training import run
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "budget.jsonl"
+Draw = Callable[[int, int, int, bool], np.ndarray]
 N_HELD_OUT = 10_000  # rows of each sample
 # rows of both samples, columns, budgets in seconds
 GRID = (
@@ -45,9 +47,21 @@ GRID = (
     (1_000_000, 2, (60,)),
     (1_000_000, 20, (60, 240)),
 )
+# other sizes and other data, on which nothing was chosen
+REPORT_GRID = (
+    (200, 10, (10, 60)),
+    (500, 1500, (20, 60)),
+    (3_000, 100, (10, 60)),
+    (8_000, 300, (30, 60)),
+    (30_000, 8, (10, 60)),
+    (50_000, 40, (60,)),
+    (300_000, 100, (60,)),
+    (1_000_000, 5, (60,)),
+    (1_000_000, 30, (60,)),
+)
 
 
-def draw(n: int, d: int, seed: int, is_p: bool) -> np.ndarray:
+def draw_skewed(n: int, d: int, seed: int, is_p: bool) -> np.ndarray:
     """Return rows (n, d): skewed, correlated and discrete columns. p has another mean, threshold and product."""
     rng = np.random.default_rng([seed, n, d, is_p])
     X = rng.standard_normal((n, d))
@@ -62,11 +76,23 @@ def draw(n: int, d: int, seed: int, is_p: bool) -> np.ndarray:
     return X
 
 
+def draw_clusters(n: int, d: int, seed: int, is_p: bool) -> np.ndarray:
+    """Return rows (n, d): three clusters with heavy tails. p has other shares, a wider cluster and another product."""
+    rng = np.random.default_rng([7, seed, n, d, is_p])
+    cluster = rng.choice(3, n, p=[0.5, 0.3, 0.2] if is_p else [0.35, 0.35, 0.3])
+    X = rng.standard_t(4, (n, d)) * (1 + 0.4 * ((cluster == 2) & is_p))[:, None]
+    X[:, : d // 2] += np.array([-1.5, 0.0, 1.5])[cluster][:, None] / math.sqrt(d // 2)
+    X[:, -1] += (0.5 if is_p else -0.1) * X[:, 0] * X[:, 1]
+    X[:, 1::6] = np.abs(X[:, 1::6])
+    X[:, 4::7] = X[:, 4::7] > 0.5
+    return X
+
+
 def losses(ratio: Any, X: np.ndarray, is_p: np.ndarray) -> np.ndarray:
     return -log_expit(np.where(is_p, 1, -1) * ratio.log_ratio(X))
 
 
-def fit(ratio: Any, n: int, d: int) -> tuple[dict[str, Any], np.ndarray]:
+def fit(ratio: Any, n: int, d: int, draw: Draw) -> tuple[dict[str, Any], np.ndarray]:
     """Fit a ratio, and return its seconds and score, and its losses on other rows."""
     X_p, X_q = draw(n // 2, d, 0, True), draw(n // 2, d, 0, False)
     wall, processor = time.perf_counter(), time.process_time()
@@ -83,9 +109,11 @@ def standard_error(gains: np.ndarray) -> float:
     return 0.5 * math.sqrt(p.var() / len(p) + q.var() / len(q))
 
 
-def entry(n: int, d: int, budget: float, of_boosting: tuple[dict[str, Any], np.ndarray], clock: str) -> dict[str, Any]:
+def entry(
+    n: int, d: int, budget: float, draw: Draw, of_boosting: tuple[dict[str, Any], np.ndarray], clock: str
+) -> dict[str, Any]:
     ratio = AutoRatio(time_budget=budget, random_state=0)
-    result, loss = fit(ratio, n, d)
+    result, loss = fit(ratio, n, d, draw)
     boosting, boosting_loss = of_boosting
     gains = boosting_loss - loss
     seconds = result["processor_seconds" if clock == "processor" else "seconds"]
@@ -129,6 +157,7 @@ def use_processor_time() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--grid", choices=["design", "report"], default="report")
     parser.add_argument("--cells", default="", help="such as 200x2000,21000x23")
     parser.add_argument("--budgets", default="", help="such as 10,60")
     parser.add_argument("--processor-time", action="store_true")
@@ -143,7 +172,8 @@ def main() -> None:
     lines = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     ready = {(line["n"], line["d"], line["budget"], line["clock"]): line for line in lines}
     warnings.simplefilter("ignore")
-    for n, d, all_budgets in GRID:
+    draw, grid = (draw_clusters, REPORT_GRID) if options.grid == "report" else (draw_skewed, GRID)
+    for n, d, all_budgets in grid:
         if chosen and f"{n}x{d}" not in chosen:
             continue
         of_boosting = None
@@ -152,8 +182,8 @@ def main() -> None:
                 continue
             line = ready.get((n, d, budget, clock))
             if line is None:
-                of_boosting = of_boosting or fit(ClassifierRatio("boosting", random_state=0), n, d)
-                line = entry(n, d, budget, of_boosting, clock)
+                of_boosting = of_boosting or fit(ClassifierRatio("boosting", random_state=0), n, d, draw)
+                line = entry(n, d, budget, draw, of_boosting, clock)
                 with options.out.open("a") as file:
                     file.write(json.dumps(line) + "\n")
             show(line)
