@@ -37,7 +37,7 @@ from _accuracy_problems import N_HELD_OUT, PROBLEMS, Problem, failures
 from _peers import FIELD, Fit, Score, load_peers
 from _ratio_problems import ours
 from _tables import short
-from _timing import one_thread, timed, versions
+from _timing import one_thread, timed, use_processor_time, versions
 
 import flowratio
 
@@ -477,5 +477,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     one_thread()
+    use_processor_time()  # the budget of the automatic choice
     warnings.simplefilter("ignore")  # p and q of some problems hardly overlap, and the ratios say so
     main()

@@ -8,7 +8,8 @@ no limit. Every line of results/budget.jsonl is one fit, with what ran. Fits tha
 that was killed resumes. Use a quiet machine, or `--processor-time`: the budget is then seconds of the processor on one
 thread, which is about the time on a quiet machine.
 Cost: the sum of the budgets, about 35 minutes, and 10 minutes for boosting.
-Command: python benchmarks/budget.py [--grid design] [--cells 200x2000,21000x23] [--budgets 10,60] [--processor-time] [--out FILE]
+Command: python benchmarks/budget.py [--grid design] [--cells 200x2000,21000x23] [--budgets 10,60]
+                                    [--processor-time] [--out FILE]
 """
 
 from __future__ import annotations
@@ -21,16 +22,13 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from _timing import one_thread
+from _timing import one_thread, use_processor_time
 from scipy.special import log_expit
 
 from flowratio import AutoRatio, ClassifierRatio
-from flowratio.ratios.auto import auto, fitting, race
-from flowratio.training import run
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "budget.jsonl"
 Draw = Callable[[int, int, int, bool], np.ndarray]
@@ -147,12 +145,6 @@ def show(line: dict[str, Any]) -> None:
         f"({gain:+.4f} ± {error:.4f}){flag}",
         flush=True,
     )
-
-
-def use_processor_time() -> None:
-    """Let budgets count seconds of the processor, so that other work on the machine does not matter."""
-    for module in (auto, fitting, race, run):
-        vars(module)["time"] = SimpleNamespace(perf_counter=time.process_time, monotonic=time.monotonic)
 
 
 def main() -> None:

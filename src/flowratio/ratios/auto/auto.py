@@ -28,6 +28,9 @@ from flowratio.ratios.registry import RATIOS, fit_prepared, is_additive, log_rat
 from flowratio.samples.folding import random_ranks
 from flowratio.samples.two_samples import TwoSamples
 
+_DISAGREEMENT = 8.0  # nats between the fits of a candidate, a factor of 3,000, at which it counts half
+_LARGEST_CHANGE = 1e6  # nats: larger ones count as this, so that no weight is 0
+
 
 class BudgetWarning(UserWarning):
     """The time was too short, or the rows too few, to score any candidate."""
@@ -69,6 +72,9 @@ class AutoRatio(RatioEstimator):
     The combination starts with the first candidate that is about as good as the best one. Others join while the
     held-out likelihood gains more than noise. With n scored rows, the maximum likelihood weights of all candidates
     count 1000 / (n + 1000), and those of the few the rest: with few rows, a mean of many is safer than a choice.
+
+    Held-out rows do not show how wrong an extreme log-ratio is. So a candidate counts less at a row where its fits to
+    different folds disagree: 1 / (1 + v / 64) of its weight for a variance of v nats². The others take its place.
 
     All candidates get one fold before any gets more. A candidate is stopped early if it is clearly worse than the
     others after a fold. The rest is skipped once a candidate separates p from q without error. If there is not enough
@@ -178,11 +184,13 @@ class AutoRatio(RatioEstimator):
         return next((ratio for ratio in members if ratio.mixture_flow() is not None), None)
 
     def _log_ratio(self, X: Matrix) -> Vector:
-        log_r = np.zeros(len(X))
-        for weight, models in zip(self.shares_, self.models_, strict=True):
-            for model in models:
-                log_r += weight / len(models) * log_ratio_prepared(model, X)
-        return log_r
+        total, weighted = np.zeros(len(X)), np.zeros(len(X))
+        for share, models in zip(self.shares_, self.models_, strict=True):
+            mean, variance = _mean_and_variance(models, X)
+            weight = share / (1 + variance / _DISAGREEMENT**2)
+            weighted += weight * mean
+            total += weight
+        return self.shares_.sum() * weighted / np.maximum(total, 1e-300)  # without candidates r = 1
 
     def _check_settings(self) -> None:
         check_choice(self.combine, "combine", ("stack", "best"))
@@ -206,3 +214,13 @@ class AutoRatio(RatioEstimator):
                 name += "'"
             by_name[name] = named_ratio(one, "candidates") if isinstance(one, str) else one
         return by_name
+
+
+def _mean_and_variance(models: list[Any], X: Matrix) -> tuple[Vector, Vector]:
+    """Return mean and variance over the fits of a candidate of log r, each (n,). One fit has no variance."""
+    mean, squares = np.zeros(len(X)), np.zeros(len(X))
+    for k, model in enumerate(models, start=1):  # one pass: fits may be many and rows millions
+        change = log_ratio_prepared(model, X) - mean
+        mean += change / k
+        squares += np.clip(change, -_LARGEST_CHANGE, _LARGEST_CHANGE) ** 2 * (1 - 1 / k)
+    return mean, squares / max(len(models) - 1, 1)

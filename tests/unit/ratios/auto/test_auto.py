@@ -188,14 +188,31 @@ def test_log_ratio_is_the_weighted_mean_of_the_models() -> None:
     X, y = draw()
     halves = {"first": Fake(0.4), "second": Fake(1.8), "logistic": ClassifierRatio("logistic")}
     ratio = AutoRatio(halves, random_state=0).fit(X, y)
-    by_hand = sum(
-        weight * np.mean([model.log_ratio(X) for model in models], axis=0)
-        for weight, models in zip(ratio.shares_, ratio.models_, strict=True)
-    )
+    fits = [np.array([model.log_ratio(X) for model in models]) for models in ratio.models_]
+    weights = [share / (1 + each.var(axis=0, ddof=1) / 64) for share, each in zip(ratio.shares_, fits, strict=True)]
+    means = [each.mean(axis=0) for each in fits]
+    by_hand = ratio.shares_.sum() * np.einsum("kn,kn->n", weights, means) / np.sum(weights, axis=0)
     np.testing.assert_allclose(ratio.log_ratio(X), by_hand, rtol=0, atol=1e-12)
     assert all(len(models) == 5 for models in ratio.models_)
     assert (ratio.shares_ > 0).all()
     assert ratio.shares_.sum() <= 1 + 1e-12
+
+
+def test_a_candidate_whose_fits_disagree_counts_less() -> None:
+    """Held-out rows of the losing sample hardly see how extreme a log-ratio is: -500 or -10 cost nearly the same."""
+    X, y = draw()
+    ratio = AutoRatio({"first": Fake(0.4), "second": Fake(1.8)}, random_state=0).fit(X, y)
+    row, truth = np.array([[-10.0, -10.0]]), Fake().log_ratio(np.array([[-10.0, -10.0]]))[0]
+    ratio.shares_, ratio.models_ = np.array([0.5, 0.5]), [[Fake(1.0), Fake(1.0)], [Fake(1.0), Fake(99.0)]]
+    variance = (98 * truth) ** 2 / 2
+    second = 0.5 / (1 + variance / 64)
+    expected = (0.5 * truth + second * 50 * truth) / (0.5 + second)
+    assert ratio.log_ratio(row)[0] == pytest.approx(expected, rel=1e-12)
+    assert abs(expected / truth - 1) < 0.03  # it would be 24.5 by the mean
+    ratio.shares_, ratio.models_ = np.array([0.25, 0.5]), [[Fake(1.0)], [Fake(99.0)]]  # one fold does not show it
+    assert ratio.log_ratio(row)[0] == pytest.approx((0.25 + 0.5 * 99) * truth)
+    ratio.shares_, ratio.models_ = np.array([0.5, 0.5]), 2 * [[Fake(1.0), Fake(1e200)]]
+    assert np.isfinite(ratio.log_ratio(row)).all()
 
 
 def test_two_halves_of_the_truth_are_put_together() -> None:
