@@ -299,9 +299,11 @@ def _flexible_result(parts: Dependence, resolution: float) -> MutualInformation:
     if not reason:
         conclusion = _flexible_conclusion(parts, held_out, error, resolution)
     room = math.hypot(resolution, _ROOM * error)
-    return MutualInformation(
-        resolution=room, **bounds_of(held_out, parts.in_sample, parts.confirmed, error, conclusion)
-    )
+    bounds = bounds_of(held_out, parts.in_sample, parts.confirmed, error, conclusion)
+    if not reason:  # twice as many rows halve what is missing, so half of the growth is still to come
+        bounds["raw"] += growth / 2
+        bounds["value"] = max(bounds["raw"], 0.0)
+    return MutualInformation(resolution=room, **bounds)
 
 
 def _flexible_conclusion(parts: Dependence, held_out: float, error: float, resolution: float) -> Conclusion:
@@ -313,12 +315,15 @@ def _flexible_conclusion(parts: Dependence, held_out: float, error: float, resol
         reason = f"the value is a lower bound. With twice as many rows it grew by {parts.growth:.2g} nats"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason}, and more rows would raise it further.")
     if parts.disagreement > max(THRESHOLDS.overfit * held_out, THRESHOLDS.small, 2 * resolution):
-        reason = f"the value is a lower bound. Boosting and networks differ by {parts.disagreement:.2g} nats"
+        reason = f"the value is a lower bound. Boosting and a network differ by {parts.disagreement:.2g} nats"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason}, so both may miss something.")
     if abs(held_out) < 2 * error:
-        reason = "the interval includes 0. A copula, boosting and networks see no information."
+        reason = "the interval includes 0. A copula, boosting and a network see no information."
         return Conclusion(Verdict.RELIABLE, Limit.NONE, reason)
-    reason = f"boosting and networks find {max(parts.gain, 0.0):.2g} nats beyond a {parts.copula}, and they agree to"
+    if parts.gain is None:
+        reason = f"both variables are discrete, so a {parts.copula} misses nothing."
+        return Conclusion(Verdict.RELIABLE, Limit.NONE, reason)
+    reason = f"boosting and a network find {max(parts.gain, 0.0):.2g} nats beyond a {parts.copula}, and they agree to"
     return Conclusion(Verdict.RELIABLE, Limit.NONE, f"{reason} {parts.disagreement:.2g} nats.")
 
 
