@@ -62,6 +62,11 @@ class EllipticalRatio:
         """Return the largest canonical correlation of x and y."""
         return float(_canonical(self.scale, self.d_x)[1].max())
 
+    def smallest_width(self) -> float:
+        """Return the smallest width of a column given all others, as a share of its marginal width."""
+        precision = np.linalg.inv(_regular(_correlations(_regular(self.scale))))
+        return float(1 / math.sqrt(np.diag(precision).max()))
+
     def canonical_residuals(self, Z: Matrix) -> np.ndarray:
         """Return y minus its mean given x, in units of its width given x, of the strongest canonical pairs, (n, 2k)."""
         d_x = self.d_x

@@ -44,7 +44,8 @@ class Corrections:
     def weights(self) -> np.ndarray:
         """Weights of the learners in each fold, from the scores of the other folds, (n_folds, n_learners).
 
-        All are 0 if together they do not improve the held-out score beyond chance.
+        All are 0 if together they do not improve the held-out score by half a standard error. A larger threshold would
+        drop small gains that are real, and bias the estimate towards 0.
         """
         rows = [np.flatnonzero(self.fold != k) for k in range(self.each.shape[1])]
         weights = np.array([_weights(self.held_out[:, positions], positions < self.n) for positions in rows])
@@ -52,12 +53,12 @@ class Corrections:
         return weights if self._improves(log_r) else np.zeros_like(weights)
 
     def _improves(self, log_r: Vector) -> bool:
-        """Return whether log r scores more than 0 by two standard errors. Rows with the same x are one observation."""
+        """Return whether log r scores above 0 by half a standard error. Rows with the same x are one observation."""
         is_p = np.arange(len(log_r)) < self.n
         share = np.where(is_p, 0.5 / self.n, 0.5 / (len(log_r) - self.n))
         gains = share * (log_expit(np.where(is_p, log_r, -log_r)) + math.log(2))
         by_source = np.bincount(self.source, gains, self.n)
-        return float(gains.sum()) > 2 * math.sqrt(self.n * float(by_source.var()))
+        return float(gains.sum()) > 0.5 * math.sqrt(self.n * float(by_source.var()))
 
     @cached_property
     def stacked(self) -> np.ndarray:

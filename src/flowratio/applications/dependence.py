@@ -30,16 +30,16 @@ from flowratio.applications.corrections import Corrections, fit_learner
 from flowratio.applications.divergences import clipped_terms
 from flowratio.applications.margins import is_continuous, normal_scores, robust_units, smooth_scores
 from flowratio.applications.shuffles import TiltedProduct, pairs_by_row, pairs_of_folds, shuffled
-from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.registry import silent
 
-LEARNERS = ("boosting", "mlp", "mlp in z")  # trees, a network, and a network in the latent space of a flow
+LEARNERS = ("boosting", "mlp")  # trees, and a network
 _MOST_FITTED, _MOST_DRAWN = 20_000, 8  # rows of t: up to 20,000 or n, and up to 8 for each row of p
 _NARROW = 0.2  # conditional width: a dependence of 1.6 nats. Ranks resolve all that is wider
 _STRONG = 1000.0  # rows in the conditional width: with fewer, the noise of ranks costs more than 0.003 nats
 _TOO_STRONG = 50.0  # with fewer, x and y have equal ranks by chance
 _N_HALVES = 3  # folds in which learners are fitted to half of the rows too
 _FEWEST_DRAWN = 10  # rows of t in each fold: x and y that determine each other leave only the pairs of a few rows
+_ROWS_PER_CELL = 5  # of a table of counts: with fewer, learners that smooth it do better
 _FARTHEST = 30.0  # nats: log r₀ as a feature
 
 
@@ -51,10 +51,10 @@ class Dependence:
     in_sample: float
     confirmed: float  # by ratios up to the root of the number of pairs
     copula: str  # the copula of the estimate
-    gain: float  # nats beyond the copula
+    gain: float | None  # nats beyond the copula; None if nothing can be missing
     effective_size: float  # of the pairs that resemble rows of p
     growth: float  # nats that twice as many rows added
-    disagreement: float  # nats between boosting and the better one of the networks
+    disagreement: float  # nats between boosting and the network
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +85,10 @@ class _Copula:
         """Return the smallest conditional width of a canonical pair, as a share of its marginal width."""
         return min(math.sqrt(1 - fit.largest_correlation() ** 2) for fit in self.fits)
 
+    def column_width(self) -> float:
+        """Return the smallest width of a column given all others, as a share of its marginal width."""
+        return min(fit.smallest_width() for fit in self.fits)
+
 
 def joined(Z: Matrix, d_x: int, i: Vector, j: Vector) -> np.ndarray:
     """Return rows with the x of row i and the y of row j."""
@@ -94,6 +98,9 @@ def joined(Z: Matrix, d_x: int, i: Vector, j: Vector) -> np.ndarray:
 def dependence(x: Matrix, y: Matrix, fold: Vector, seed: int, verbose: bool) -> Dependence:
     """Estimate the dependence of two variables in their own units, (n, d_x) and (n, d_y), with folds (n,)."""
     x, y = (part[:, (part != part[:1]).any(axis=0)] for part in (x, y))  # without constant columns
+    cells = _cells(x, y)
+    if cells is not None:
+        return _table(*cells, fold)
     n, rng, X, d_x = len(x), np.random.default_rng([seed, 0, 10]), np.hstack([x, y]), x.shape[1]
     pairs = pairs_of_folds(fold, X.shape[1], rng)
     copula, each, tilted = _best_copula(_copulas(X, d_x, fold, rng), pairs, fold)
@@ -107,12 +114,11 @@ def dependence(x: Matrix, y: Matrix, fold: Vector, seed: int, verbose: bool) -> 
         return Dependence(rows, confirmed, confirmed, copula.name, 0.0, tilted.effective_size, 0.0, 0.0)
     features = _features(X, copula, i, j)
     all_folds = np.concatenate([fold, fold[i]])
-    spaces = _spaces(features, seed)
-    learners = _fitted_learners(spaces, n, all_folds, seed, verbose)
+    learners = _fitted_learners(features, n, all_folds, seed, verbose)
     corrections = Corrections(LEARNERS, learners, all_folds, n, np.concatenate([np.arange(n), i]))
     terms = _Terms(own - tilted.log_z, each - tilted.log_z, corrections)
     of_p, of_t = terms.held_out()
-    growth = _growth(spaces, corrections, seed) if corrections.weights.any() else 0.0
+    growth = _growth(features, corrections, seed) if corrections.weights.any() else 0.0
     return Dependence(
         rows=of_p + of_t.mean() + pairs_by_row(of_t, i, j, n) + tilted.influence(n),
         in_sample=terms.in_sample(),
@@ -123,6 +129,35 @@ def dependence(x: Matrix, y: Matrix, fold: Vector, seed: int, verbose: bool) -> 
         growth=growth,
         disagreement=corrections.disagreement(),
     )
+
+
+def _cells(x: Matrix, y: Matrix) -> tuple[Vector, Vector] | None:
+    """Return the values of x and of y as codes, (n,) each, if both are discrete and their table has enough rows."""
+    values = [np.unique(part, axis=0, return_inverse=True) for part in (x, y)]
+    n_cells = math.prod(len(distinct) for distinct, _ in values)
+    if n_cells * _ROWS_PER_CELL > len(x):
+        return None
+    return values[0][1].ravel(), values[1][1].ravel()
+
+
+def _table(a: Vector, b: Vector, fold: Vector) -> Dependence:
+    """Estimate the dependence of two codes (n,) by their table of counts, shrunk to independence by half a row a cell.
+
+    The bias of held-out rows and that of fitted rows are opposite: (cells of the table) / 2 n each.
+    """
+    rows, shape = np.arange(len(a)), (int(a.max()) + 1, int(b.max()) + 1)
+    shares = [np.bincount(codes) / len(a) for codes in (a, b)]
+    product = np.outer(*shares)
+    tables = []
+    for k in range(int(fold.max()) + 1):
+        fitted = fold != k
+        counts = np.bincount(a[fitted] * shape[1] + b[fitted], minlength=product.size).reshape(shape)
+        mass = product.size / 2
+        tables.append(np.log((counts + mass * product) / (fitted.sum() + mass) / product))  # mean_q r is 1
+    each = np.array(tables)[:, a, b]
+    own = each[fold, rows]
+    in_sample = float(np.mean([each[k][fold != k].mean() for k in range(len(each))]))
+    return Dependence(own, in_sample, float(own.mean()), "table of counts", None, math.inf, 0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,13 +189,13 @@ def _copulas(X: Matrix, d_x: int, fold: Vector, rng: np.random.Generator) -> lis
     if not (continuous[:d_x].any() and continuous[d_x:].any()):
         return by_rank
     smooth = _elliptical("smooth margins", smooth_scores(X), d_x, fold, deal)
-    width = min(copula.width() for copula in smooth)
-    n_near = width * len(X)
-    if width > _NARROW or n_near > _STRONG:
+    narrow = min(copula.column_width() for copula in smooth)
+    if narrow > _NARROW or narrow * len(X) > _STRONG:
         return by_rank
     if continuous.all():
         Z = robust_units(X)
         smooth.append(_cross_fitted("Student's distribution of the columns", Z, d_x, fold, deal, student_degrees(Z)))
+    n_near = min(copula.width() for copula in smooth) * len(X)
     return smooth if n_near < _TOO_STRONG else by_rank + smooth
 
 
@@ -207,26 +242,19 @@ def _features(X: Matrix, copula: _Copula, i: Vector, j: Vector) -> np.ndarray:
     return np.column_stack([columns, fit.canonical_residuals(Z), log_r])
 
 
-def _spaces(F: Matrix, seed: int) -> dict[str, Matrix]:
-    """Return what each learner sees. The flow is fitted once, to the rows of p and t together, without their labels."""
-    with silent():
-        Z = FlowFeaturizer(random_state=seed).fit(F).transform(F)
-    return dict(zip(LEARNERS, (F, F, Z), strict=True))
-
-
-def _fitted_learners(spaces: dict[str, Matrix], n: int, fold: Vector, seed: int, verbose: bool) -> np.ndarray:
+def _fitted_learners(F: Matrix, n: int, fold: Vector, seed: int, verbose: bool) -> np.ndarray:
     """Return log(p / t) of all rows by each learner without each fold, (n_learners, n_folds, n + m)."""
     n_folds = int(fold.max()) + 1
     with silent(), progress(n_folds * len(LEARNERS), "fits", verbose) as step:
         outcomes = []
-        for name, F in spaces.items():
+        for name in LEARNERS:
             for k in range(n_folds):
-                outcomes.append(fit_learner(name.removesuffix(" in z"), F, n, fold != k, seed + k))
+                outcomes.append(fit_learner(name, F, n, fold != k, seed + k))
                 step()
     return np.reshape(outcomes, (len(LEARNERS), n_folds, -1))
 
 
-def _growth(spaces: dict[str, Matrix], corrections: Corrections, seed: int) -> float:
+def _growth(F: Matrix, corrections: Corrections, seed: int) -> float:
     """Return how many nats the held-out estimate has grown by fitting to all rows instead of half of them."""
     n, fold, rng = corrections.n, corrections.fold, np.random.default_rng([seed, 0, 11])
     half, differences = rng.random(len(fold)) < 0.5, []
@@ -234,9 +262,9 @@ def _growth(spaces: dict[str, Matrix], corrections: Corrections, seed: int) -> f
         for k in range(min(_N_HALVES, int(fold.max()) + 1)):
             weights, out = corrections.weights[k], fold == k
             log_r = np.zeros(len(fold))
-            for (name, F), weight in zip(spaces.items(), weights, strict=True):
+            for name, weight in zip(LEARNERS, weights, strict=True):
                 if weight > 0:
-                    log_r += weight * fit_learner(name.removesuffix(" in z"), F, n, (fold != k) & half, seed + k)
+                    log_r += weight * fit_learner(name, F, n, (fold != k) & half, seed + k)
             whole, part = corrections.terms(corrections.stacked[k]), corrections.terms(log_r)
             of = out[:n], out[n:]
             differences.append(sum(float((a - b)[rows].mean()) for a, b, rows in zip(whole, part, of, strict=True)))

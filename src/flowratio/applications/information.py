@@ -96,17 +96,20 @@ def mutual_information(
         Variables to condition on, of shape (n, d_z) or (n,). None for I(X; Y).
     ratio
         A ratio, or its name, that sees how columns depend on each other, such as `"qda"`, `"quadratic"`, `"boosting"`
-        or `"mlp"`. None for a copula (Gaussian or Student's t) with flexible corrections (boosting and networks), which
-        is the most accurate. It takes about 10 seconds for 2,000 rows, and 40 seconds for 10,000 rows.
+        or `"mlp"`. None for a copula (Gaussian or Student's t) with flexible corrections (boosting, a network), which
+        is the most accurate. It takes about 5 seconds for 2,000 rows, and 25 seconds for 10,000 rows.
     n_folds, random_state, verbose
         Number of folds, seed of the folds, of the shuffles and of the ratio, and whether to show progress bars.
 
     Notes
     -----
     Every column is first replaced by its normal scores, so a monotone map of a column changes nothing. With
-    `ratio=None` and a dependence so strong that fewer than 1,000 rows lie within its conditional width, ranks lose
-    too much. Then smooth margins and the columns in their own units are compared too. There a monotone map may change
-    the estimate, mostly by less than its standard error.
+    `ratio=None` and a column of which fewer than 1,000 rows lie within its width given the others, ranks lose too much.
+    Then smooth margins and the columns in their own units are compared too. There a monotone map may change the
+    estimate, mostly by less than its standard error. Two discrete variables have a table of counts instead.
+
+    With `ratio=None` the interval is longer above the value than below it: learners can miss information, but on
+    held-out rows they hardly invent it.
 
     The verdict is `RELIABLE` only if flexible classifiers, evaluated on all folds, find nothing that the estimate
     misses. Otherwise the estimate is a lower bound, and the interval has no upper end. I(X; Y | Z) is the difference
@@ -299,9 +302,11 @@ def _flexible_result(parts: Dependence, resolution: float) -> MutualInformation:
     if not reason:
         conclusion = _flexible_conclusion(parts, held_out, error, resolution)
     room = math.hypot(resolution, _ROOM * error)
-    return MutualInformation(
-        resolution=room, **bounds_of(held_out, parts.in_sample, parts.confirmed, error, conclusion)
-    )
+    bounds = bounds_of(held_out, parts.in_sample, parts.confirmed, error, conclusion)
+    if not reason:  # twice as many rows halve what is missing, so half of the growth is still to come
+        bounds["raw"] += growth / 2
+        bounds["value"] = max(bounds["raw"], 0.0)
+    return MutualInformation(resolution=room, **bounds)
 
 
 def _flexible_conclusion(parts: Dependence, held_out: float, error: float, resolution: float) -> Conclusion:
@@ -313,12 +318,15 @@ def _flexible_conclusion(parts: Dependence, held_out: float, error: float, resol
         reason = f"the value is a lower bound. With twice as many rows it grew by {parts.growth:.2g} nats"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason}, and more rows would raise it further.")
     if parts.disagreement > max(THRESHOLDS.overfit * held_out, THRESHOLDS.small, 2 * resolution):
-        reason = f"the value is a lower bound. Boosting and networks differ by {parts.disagreement:.2g} nats"
+        reason = f"the value is a lower bound. Boosting and a network differ by {parts.disagreement:.2g} nats"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason}, so both may miss something.")
     if abs(held_out) < 2 * error:
-        reason = "the interval includes 0. A copula, boosting and networks see no information."
+        reason = "the interval includes 0. A copula, boosting and a network see no information."
         return Conclusion(Verdict.RELIABLE, Limit.NONE, reason)
-    reason = f"boosting and networks find {max(parts.gain, 0.0):.2g} nats beyond a {parts.copula}, and they agree to"
+    if parts.gain is None:
+        reason = f"both variables are discrete, so a {parts.copula} misses nothing."
+        return Conclusion(Verdict.RELIABLE, Limit.NONE, reason)
+    reason = f"boosting and a network find {max(parts.gain, 0.0):.2g} nats beyond a {parts.copula}, and they agree to"
     return Conclusion(Verdict.RELIABLE, Limit.NONE, f"{reason} {parts.disagreement:.2g} nats.")
 
 

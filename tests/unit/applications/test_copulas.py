@@ -106,3 +106,10 @@ def test_a_column_that_is_constant_in_all_folds_except_one() -> None:
     ratio = fit_gaussian(Z, np.roll(Z, 1, axis=0), 2)
     Z[0, 1] = 1.0
     assert np.isfinite(ratio.log_ratio(Z)).all()
+
+
+def test_the_smallest_width_is_that_of_a_column_given_all_others() -> None:
+    scale = np.diag([4.0, 1.0, 9.0])
+    scale[0, 1] = scale[1, 0] = 2 * 0.99  # correlation 0.99 within x
+    assert EllipticalRatio(np.zeros(3), scale, math.inf, 2).smallest_width() == pytest.approx(math.sqrt(1 - 0.99**2))
+    assert EllipticalRatio(np.zeros(3), scale, math.inf, 2).largest_correlation() == pytest.approx(0, abs=1e-6)

@@ -40,12 +40,13 @@ def test_an_exaggerated_ratio_is_scaled_back() -> None:
 
 
 def test_copies_of_a_row_are_one_observation() -> None:
-    log_r = np.concatenate([np.zeros(1000), np.full(1000, -1.0)])
-    assert corrections(log_r, n=1000).weights.any()
-    # 2 rows of t with 500 copies of each: two standard errors of a mean of 2 values are more than the mean
-    of = corrections(log_r, n=1000)
-    source = np.concatenate([np.arange(1000), np.arange(1000) // 500])
-    assert not Corrections(of.names, of.each, of.fold, 1000, source).weights.any()
+    # gains of rows of t are 1 in one half of the rows, and -0.9 in the other: the mean is 0.05, and the spread 0.95
+    log_r = np.concatenate([np.zeros(1000), np.tile([-1.0, 0.55], 500)])
+    of = corrections(log_r, n=1000, n_folds=5)
+    assert of.weights.any()  # 1000 values: the standard error of the mean is 1/32 of the spread
+    source = np.concatenate([np.arange(1000), np.arange(1000) % 2])
+    copies = Corrections(of.names, of.each, of.fold, 1000, source)
+    assert not copies.weights.any()  # 2 values: half of a standard error is more than the mean
 
 
 def test_a_learner_is_fitted_to_some_rows() -> None:
