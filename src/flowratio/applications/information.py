@@ -303,7 +303,7 @@ def _flexible_result(parts: Dependence, resolution: float) -> MutualInformation:
         conclusion = _flexible_conclusion(parts, held_out, error, resolution)
     room = math.hypot(resolution, _ROOM * error)
     bounds = bounds_of(held_out, parts.in_sample, parts.confirmed, error, conclusion)
-    if not reason:  # twice as many rows halve what is missing, so half of the growth is still to come
+    if not reason:  # with an error of c/n the held-out value lacks the growth, and its midpoint with in_sample half
         bounds["raw"] += growth / 2
         bounds["value"] = max(bounds["raw"], 0.0)
     return MutualInformation(resolution=room, **bounds)

@@ -46,7 +46,8 @@ def _smooth_curve(x: np.ndarray, scores: np.ndarray) -> np.ndarray:
     order, sizes = np.argsort(x, kind="stable"), _group_sizes(len(x))
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     means = [np.add.reduceat(values[order], starts) / sizes for values in (x, scores)]
-    distinct = np.concatenate([[True], np.diff(means[0]) > 0])
+    # means of equal values may differ by rounding, in either direction
+    distinct = means[0] > np.concatenate([[-np.inf], np.maximum.accumulate(means[0])[:-1]])
     knots, levels = (values[distinct] for values in means)
     if len(knots) < 3:
         return scores
