@@ -209,10 +209,11 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     def _fit_public(self, samples: TwoSamples) -> None:
         self._fit_units(samples)
-        support = self._measure_overlap(samples)
+        rows = self._overlap_rows(samples)
+        support = self._measure_overlap(rows, samples.n_p / rows.n_p, samples.n_q / rows.n_q)
         if support.is_poor:
             advice = 'Use `RULSIF`, which is bounded, or see "Limits".'
-            warnings.warn(support.problem(samples, advice=advice), OverlapWarning, stacklevel=3)
+            warnings.warn(support.problem(rows, advice=advice), OverlapWarning, stacklevel=3)
 
     def fit_prepared(self, samples: TwoSamples) -> Self:
         """Fit to samples that are checked and encoded already, as a part of another estimator. It never warns."""
@@ -224,7 +225,13 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         return self
 
     def _fit_units(self, samples: TwoSamples) -> TwoSamples:
-        """Bring rows to the form that `requires` asks for, and fit."""
+        """Bring rows to the form that `requires` asks for, fit, and return these rows."""
+        rows = self._required_rows(samples)
+        self._fit(rows)
+        return rows
+
+    def _required_rows(self, samples: TwoSamples) -> TwoSamples:
+        """Return rows in the form that `requires` asks for, and remember how they got it."""
         self.log_odds_, self.category_odds_ = samples.log_odds, None
         if samples.codes and self.requires.categories == "odds":
             self.category_odds_, samples = with_category_odds(samples)
@@ -234,7 +241,6 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             rows = samples.bounded(self.mean_, self.scale_)
         if self.requires.rows != "given":  # equal rows with codes are in different folds
             rows = rows.reordered(standard.X, repeat=self.requires.rows == "repeated" or bool(rows.codes))
-        self._fit(rows)
         return rows
 
     @abstractmethod
@@ -395,11 +401,16 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         inverse.estimator_ = self
         return inverse
 
-    def _measure_overlap(self, samples: TwoSamples) -> SharedSupport:
-        """Measure the effective sample sizes of r on all rows of q, and of 1/r on all rows of p."""
-        log_p, log_q = (self.log_ratio_prepared(X) for X in (samples.X_p, samples.X_q))
-        support = shared_support(log_p, samples.w_p, log_q, samples.w_q)
-        self.effective_sample_size_, self.inverse_sample_size_ = support.ess, kish(-log_p, samples.w_p)
+    def _overlap_rows(self, samples: TwoSamples) -> TwoSamples:
+        """Return the rows that show the overlap of the samples: all of them, unless scoring takes too long."""
+        return samples
+
+    def _measure_overlap(self, rows: TwoSamples, times_p: float, times_q: float) -> SharedSupport:
+        """Measure the effective sample sizes of r on q and of 1/r on p, which have so many times the rows."""
+        log_p, log_q = (self.log_ratio_prepared(X) for X in (rows.X_p, rows.X_q))
+        support = shared_support(log_p, rows.w_p, log_q, rows.w_q)
+        support = support._replace(ess=support.ess * times_q, n=support.n * times_q)
+        self.effective_sample_size_, self.inverse_sample_size_ = support.ess, kish(-log_p, rows.w_p) * times_p
         self.uncovered_share_ = support.far_share
         return support
 

@@ -19,6 +19,7 @@ from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.auto.combination import choose_stack, hedge
 from flowratio.ratios.auto.conclusion import conclusion
 from flowratio.ratios.auto.convex import ConvexRatio
+from flowratio.ratios.auto.fitting import thinned
 from flowratio.ratios.auto.race import Race
 from flowratio.ratios.auto.results import AutoResults, Candidate, Status
 from flowratio.ratios.base import RatioEstimator, Requires
@@ -29,6 +30,7 @@ from flowratio.samples.folding import random_ranks
 from flowratio.samples.two_samples import TwoSamples
 
 _DISAGREEMENT = 8.0  # nats between the fits of a candidate, a factor of 3,000, at which it counts half
+_OVERLAP_ROWS = 200_000  # rows of both samples that show the overlap: to score more takes a part of the budget
 _LARGEST_CHANGE = 1e6  # nats: larger ones count as this, so that no weight is 0
 
 
@@ -66,6 +68,8 @@ class AutoRatio(RatioEstimator):
     names_, shares_, models_
         Names of the candidates in the combination, their weights, of shape (m,), and a list of fitted ratios for each,
         one for each scored fold. The rest up to 1 is the weight of r = 1.
+    effective_sample_size_, inverse_sample_size_, uncovered_share_
+        As in every ratio. If there are more than 200,000 rows, 200,000 of them stand for all.
 
     Notes
     -----
@@ -106,7 +110,17 @@ class AutoRatio(RatioEstimator):
         self.candidates, self.combine, self.n_folds = candidates, combine, n_folds
         self.time_budget, self.random_state, self.verbose = time_budget, random_state, verbose
 
+    def _fit_units(self, samples: TwoSamples) -> TwoSamples:
+        start = time.perf_counter()  # the budget includes the preparation of the rows
+        rows = self._required_rows(samples)
+        self._fit_from(rows, start)
+        return rows
+
     def _fit(self, samples: TwoSamples) -> None:
+        self._fit_from(samples, time.perf_counter())
+
+    def _fit_from(self, samples: TwoSamples, start: float) -> None:
+        """Fit with a budget that runs from `start`, a value of `time.perf_counter`."""
         self._check_settings()
         candidates, seed = self._candidates(), seed_from(self.random_state)
         for ratio in candidates.values():
@@ -118,7 +132,7 @@ class AutoRatio(RatioEstimator):
             self._fall_back(samples, [], f"{reason}. The ratio is logistic regression. Give at least 4 rows of each.")
             return
         fold = random_ranks(samples, np.random.default_rng([seed, 0, 6])) % n_folds
-        race = Race(samples, fold, seed, self.time_budget)
+        race = Race(samples, fold, seed, self.time_budget, start)
         bar = uneven_progress(len(candidates) + 1, "steps", self.verbose, race.expected_left)
         with silent(), bar as begin:  # the scores show what a fit warns of
             race.run(candidates, begin)
@@ -191,6 +205,9 @@ class AutoRatio(RatioEstimator):
             weighted += weight * mean
             total += weight
         return self.shares_.sum() * weighted / np.maximum(total, 1e-300)  # without candidates r = 1
+
+    def _overlap_rows(self, samples: TwoSamples) -> TwoSamples:
+        return samples.part(thinned(np.arange(len(samples.X)), samples.n_p, _OVERLAP_ROWS))
 
     def _check_settings(self) -> None:
         check_choice(self.combine, "combine", ("stack", "best"))

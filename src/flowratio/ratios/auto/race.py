@@ -35,10 +35,15 @@ _SETTLED_ERRORS, _SETTLED_LOSS = 3.0, 0.01  # standard errors and nats of the he
 
 
 class Race:
-    """Candidates on the same folds of `samples`, shape (n,), with a budget in seconds for all of them."""
+    """Candidates on the same folds of `samples`, shape (n,), with a budget in seconds for all of them.
 
-    def __init__(self, samples: TwoSamples, fold: Vector, seed: int, budget: float | None) -> None:
-        self.start = time.perf_counter()
+    The budget runs from `start`, a value of `time.perf_counter`. None for now.
+    """
+
+    def __init__(
+        self, samples: TwoSamples, fold: Vector, seed: int, budget: float | None, start: float | None = None
+    ) -> None:
+        self.start = time.perf_counter() if start is None else start
         self.step_start: float | None = None
         self.budget = math.inf if budget is None else float(budget)
         n_folds = int(fold.max()) + 1

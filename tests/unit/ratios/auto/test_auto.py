@@ -33,6 +33,7 @@ from flowratio.flows import MAF, Flow
 from flowratio.ratios.auto import auto, fitting, race
 from flowratio.ratios.auto.auto import BudgetWarning
 from flowratio.ratios.auto.results import AutoResults, Candidate, Status
+from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.registry import RATIOS
 from flowratio.samples.two_samples import TwoSamples, two_samples
 
@@ -741,3 +742,38 @@ def test_table_in_a_notebook() -> None:
     assert "no time: about 30 s needed" in html
     rest = "The rest, 0.25, is the weight of r = 1, which shrinks log r toward 0."
     assert html.endswith(f"<p>{rest} The flow helped: +0.0123 ± 0.0040 nats of score.</p>")
+
+
+def test_the_budget_includes_the_preparation_of_rows(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = TwoSamples.moments
+
+    def slow(samples: TwoSamples) -> Any:
+        clock.now += 100.0
+        return original(samples)
+
+    monkeypatch.setattr(TwoSamples, "moments", slow)
+    with pytest.warns(BudgetWarning, match="too short"):
+        AutoRatio(["lda"], time_budget=50.0, random_state=0).fit(*draw())
+
+
+def test_many_rows_measure_the_overlap_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    # log r = x·m − |m|²/2 with |m| = 0.5 has weights r whose squares have a relative variance of e^{4|m|²} − 1 = 1.7, so
+    # the ESS of 5,000 rows has a relative standard error of about sqrt(1.7 / 5,000) = 0.018: 0.1 is more than 5 of them
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40_000, 2)) + np.repeat([[0.3, -0.4], [0.0, 0.0]], 20_000, axis=0)
+    y = np.repeat([1, 0], 20_000)
+    whole = AutoRatio(["lda"], random_state=0).fit(X, y)
+    monkeypatch.setattr(auto, "_OVERLAP_ROWS", 10_000)
+    part = AutoRatio(["lda"], random_state=0).fit(X, y)
+    for name in ("effective_sample_size_", "inverse_sample_size_"):
+        assert getattr(part, name) != getattr(whole, name)
+        assert getattr(part, name) == pytest.approx(getattr(whole, name), rel=0.1)
+
+
+@pytest.mark.filterwarnings("default::flowratio.ratios.base.OverlapWarning")
+def test_a_part_of_the_rows_names_the_column_that_separates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "_OVERLAP_ROWS", 200)
+    X, y = draw(500, 700)
+    X[:, 1] += 50 * (y == 1)
+    with pytest.warns(OverlapWarning, match="of 700, because column `x2` separates"):
+        AutoRatio(["lda"], random_state=0).fit(X, y)
