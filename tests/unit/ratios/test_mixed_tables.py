@@ -95,7 +95,7 @@ def test_a_pipeline_with_an_encoder_has_indicators_only() -> None:
     most = encoder.columns_[0].categories
     rare = [table.filter(~pl.col("shop").is_in(most)) for table in (P, Q)]
     log_r = pipeline.score_samples(pl.concat(rare))
-    assert np.ptp(log_r) == 0
+    assert np.ptp(log_r) < 1e-12  # a matrix product can round equal rows differently
     # the log-odds of a rows and b rows have the standard error √(1/a + 1/b)
     a, b = map(len, rare)
     assert log_r[0] == pytest.approx(np.log(a / b), abs=0.1 * np.sqrt(1 / a + 1 / b))

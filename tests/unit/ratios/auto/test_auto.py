@@ -757,7 +757,7 @@ def test_the_budget_includes_the_preparation_of_rows(clock: Clock, monkeypatch: 
 
 
 def test_many_rows_measure_the_overlap_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    # log r = x·m − |m|²/2 with |m| = 0.5 has weights r whose squares have a relative variance of e^{4|m|²} − 1 = 1.7, so
+    # log r = x·m − |m|²/2 with |m| = 0.5: the squares of r have a relative variance of e^{4|m|²} − 1 = 1.7, so
     # the ESS of 5,000 rows has a relative standard error of about sqrt(1.7 / 5,000) = 0.018: 0.1 is more than 5 of them
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40_000, 2)) + np.repeat([[0.3, -0.4], [0.0, 0.0]], 20_000, axis=0)
