@@ -38,6 +38,11 @@ class CategoryScores:
         a = np.bincount(self.codes[order[: self.n_p]], minlength=len(self.counts))
         return a, self.counts - a
 
+    def most_changed(self) -> int:
+        """Return the category whose count in the rows of the input is farthest from the expected one, by chance."""
+        a, _ = self.count(np.arange(len(self.codes)))
+        return int(np.argmax(np.square(a - self.expected) * self.weight))
+
     def statistics(self, order: np.ndarray) -> Vector:
         """Return roots of the four statistics of a permutation, of shape (4,): nearly Gaussian."""
         a, b = self.count(order)

@@ -191,7 +191,7 @@ def variance_of_pair(x: Vector, y: Vector, n_p: int) -> Variance:
     """
     scores, counts = [], []
     for k, part in enumerate((slice(None, n_p), slice(n_p, None))):
-        pair = np.column_stack([x[part], y[part]])[:: max(1, len(x[part]) // _MAX_ROWS)]
+        pair = np.column_stack([x[part], y[part]])[:: -(-len(x[part]) // _MAX_ROWS)]
         U = ndtri((rankdata(pair, axis=0) - 0.5) / len(pair))
         scores.append(U / np.maximum(U.std(axis=0), _SMALLEST))
         counts.append(np.full(len(pair), k == 0, np.float64))

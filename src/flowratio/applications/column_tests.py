@@ -37,7 +37,8 @@ class SourceColumns:
     group: np.ndarray  # (s,): the group of each source column
     of_matrix: np.ndarray  # (d,): the source column of each column of the matrix. No codes are in the matrix
     is_missing: np.ndarray  # (d,): whether a column of the matrix shows where another one has missing values
-    codes: dict[int, Vector]  # by source column: all categories of its rows, (n,)
+    codes: dict[int, Vector]  # by source column: all categories of its rows, (n,), the last one for missing values
+    n_categories: dict[int, int]  # by source column: without missing values
 
 
 class ColumnTests:
@@ -143,6 +144,10 @@ class ColumnTests:
         if kind == 3:
             partner = self.sources.of_matrix[self._strongest(sources)[1]]
             return _KINDS[kind].format(self.sources.names[self.sources.group[partner]])
+        if kind == 4:
+            source = int(sources[observed[sources, kind].argmax()])
+            is_missing = self.categories[source].most_changed() == self.sources.n_categories[source]
+            return _MISSING if is_missing else _KINDS[kind]
         if kind < 3:
             parts = np.flatnonzero(self.sources.of_matrix == sources[observed[sources, kind].argmax()])
             if self.sources.is_missing[parts[self.of_columns[0][kind, parts].argmax()]]:
@@ -166,21 +171,21 @@ def source_columns(samples: TwoSamples, groups: Sequence[str] | None) -> SourceC
     """Return the columns of two samples, in their groups if there are any."""
     encoder, n = samples.encoder, samples.X.shape[1]
     if encoder is None:
-        names = list(samples.names or [f"x{j + 1}" for j in range(n)])
-        of_matrix, is_missing, codes = np.arange(n), np.zeros(n, bool), {}
+        names = samples.column_names
+        of_matrix, is_missing, codes, sizes = np.arange(n), np.zeros(n, bool), {}, {}
     else:
         names = [column.name for column in encoder.columns_]
         is_code = np.isin(np.arange(n), samples.codes)
         of_matrix = encoder.groups_[~is_code]
-        has_missing = np.array([column.has_missing for column in encoder.columns_])
-        is_last = np.append(encoder.groups_[1:] != encoder.groups_[:-1], True)
-        is_missing = (has_missing[encoder.groups_] & is_last)[~is_code]
-        texts = encoder.category_codes(samples.X)
-        codes = {names.index(name): np.where(of.codes < 0, len(of.names), of.codes) for name, of in texts.items()}
+        missing = [encoder.missing_position(k) for k in range(len(names))]
+        is_missing = np.isin(np.arange(n), [k for k in missing if k is not None])[~is_code]
+        texts = {names.index(name): of for name, of in encoder.category_codes(samples.X).items()}
+        sizes = {k: len(of.names) for k, of in texts.items()}
+        codes = {k: np.where(of.codes < 0, sizes[k], of.codes) for k, of in texts.items()}
     if groups is None:
-        return SourceColumns(names, np.arange(len(names)), of_matrix, is_missing, codes)
+        return SourceColumns(names, np.arange(len(names)), of_matrix, is_missing, codes, sizes)
     if len(groups) != len(names):
         raise ValueError(f"`groups` has {len(groups)} names, but there are {len(names)} columns. Give one for each.")
     of_groups = list(dict.fromkeys(groups))
     group = np.array([of_groups.index(name) for name in groups])
-    return SourceColumns(of_groups, group, of_matrix, is_missing, codes)
+    return SourceColumns(of_groups, group, of_matrix, is_missing, codes, sizes)

@@ -26,6 +26,7 @@ from flowratio.applications.support import with_support
 from flowratio.diagnostics.residual import residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict
+from flowratio.ratios.shared_support import kish
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import mean_and_error
 
@@ -161,14 +162,14 @@ def flexible_check(samples: TwoSamples, fold: Vector, scores: CrossFitted, seed:
     n_shared = scores.p.w @ expit(-scores.p.log_r) + scores.q.w @ expit(scores.q.log_r)
     if n_shared < THRESHOLDS.fewest_shared:  # every classifier separates the samples
         return FlexibleCheck(np.zeros(samples.n_p), np.zeros(samples.n_q), 0.0)
-    rows, each = np.delete(samples.X, samples.codes, axis=1), np.hstack([scores.p.each, scores.q.each])
+    rows, each = samples.plain, np.hstack([scores.p.each, scores.q.each])
     left = residual(rows, log_r, samples.y == 1, samples.w, seed, fold=fold, each=each)
     of_p, of_q = (left.log_correction[part] for part in samples.parts)
     return FlexibleCheck(of_p, of_q, left.n_overlap)
 
 
 def estimate(kind: Kind, scores: CrossFitted, check: FlexibleCheck) -> Divergence:
-    """Return a divergence from cross-fitted log-ratios and the check of their form; weights count rows."""
+    """Return a divergence from cross-fitted log-ratios and the check of their form. Weights count rows."""
     p, q = scores.p, scores.q
     if kind == "reverse-kl":
         return replace(estimate("kl", scores.swapped(), check.swapped()), kind=kind, log_p=p.log_r, log_q=q.log_r)
@@ -188,7 +189,7 @@ def estimate(kind: Kind, scores: CrossFitted, check: FlexibleCheck) -> Divergenc
         without = np.array([p.mean_without(k, of_p) + q.mean_without(k, of_q) for k in range(n_folds)])
         variance += variance_of_fits(without, of_fits)
         confirmed = p.mean((clipped := clipped_terms(p.log_r, q.log_r, reach))[0]) + q.mean(clipped[1])
-    error = math.sqrt(variance)
+    error = min(math.sqrt(variance), LARGEST.get(kind, math.inf))
     conclusion = _conclusion(kind, held_out, excess, error, scores)
     if conclusion.verdict is Verdict.RELIABLE:  # otherwise the form of the ratio is not the first problem
         more_p, more_q = terms(p.log_r + check.p, q.log_r + check.q, reach)
@@ -252,14 +253,13 @@ def _confirmed(conclusion: Conclusion, missing: float, largest: float, overlap: 
 
 
 def _cut(scores: CrossFitted) -> str:
-    """Return why squared ratios are too large for a reliable mean; an empty text if they are not."""
+    """Return why squared ratios are too large for a reliable mean. The text is empty if they are not."""
     p, q = scores.p, scores.q
     n_q = q.w.sum()
     n_cut = p.w[p.log_r > math.log(n_q) / 2].sum() + q.w[q.log_r > math.log(n_q) / 2].sum()
     if n_cut > 0:
         return f"{n_cut:.3g} rows have a ratio above √n = {math.sqrt(n_q):.3g}, where it is cut off."
-    squares = np.exp(2 * (q.log_r - q.log_r.max()))
-    ess = (q.w @ squares) ** 2 / (q.w @ squares**2)
+    ess = kish(2 * q.log_r, q.w)
     if ess < THRESHOLDS.fewest_squares:
         return f"the effective sample size of the squared ratios is {ess:.0f}. Larger ratios may be missing."
     return ""

@@ -7,7 +7,7 @@ With r = p/q, p the treated rows and q the controls, the odds of the propensity 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -24,7 +24,6 @@ from flowratio.applications.weight_checks import (
     balance_rows,
     form_check,
     good_words,
-    group_size,
     overlap_findings,
     rarity_findings,
     reason_of,
@@ -38,6 +37,7 @@ from flowratio.diagnostics.evaluation import prepared_design
 from flowratio.diagnostics.scored_sample import ScoredSample
 from flowratio.diagnostics.trust import is_confirmed, wrong_form
 from flowratio.diagnostics.verdict import Finding, Verdict, verdict_of
+from flowratio.ratios.shared_support import kish
 from flowratio.samples.weighting import log_mean_exp
 from flowratio.weights import self_normalize
 
@@ -239,15 +239,15 @@ def weights_of(estimand: Estimand, groups: Groups, scores: HeldOutRatios, seed: 
     shares = shares_of(estimand, groups, log_r)
     weights = shares.treated.of * is_treated.sum() + shares.controls.of * (~is_treated).sum()
     parts = zip((is_treated, ~is_treated), _log_factors(estimand, logit), strict=True)
-    ess_treated, ess_control = (group_size(log_g[of], groups.w[of]) for of, log_g in parts)
+    ess_treated, ess_control = (kish(log_g[of], groups.w[of]) for of, log_g in parts)
     overlap = _overlap(estimand, groups, log_r)
     table = _balance(estimand, groups, logit)
     findings = [finding for group in overlap for finding in overlap_findings(group, TARGETS[estimand])]
     if estimand == "att":  # otherwise both groups are weighted, and their overlap has their sizes
-        findings += size_findings("treated rows", group_size(np.zeros(is_treated.sum()), groups.w[is_treated]))
+        findings += size_findings("treated rows", kish(np.zeros(is_treated.sum()), groups.w[is_treated]))
     rest = form_check(groups.samples, groups.w, scores, seed)
     findings += balance_findings(table, min(group.ess for group in overlap), is_confirmed(rest))
-    findings += wrong_form(rest, True) + rarity_findings(groups.samples)
+    findings += wrong_form(rest) + rarity_findings(groups.samples)
     return EffectWeights(
         estimand,
         verdict_of(findings),
@@ -289,16 +289,7 @@ def _balance(estimand: str, groups: Groups, logit: Vector) -> Balance:
     columns = compared_columns(prepared_design(samples), samples.encoder)
     p, q = (ScoredSample(samples.X[of], log_g[of], w[of] / w[of].sum()) for of in samples.parts)
     rows_p, rows_q = (np.arange(len(w))[of] for of in samples.parts)
-    of_controls = table_balance(p, q, columns, (rows_p, rows_q))
-    if estimand == "att":
-        return of_controls
-    of_treated = table_balance(q, p, columns, (rows_q, rows_p))
-    return replace(
-        of_controls,
-        after=of_controls.after - of_treated.after - of_controls.before,
-        standard_error=np.hypot(of_controls.standard_error, of_treated.standard_error),
-        deviation_after=of_controls.deviation_after / of_treated.deviation_after / of_controls.deviation_before,
-    )
+    return table_balance(p, q, columns, (rows_p, rows_q), target=p.tilted())
 
 
 def _finite(value: float) -> float | None:

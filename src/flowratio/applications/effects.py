@@ -21,7 +21,7 @@ from flowratio.applications.effect_weights import (
 )
 from flowratio.applications.outcome_model import Measurement, check_outcome_model, prediction_of
 from flowratio.applications.treatment import Groups, content_folds, cross_fitted, treatment_groups
-from flowratio.applications.weight_checks import balance_rows, good_words, plain_columns, reason_of
+from flowratio.applications.weight_checks import balance_rows, good_words, reason_of
 from flowratio.applications.weighted_means import (
     MeanEstimate,
     Method,
@@ -139,7 +139,7 @@ def average_effect(
     weights, shares = weights_of(name, groups, scores, seed), shares_of(name, groups, scores.log_r)
     mean, model = _difference(groups, shares, values, outcome_model, fold, seed)
     logit = scores.log_r + groups.samples.log_odds
-    tangent = Tangent(plain_columns(groups.samples)[0], groups.is_treated, groups.w, logit)
+    tangent = Tangent(groups.samples.plain, groups.is_treated, groups.w, logit)
     estimate = estimate_of(mean, way, row_counts(*_of_groups(groups)), tangent)
     findings = [*weights.findings, *estimate.findings]
     return AverageEffect(

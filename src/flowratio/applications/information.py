@@ -321,7 +321,8 @@ def _flexible_conclusion(parts: Dependence, held_out: float, error: float, resol
         reason = f"the value is a lower bound. Boosting and a network differ by {parts.disagreement:.2g} nats"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason}, so both may miss something.")
     if abs(held_out) < 2 * error:
-        reason = "the interval includes 0. A copula, boosting and a network see no information."
+        methods = "A table of counts shows" if parts.gain is None else "A copula, boosting and a network show"
+        reason = f"the interval includes 0. {methods} no information."
         return Conclusion(Verdict.RELIABLE, Limit.NONE, reason)
     if parts.gain is None:
         reason = f"both variables are discrete, so a {parts.copula} misses nothing."

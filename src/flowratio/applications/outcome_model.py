@@ -62,6 +62,9 @@ def check_outcome_model(model: Any, values: Vector) -> None:
         if is_classifier(model) and not is_binary(values):
             problem = f"`outcome_model` is {model!r}, a classifier, but the values are not 0 and 1"
             raise ArgumentError("outcome_model", f"{problem}. Use a regressor.")
+        if is_classifier(model) and not callable(getattr(model, "predict_proba", None)):
+            problem = f"`outcome_model` is {model!r}, a classifier without `predict_proba`"
+            raise ArgumentError("outcome_model", f"{problem}. Use one with probabilities, or a regressor.")
 
 
 def prediction_of(model: Any, measurement: Measurement, share: Vector, seed: int) -> Prediction:

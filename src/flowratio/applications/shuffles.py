@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +9,8 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from flowratio._support.types import Matrix, Vector
+from flowratio.samples.weighting import log_mean_exp
+from flowratio.weights import effective_sample_size
 
 _MOST_SCORED = 16_000_000  # values of the pairs that a copula scores
 
@@ -70,14 +71,12 @@ class TiltedProduct:
     @cached_property
     def log_z(self) -> float:
         """The log of the mean of r₀."""
-        top = float(self.log_r.max())
-        return top + math.log(float(np.exp(self.log_r - top).mean()))
+        return log_mean_exp(self.log_r)
 
     @cached_property
     def effective_size(self) -> float:
         """The effective sample size of the weighted pairs."""
-        w = np.exp(self.log_r - self.log_r.max())
-        return float(w.sum() ** 2 / (w @ w))
+        return effective_sample_size(self.log_r)
 
     def influence(self, n: int) -> np.ndarray:
         """Return what each of n rows adds to -log Z, (n,), of mean 0."""

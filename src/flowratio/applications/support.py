@@ -9,9 +9,11 @@ import numpy as np
 
 from flowratio.applications.result import Limit
 from flowratio.diagnostics.thresholds import THRESHOLDS
+from flowratio.diagnostics.trust import rare_columns
 from flowratio.diagnostics.verdict import Verdict
 from flowratio.samples.separating import one_sided_shares
 from flowratio.samples.two_samples import TwoSamples
+from flowratio.tables.columns import FEWEST_OF_CATEGORY
 
 if TYPE_CHECKING:
     from flowratio.applications.divergences import Divergence
@@ -25,7 +27,7 @@ def with_support(result: Divergence, samples: TwoSamples) -> Divergence:
     These are rare categories, categories that only one sample has, and, for divergences without an upper bound, rows
     far outside the range of the other sample. There log r is extrapolated.
     """
-    open_notes, notes = _rare(samples), []
+    open_notes, notes = _rare(samples, THRESHOLDS.grouping), []
     for name, (of_p, of_q) in one_sided_shares(samples).items():
         if max(of_p, of_q) > THRESHOLDS.too_large:
             rows = f"{of_p:.0%} of the rows of p and {of_q:.0%} of the rows of q"
@@ -35,7 +37,7 @@ def with_support(result: Divergence, samples: TwoSamples) -> Divergence:
     if result.kind in _UNBOUNDED:
         open_notes += _extrapolated(samples, *_UNBOUNDED[result.kind])
     if not (notes or open_notes):
-        return result
+        return replace(result, reason=" ".join([result.reason, *_rare(samples, THRESHOLDS.grouping_stated)]))
     verdict = Verdict.CARE if result.verdict is Verdict.RELIABLE else result.verdict
     limit = result.limit
     if open_notes and limit is Limit.NONE and verdict is Verdict.CARE:
@@ -43,16 +45,15 @@ def with_support(result: Divergence, samples: TwoSamples) -> Divergence:
     return replace(result, reason=" ".join([result.reason, *notes, *open_notes]), verdict=verdict, limit=limit)
 
 
-def _rare(samples: TwoSamples) -> list[str]:
-    shares = {} if samples.encoder is None else samples.encoder.rare_shares_
-    rare = [f"{name!r} ({share:.0%} of the rows)" for name, share in shares.items() if share > THRESHOLDS.grouping]
-    return [f"Categories with fewer than 5 rows cannot be compared one by one: {', '.join(rare)}."] if rare else []
+def _rare(samples: TwoSamples, least: float) -> list[str]:
+    columns = "" if samples.encoder is None else rare_columns(samples.encoder.rare_shares_, least)
+    problem = f"Categories with fewer than {FEWEST_OF_CATEGORY} rows cannot be compared one by one"
+    return [f"{problem}: {columns}."] if columns else []
 
 
 def _extrapolated(samples: TwoSamples, of: str, other: str) -> list[str]:
     """Count the rows of one sample that lie far outside the range of the other, in the column with most of them."""
-    X = np.delete(samples.X, samples.codes, axis=1)
-    rows = dict(zip("pq", (X[part] for part in samples.parts), strict=True))
+    rows = dict(zip("pq", (samples.plain[part] for part in samples.parts), strict=True))
     low, high = rows[other].min(axis=0), rows[other].max(axis=0)
     with np.errstate(over="ignore"):
         reach = THRESHOLDS.far * (high - low)
@@ -61,7 +62,6 @@ def _extrapolated(samples: TwoSamples, of: str, other: str) -> list[str]:
     j = int(np.argmax(n_far))
     if not n_far[j]:
         return []
-    names = [name for k, name in enumerate(samples.names or ()) if k not in samples.codes]
-    column = names[j] if names else f"x{j + 1}"
+    column = [name for k, name in enumerate(samples.column_names) if k not in samples.codes][j]
     count = f"{n_far[j]} row{'s' * bool(n_far[j] > 1)} of {of} lie{'s' * bool(n_far[j] == 1)}"
     return [f"{count} far from every row of {other} in {column!r}, where log r is extrapolated."]

@@ -18,9 +18,7 @@ from flowratio.applications.weight_checks import (
     balance_rows,
     form_check,
     good_words,
-    group_size,
     overlap_findings,
-    plain_columns,
     rarity_findings,
     reason_of,
     size_findings,
@@ -43,6 +41,7 @@ from flowratio.diagnostics.evaluation import prepared_design
 from flowratio.diagnostics.scored_sample import ScoredSample
 from flowratio.diagnostics.trust import is_confirmed, wrong_form
 from flowratio.diagnostics.verdict import Finding, verdict_of
+from flowratio.ratios.shared_support import kish
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
 from flowratio.weights import self_normalize
@@ -140,7 +139,7 @@ def target_mean(
     measurement = Measurement(samples.X, values, is_q, w, fold, samples.codes)
     prediction, model = prediction_of(outcome_model, measurement, source, seed)
     mean = weighted_mean(values, prediction, target / target.sum(), Share(source, 1.0), counts)
-    estimate = estimate_of(mean, way, counts, Tangent(plain_columns(samples)[0], ~is_q, w, log_r + samples.log_odds))
+    estimate = estimate_of(mean, way, counts, Tangent(samples.plain, ~is_q, w, log_r + samples.log_odds))
     overlap = source_overlap("rows of `X_q`", log_r[~is_q], w[~is_q], log_r[is_q], w[is_q])
     table = _balance(samples, w, log_r)
     findings = [*_findings(samples, w, scores, overlap, table, seed), *estimate.findings]
@@ -177,10 +176,10 @@ def _findings(
     """Return what is wrong with the weights."""
     rest = form_check(samples, w, scores, seed)
     return [
-        *size_findings("rows of `X_p`", group_size(np.zeros(samples.n_p), w[: samples.n_p])),
+        *size_findings("rows of `X_p`", kish(np.zeros(samples.n_p), w[: samples.n_p])),
         *overlap_findings(overlap, "rows of `X_p`"),
         *balance_findings(table, overlap.ess, is_confirmed(rest)),
-        *wrong_form(rest, True),
+        *wrong_form(rest),
         *rarity_findings(samples),
     ]
 

@@ -23,6 +23,7 @@ from flowratio.applications.rank_scores import positive_or_inf
 from flowratio.applications.result import Result
 from flowratio.diagnostics.importance import Importance, importance
 from flowratio.diagnostics.thresholds import THRESHOLDS
+from flowratio.diagnostics.trust import rare_columns
 from flowratio.diagnostics.verdict import TestVerdict
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.classifier.presets import PRESETS
@@ -30,6 +31,7 @@ from flowratio.ratios.registry import fit_prepared, log_ratio_prepared, new_rati
 from flowratio.samples.folding import folds
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import weighted_moments
+from flowratio.tables.columns import FEWEST_OF_CATEGORY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +40,6 @@ LogRatio = Callable[[Matrix], Vector]
 Fit = Callable[[Matrix, Vector], LogRatio]
 _N_REPEATS = 3  # permutations of a column, to see how it moves log r
 _MAX_NAMED = 5  # columns in one line of text
-_RARE = 0.05  # share of rows in rare categories that is worth a note
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -213,9 +214,8 @@ def _largest(values: Matrix) -> tuple[float, Vector, float]:
 
 def _note(samples: TwoSamples) -> str:
     """Name the text columns in which many rows have a rare category."""
-    shares = {} if samples.encoder is None else samples.encoder.rare_shares_
-    rule = "of the rows have a category with fewer than 5 rows."
-    return " ".join(f"Column {name}: {100 * share:.0f} % {rule}" for name, share in shares.items() if share > _RARE)
+    columns = "" if samples.encoder is None else rare_columns(samples.encoder.rare_shares_, THRESHOLDS.grouping_stated)
+    return f"Categories with fewer than {FEWEST_OF_CATEGORY} rows are hard to compare: {columns}." if columns else ""
 
 
 def _importance(

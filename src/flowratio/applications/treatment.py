@@ -10,7 +10,7 @@ from sklearn.utils.validation import _num_samples
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
-from flowratio.applications.crossfit import check_folds, cross_fit
+from flowratio.applications.crossfit import FEWEST_ROWS, check_folds, cross_fit
 from flowratio.samples.containers import to_table
 from flowratio.samples.folding import folds
 from flowratio.samples.two_samples import TwoSamples, two_samples
@@ -44,9 +44,9 @@ def treatment_groups(X: TableLike, treatment: VectorLike, sample_weight: VectorL
     w = checked_weights(sample_weight, n, "sample_weight")
     parts = [np.flatnonzero(of & (w > 0)) for of in (is_treated, ~is_treated)]
     for name, rows in zip(("1", "0"), parts, strict=True):
-        if len(rows) < 2:
+        if len(rows) < FEWEST_ROWS:
             problem = f"`treatment` is {name} on {len(rows)} row{'s' * (len(rows) != 1)} of positive weight"
-            raise ArgumentError("treatment", f"{problem}. Give at least 2 treated rows and 2 controls.")
+            raise ArgumentError("treatment", f"{problem}. Give at least {FEWEST_ROWS} rows of each group.")
     tables: list[Any] = [_safe_indexing(X, rows) for rows in parts]
     names = "X[treatment == 1]", "X[treatment == 0]"
     samples = two_samples(tables[0], tables[1], *(w[rows] for rows in parts), arguments=names)

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from flowratio._support.row_counts import counts
-from flowratio._support.types import Matrix, Vector
+from flowratio._support.types import Vector
 from flowratio.applications.treatment import HeldOutRatios
-from flowratio.applications.weighted_means import row_counts
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.residual import Residual, residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.trust import grouped
-from flowratio.diagnostics.verdict import Finding
+from flowratio.diagnostics.verdict import Finding, differing
+from flowratio.ratios.shared_support import kish
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.samples.weighting import repeated
 from flowratio.weights import effective_sample_size_of_ratio, largest_k_hat, pareto_smooth
@@ -41,21 +40,11 @@ class SourceOverlap(NamedTuple):
     dominance: float  # share of the largest squared weight: far above 0 if one row decides
 
 
-def group_size(log_factor: Vector, w: Vector) -> float:
-    """Return the effective sample size (Kish) of rows with these log-weights and weights of the input, each (n,).
-
-    Integer weights of the input are counts: a row of weight 2 is two rows.
-    """
-    log_w = log_factor + np.log(w)
-    weights = np.exp(log_w - log_w.max())
-    return float(weights.sum() ** 2 / (weights @ (weights / row_counts(w))))
-
-
 def source_overlap(
     name: str, log_target: Vector, w_target: Vector, log_source: Vector, w_source: Vector
 ) -> SourceOverlap:
     """Measure overlap by log(target / source) and weights of target rows, each (m,), and of source rows, each (n,)."""
-    n, ess = group_size(np.zeros(len(w_source)), w_source), group_size(log_source, w_source)
+    n, ess = kish(np.zeros(len(w_source)), w_source), kish(log_source, w_source)
     log_w = log_source + np.log(w_source)
     inflation = math.sqrt(ess / effective_sample_size_of_ratio(log_target, w_target, log_source, w_source, n))
     beyond = float(w_target @ (log_target > math.log(n)) / w_target.sum())
@@ -102,14 +91,6 @@ def reason_of(findings: Sequence[Finding], otherwise: str) -> str:
     return " ".join(finding.words for finding in ordered) or otherwise
 
 
-def plain_columns(samples: TwoSamples) -> tuple[Matrix, list[str]]:
-    """Return the columns of the matrix that are not codes of categories, and their names."""
-    codes = samples.codes
-    names = samples.names or [f"x{j + 1}" for j in range(samples.X.shape[1])]
-    plain = [j for j in range(samples.X.shape[1]) if j not in codes]
-    return samples.X[:, plain], [names[j] for j in plain]
-
-
 def balance_findings(table: Balance, ess: float, is_confirmed: bool) -> list[Finding]:
     """Return which columns differ after weighting, beyond chance, if the effective sample size is at least 10.
 
@@ -117,24 +98,16 @@ def balance_findings(table: Balance, ess: float, is_confirmed: bool) -> list[Fin
     """
     if ess < THRESHOLDS.fewest_ess:
         return []
-    size = np.abs(table.after)
-    chance = float(-ndtri(THRESHOLDS.chance / 2 / len(size))) + THRESHOLDS.skew
-    bad = np.flatnonzero((size > THRESHOLDS.difference) & (size > chance * table.standard_error))
-    if not len(bad):
+    worst, words = differing(table)
+    if not len(worst):
         return []
-    worst = bad[np.argsort(-size[bad], kind="stable")]
-    changes = [f"{table.names[j]} ({table.before[j]:+.2f} to {table.after[j]:+.2f})" for j in worst[:3]]
-    more = f" and {len(bad) - 3} more" * (len(bad) > 3)
-    problem = f"After weighting, standardized mean differences are above {THRESHOLDS.difference} in"
     advice = " Try a more flexible `ratio`, such as 'quadratic' or 'boosting'." * is_confirmed
-    return [
-        Finding(f"{problem} {', '.join(changes)}{more}.{advice}", float(size[bad].max()) > THRESHOLDS.difference_grave)
-    ]
+    return [Finding(f"{words}{advice}", float(np.abs(table.after[worst]).max()) > THRESHOLDS.difference_grave)]
 
 
 def form_check(samples: TwoSamples, w: Vector, scores: HeldOutRatios, seed: int) -> Residual:
     """Look for what a flexible classifier finds beyond the ratio, on some of many rows. `w` are weights, (n,)."""
-    X, _ = plain_columns(samples)
+    X = samples.plain
     rng, parts = np.random.default_rng([seed, 0, 13]), []
     for part in samples.parts:
         rows, shares = repeated(np.arange(len(w))[part], counts(w[part]))  # a row of weight 2 is there twice

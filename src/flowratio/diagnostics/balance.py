@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -63,12 +63,16 @@ def table_balance(
     columns: ComparedColumns,
     rows: tuple[Vector, Vector],
     inflation: float = 1.0,
+    target: ScoredSample | None = None,
 ) -> Balance:
-    """Compare numbers, and all categories of text columns. `rows` are the positions of the rows of p and q, (n,)."""
-    samples = tuple(zip((p, q, q.tilted()), (rows[0], rows[1], rows[1]), strict=True))
-    origin = p.X[0, columns.plain]
-    of_p, of_q, weighted = (_table_moments(*one, columns, origin) for one in samples)
-    return replace(_compared(columns.names, of_p, of_q, weighted, inflation), sources=columns.sources)
+    """Compare numbers, and all categories of text columns. `rows` are the positions of the rows of p and q, (n,).
+
+    `target` are the rows of p with other weights, which weighted rows of q are compared with.
+    """
+    target, origin = p if target is None else target, p.X[0, columns.plain]
+    samples = zip((p, q, target, q.tilted()), (rows[0], rows[1], rows[0], rows[1]), strict=True)
+    of_p, of_q, of_target, weighted = (_table_moments(*one, columns, origin) for one in samples)
+    return _compared(columns, of_p, of_q, of_target, weighted, inflation)
 
 
 def _table_moments(sample: ScoredSample, rows: Vector, columns: ComparedColumns, origin: Vector) -> _Moments:
@@ -79,25 +83,20 @@ def _table_moments(sample: ScoredSample, rows: Vector, columns: ComparedColumns,
     return _Moments(mean, deviation, error)
 
 
-def balance(p: ScoredSample, q: ScoredSample, names: list[str], inflation: float = 1.0) -> Balance:
-    """Compare means and standard deviations of all columns. `inflation` is `Overlap.inflation_q`."""
-    origin = p.X[0]  # no column is so far from 0 that squares cancel
-    of_p, of_q, weighted = (_moments(sample.X - origin, sample.share) for sample in (p, q, q.tilted()))
-    return _compared(names, of_p, of_q, weighted, inflation)
-
-
-def _compared(names: list[str], p: _Moments, q: _Moments, weighted: _Moments, inflation: float) -> Balance:
-    (mean_p, std_p, error_p), (mean_q, std_q, _), (mean_w, std_w, error_w) = p, q, weighted
-    scale = np.hypot(std_p, std_q) / np.sqrt(2)
-    smallest = 1e-12 * np.maximum(np.abs(mean_p), np.abs(mean_q))
+def _compared(
+    columns: ComparedColumns, p: _Moments, q: _Moments, target: _Moments, weighted: _Moments, inflation: float
+) -> Balance:
+    scale = np.hypot(p.deviation, q.deviation) / np.sqrt(2)
+    smallest = 1e-12 * np.maximum(np.abs(p.mean), np.abs(q.mean))
     scale = np.where(scale > 0, scale, np.maximum(smallest, np.finfo(np.float64).tiny))
     return Balance(
-        names,
-        before=np.clip((mean_p - mean_q) / scale, -_LARGEST_RATIO, _LARGEST_RATIO),
-        after=np.clip((mean_p - mean_w) / scale, -_LARGEST_RATIO, _LARGEST_RATIO),
-        standard_error=np.hypot(error_p, inflation * error_w) / scale,
-        deviation_before=_quotient(std_q, std_p),
-        deviation_after=_quotient(std_w, std_p),
+        columns.names,
+        before=np.clip((p.mean - q.mean) / scale, -_LARGEST_RATIO, _LARGEST_RATIO),
+        after=np.clip((target.mean - weighted.mean) / scale, -_LARGEST_RATIO, _LARGEST_RATIO),
+        standard_error=np.hypot(target.error, inflation * weighted.error) / scale,
+        deviation_before=_quotient(q.deviation, p.deviation),
+        deviation_after=_quotient(weighted.deviation, target.deviation),
+        sources=columns.sources,
     )
 
 

@@ -198,12 +198,12 @@ def _diagnosis(
     rest = _residual(evaluation, plain_p, plain_q, rows, log_c, seed)
     grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
     spread = None if each_p is None else stability(each_p, p.share)
+    known = trust.fitted_rows(evaluation.fitted_share)
     findings = [
         *rules.direction(own, *_score(p, q)),
         *rules.out_of_range(plain_p, plain_q, names),
-        *(miscalibration := rules.miscalibrated(shape)),
-        *([] if miscalibration else trust.wrong_slope(shape, _deviation(p, q))),
-        *trust.wrong_form(rest, evaluation.each is not None),
+        *(known or rules.miscalibrated(shape) or trust.wrong_slope(shape, _deviation(p, q))),
+        *([] if known else trust.wrong_form(rest)),
         *trust.unstable(spread),
         *rules.low_overlap(shared),
         *rules.wrong_scale(means, shared),
@@ -214,7 +214,7 @@ def _diagnosis(
     return Diagnosis(
         verdict=verdict,
         warnings=[finding.words for finding in findings],
-        advice=[] if verdict is Verdict.RELIABLE else _advice(plain_p, plain_q, seed),
+        advice=[] if verdict is Verdict.RELIABLE or known else _advice(plain_p, plain_q, seed),
         n_p=len(log_p),
         n_q=len(log_q),
         score=score,

@@ -15,6 +15,7 @@ from flowratio.ratios.base import Design, RatioEstimator
 from flowratio.ratios.fold_scores import cross_fit, folds_of, ratio_to_fit
 from flowratio.ratios.registry import design_of, is_ready, log_ratio_of, log_ratio_prepared
 from flowratio.samples.containers import to_tables
+from flowratio.samples.row_digests import share_of_known_rows
 from flowratio.samples.stacking import stack, to_matrix
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.samples.weighting import checked_weights
@@ -38,6 +39,7 @@ class Evaluation:
     encoder: TableEncoder | None = None  # of the table that the matrix comes from
     fold: Vector | None = None  # (n,): the fold of each row. None if the ratio was fitted before
     each: Matrix | None = None  # (n_folds, n): log r of all rows by the model of each fold
+    fitted_share: float = 0.0  # share of the training rows of a fitted ratio that are among these rows
 
     @property
     def n_folds(self) -> int:
@@ -77,7 +79,7 @@ def prepared_design(samples: TwoSamples) -> Design:
     """Return the matrix of both samples, (n, m), with names and sources of its columns."""
     X = np.asarray(samples.X, np.float64)
     if samples.encoder is None:
-        names = list(samples.names or [f"x{j + 1}" for j in range(X.shape[1])])
+        names = samples.column_names
         return Design(X, names, np.arange(len(names)), names, {})
     columns = [column.name for column in samples.encoder.columns_]
     return Design(X, list(samples.encoder.names_), samples.encoder.groups_, columns, {})
@@ -109,7 +111,9 @@ def held_out(
     def checked(B: Matrix) -> Vector:
         return _checked(log_ratio(B), len(B))
 
-    return Evaluation(design, n_p, w, checked(A), checked, getattr(ratio, "encoder_", None))
+    fitted_share = share_of_known_rows(getattr(ratio, "row_digests_", np.zeros(0)), A)
+    encoder = getattr(ratio, "encoder_", None)
+    return Evaluation(design, n_p, w, checked(A), checked, encoder, fitted_share=fitted_share)
 
 
 def _design(ratio: Any, X_p: TableLike, X_q: TableLike) -> tuple[Design, int, Callable[[Matrix], Any]]:

@@ -134,7 +134,7 @@ def _corrections(
     weights *= (n_p + n_q) / weights[fitted].sum()
     rows = fitted & (weights > _LEAST_WEIGHT * weights[fitted].max())
     y, w, features = is_p[rows].astype(int), weights[rows], _features(X, log_r, is_p, min(n_p, n_q))
-    if len(np.unique(y)) == 2:
+    if len(np.unique(y)) == 2 and features.shape[1]:
         each[:, 0] = TunedLogisticRegression().fit(features[rows], y, w).decision_function(features[out])
         if min(n_p, n_q) >= _FEWEST_FOR_TREES:
             inputs = np.column_stack([binned, _binned(log_r[:, None])])
@@ -167,7 +167,7 @@ def _features(X: Matrix, log_r: Vector, is_p: Vector, n_overlap: float) -> Matri
     scale = np.sqrt(half @ D**2)
     Z = np.clip(D[:, scale > 1e-9] / scale[scale > 1e-9], -_FARTHEST, _FARTHEST)
     d = Z.shape[1]
-    if d * (d + 3) // 2 <= min(_MOST_PRODUCTS, n_overlap / _ROWS_PER_PRODUCT):
+    if 0 < d * (d + 3) // 2 <= min(_MOST_PRODUCTS, n_overlap / _ROWS_PER_PRODUCT):
         Z = PolynomialFeatures(2, include_bias=False).fit_transform(Z)
     elif d <= _MOST_SQUARED:
         Z = np.hstack([Z, (Z**2 - 1) / np.sqrt(2)])

@@ -32,18 +32,19 @@ class Thresholds:
     headroom_grave: float = 2.0  # the same: q has fewer than 8 rows for each that the weights need
     inflation: float = 2.0  # factor by which rows of p show larger errors of weighted means than rows of q
     # what "reliable" needs, chosen on half of the problems of benchmarks/verdicts.py
+    fitted: float = 0.1  # share of the training rows that are among the rows of a check
     stability: float = 0.1  # nats²: jackknife variance of log r on rows of p
     stability_grave: float = 2.0  # the same: it overstates the variance of random fits by up to 3
     residual: float = 2.5  # standard errors of the gain of a flexible classifier
     residual_error: float = 0.05  # nats²: mean squared correction of log r on rows of p that matters
     residual_error_grave: float = 1.5  # the same: ratios are off by a factor of 3
     fewest_overlap: float = 200.0  # effective rows where p and q overlap, to find a wrong form
-    fewest_overlap_fitted: float = 200.0  # the same for a fitted ratio, whose stability is unknown
     slope_alone: float = 1.25  # a factor of log r that matters if class probabilities are nearly right
     slope_z: float = 2.5  # standard errors of that factor
     slope_effect: float = 0.1  # nats: standard deviation of the change of log r by that factor
     far: float = 0.5  # ranges of q beyond its ends: no row of q says anything about a row of p that far out
     grouping: float = 0.05  # share of rows with a category that is too rare to be estimated
+    grouping_stated: float = 0.001  # the same share, from which it is stated
     worse: float = 0.01  # p-value of a column that differs more after weighting than before, for all columns together
     # wrong ratios
     worse_than_none: float = 0.01  # nats below 0: an estimate of r = 1 scores a little less than 0

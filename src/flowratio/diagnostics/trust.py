@@ -6,6 +6,7 @@ from flowratio.diagnostics.reliability import Reliability
 from flowratio.diagnostics.residual import Residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Finding, Lean
+from flowratio.tables.columns import FEWEST_OF_CATEGORY
 
 
 def is_confirmed(rest: Residual) -> bool:
@@ -13,7 +14,7 @@ def is_confirmed(rest: Residual) -> bool:
     return rest.z > THRESHOLDS.residual and rest.error_p > THRESHOLDS.residual_error
 
 
-def wrong_form(rest: Residual, is_cross_fitted: bool) -> list[Finding]:
+def wrong_form(rest: Residual) -> list[Finding]:
     """Check that a flexible classifier finds nothing that the ratio misses, and that it could find something."""
     if is_confirmed(rest):
         gain = f"improves its held-out score by {rest.gain:.3g} ± {rest.standard_error:.2g} nats"
@@ -21,11 +22,19 @@ def wrong_form(rest: Residual, is_cross_fitted: bool) -> list[Finding]:
         words += f" {rest.error_p**0.5:.2g} nats on rows of p."
         words += " Use a more flexible ratio, such as 'quadratic', 'boosting' or 'auto'."
         return [Finding(words, rest.z > THRESHOLDS.z and rest.error_p > THRESHOLDS.residual_error_grave)]
-    fewest = THRESHOLDS.fewest_overlap if is_cross_fitted else THRESHOLDS.fewest_overlap_fitted
-    if rest.n_overlap < fewest:
-        size = f"Only {rest.n_overlap:.0f} effective rows lie where p and q overlap, fewer than {fewest:.0f}"
+    if rest.n_overlap < THRESHOLDS.fewest_overlap:
+        size = f"The effective sample size where p and q overlap is {rest.n_overlap:.0f}"
+        size += f", below {THRESHOLDS.fewest_overlap:.0f}"
         return [Finding(f"{size}: a wrong form of the ratio cannot be excluded. Get more rows.", False)]
     return []
+
+
+def fitted_rows(share: float) -> list[Finding]:
+    """Find training rows among the rows of a check, by their share: they do not show whether the ratio is right."""
+    if share < THRESHOLDS.fitted:
+        return []
+    words = f"{share:.0%} of the training rows are among these rows, which do not show the errors of the ratio."
+    return [Finding(f"{words} Give held-out rows, or an unfitted ratio.", False)]
 
 
 def unstable(stability: float | None) -> list[Finding]:
@@ -52,14 +61,16 @@ def wrong_slope(curve: Reliability, deviation: float) -> list[Finding]:
     return [Finding(f"The ratio is {lean}: {size} (1 is right).", False)]
 
 
+def rare_columns(shares: dict[str, float], least: float = THRESHOLDS.grouping) -> str:
+    """Name the text columns with rows in rare categories, by their share. Empty if all are below `least`."""
+    columns = sorted((-share, name) for name, share in shares.items() if share > least)
+    listed = [f"{name} ({-share:.{0 if -share > 0.095 else 1}%} of the rows)" for share, name in columns]
+    return ", ".join(listed[:3]) + f" and {len(listed) - 3} more" * (len(listed) > 3)
+
+
 def grouped(grouping: dict[str, float]) -> list[Finding]:
     """Name the text columns with many categories that are too rare to be estimated."""
-    columns = {name: share for name, share in grouping.items() if share > THRESHOLDS.grouping}
-    if not columns:
+    if not (columns := rare_columns(grouping)):
         return []
-    listed = ", ".join(f"{name} ({share:.0%})" for name, share in sorted(columns.items(), key=lambda one: -one[1])[:3])
-    more = f" and {len(columns) - 3} more" * (len(columns) > 3)
-    problem = f"Rows have categories with fewer than 5 rows in {listed}{more}"
-    return [
-        Finding(f"{problem}: their ratios are not estimated one by one. Merge categories, or get more rows.", False)
-    ]
+    problem = f"Categories with fewer than {FEWEST_OF_CATEGORY} rows cannot be estimated one by one: {columns}"
+    return [Finding(f"{problem}. Merge categories, or get more rows.", False)]

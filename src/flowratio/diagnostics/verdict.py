@@ -6,6 +6,7 @@ A finding must be beyond chance and large enough to matter. For weights 1/r, dia
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -202,16 +203,10 @@ def imbalanced(
     if ess_q < THRESHOLDS.fewest_ess:
         return []
     findings = []
-    size = np.abs(balance.after)
-    chance = float(-ndtri(THRESHOLDS.chance / 2 / len(size))) + THRESHOLDS.skew
-    bad = np.flatnonzero((size > THRESHOLDS.difference) & (size > chance * balance.standard_error))
-    if len(bad):
-        worst = bad[np.argsort(-size[bad])]
-        changes = [f"{balance.names[j]} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in worst]
-        problem = f"standardized mean differences are above {THRESHOLDS.difference} in {len(bad)} of {len(size)}"
+    size, (worst, words) = np.abs(balance.after), differing(balance)
+    if len(worst):
         remedy = _remedy(curve, [balance.names[j] for j in worst[:3]], is_confirmed)
-        words = f"After weighting, {problem} columns: {_first(changes)}.{remedy}"
-        findings.append(Finding(words, float(size[bad].max()) > THRESHOLDS.difference_grave))
+        findings.append(Finding(f"{words}{remedy}", float(size[worst].max()) > THRESHOLDS.difference_grave))
     else:
         findings.extend(_worse(balance, size))
     if left.z > THRESHOLDS.z and left.auc > THRESHOLDS.auc:
@@ -220,6 +215,20 @@ def imbalanced(
         words = f"{problem}: it is right in {left.auc:.0%} of held-out pairs, {errors(left.z)} above one half.{remedy}"
         findings.append(Finding(words, left.auc > THRESHOLDS.auc_grave))
     return findings
+
+
+def differing(balance: Balance) -> tuple[Vector, str]:
+    """Return the columns that differ after weighting, beyond chance and enough to matter, the worst first, in words."""
+    size = np.abs(balance.after)
+    chance = float(-ndtri(THRESHOLDS.chance / 2 / len(size))) + THRESHOLDS.skew
+    columns = np.flatnonzero((size > THRESHOLDS.difference) & (size > chance * balance.standard_error))
+    columns = columns[np.argsort(-size[columns], kind="stable")]
+    problem = f"standardized mean differences are above {THRESHOLDS.difference} in {len(columns)} of {len(size)}"
+    return columns, f"After weighting, {problem} columns: {_first(_changes(balance, columns))}."
+
+
+def _changes(balance: Balance, columns: Iterable[int]) -> list[str]:
+    return [f"{balance.names[j]} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in columns]
 
 
 def _worse(balance: Balance, size: Vector) -> list[Finding]:
@@ -231,8 +240,7 @@ def _worse(balance: Balance, size: Vector) -> list[Finding]:
     worse = [j for j in np.argsort(-size, kind="stable") if is_worse[j]]
     if not worse:
         return []
-    changes = [f"{balance.names[j]} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in worse]
-    return [Finding(f"Weighting moves columns of q away from p: {_first(changes)}.", False)]
+    return [Finding(f"Weighting moves columns of q away from p: {_first(_changes(balance, worse))}.", False)]
 
 
 def _remedy(curve: Reliability, columns: list[str], is_confirmed: bool) -> str:

@@ -28,6 +28,7 @@ from flowratio.ratios.categories import CategoryOdds, with_category_odds
 from flowratio.ratios.labels import labels_of_rows, refuse_second_sample, row_weights, two_classes
 from flowratio.ratios.shared_support import SharedSupport, kish, shared_support
 from flowratio.samples.containers import in_order, is_arrow_table, is_vector, to_table, to_tables
+from flowratio.samples.row_digests import remembered_digests
 from flowratio.samples.stacking import column_names, has_names, stack
 from flowratio.samples.two_samples import (
     TwoSamples,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from flowratio.tables.encoder import TableEncoder
 
 _FLOATS: Any = [np.float64, np.float32]  # types that stay. Others become the first
-_OVERLAP = ("effective_sample_size_", "inverse_sample_size_", "uncovered_share_")  # measured by a public fit
+_OF_PUBLIC_FIT = ("effective_sample_size_", "inverse_sample_size_", "uncovered_share_", "row_digests_")
 
 
 class OverlapWarning(UserWarning):
@@ -105,6 +106,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         Effective sample size of the training rows of q weighted by r, and of those of p weighted by 1/r.
     uncovered_share_
         Share of the training rows of p, by weight, that lie where q has hardly any rows. 0 if the weights represent p.
+    row_digests_
+        Digests of up to 1000 training rows, by which `diagnose` recognizes them. Empty if many rows are equal.
     """
 
     requires: ClassVar[Requires] = Requires()
@@ -209,6 +212,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     def _fit_public(self, samples: TwoSamples) -> None:
         self._fit_units(samples)
+        self.row_digests_ = remembered_digests(samples.X)
         rows = self._overlap_rows(samples)
         support = self._measure_overlap(rows, samples.n_p / rows.n_p, samples.n_q / rows.n_q)
         if support.is_poor:
@@ -218,7 +222,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     def fit_prepared(self, samples: TwoSamples) -> Self:
         """Fit to samples that are checked and encoded already, as a part of another estimator. It never warns."""
         with unchanged_on_failure(self):
-            for name in ("feature_names_in_", *_OVERLAP):
+            for name in ("feature_names_in_", *_OF_PUBLIC_FIT):
                 vars(self).pop(name, None)
             self.encoder_, self.classes_, self.n_features_in_ = None, np.array([0, 1]), samples.X.shape[1]
             self._fit_units(samples)

@@ -6,7 +6,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 from flowratio._support.row_counts import is_whole
 from flowratio._support.types import Vector
@@ -73,8 +72,8 @@ def kish(log_r: Vector, w: Vector) -> float:
     """
     if not is_whole(w):
         return effective_sample_size(log_r + np.log(w))
-    largest = float(log_r.max())
-    return math.exp(2 * logsumexp(log_r - largest, b=w) - logsumexp(2 * (log_r - largest), b=w))
+    r = np.exp(log_r - log_r.max())
+    return float((w @ r) ** 2 / (w @ r**2))
 
 
 def _percent(share: float) -> str:

@@ -72,8 +72,7 @@ def _sources(samples: TwoSamples) -> Iterator[_Values]:
     """Yield the columns of the table that the matrix was made from."""
     X, encoder = samples.X, samples.encoder
     if encoder is None:
-        names = samples.names or [f"x{j + 1}" for j in range(X.shape[1])]
-        for j, name in enumerate(names):
+        for j, name in enumerate(samples.column_names):
             yield _Values(name, X[:, j], np.isnan(X[:, j]), is_category=False)
         return
     codes = set(samples.codes)

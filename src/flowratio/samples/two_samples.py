@@ -85,6 +85,16 @@ class TwoSamples:
         return np.repeat([1, 0], [self.n_p, self.n_q])  # (n,)
 
     @property
+    def column_names(self) -> list[str]:
+        """Names of the d columns, x1, x2 and so on if the input has none."""
+        return list(self.names or [f"x{j + 1}" for j in range(self.X.shape[1])])
+
+    @property
+    def plain(self) -> Matrix:
+        """The columns that are not codes of categories, (n, d - k)."""
+        return np.delete(self.X, self.codes, axis=1)
+
+    @property
     def X_p(self) -> Matrix:
         return self.X[: self.n_p]  # (n_p, d)
 

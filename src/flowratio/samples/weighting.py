@@ -9,6 +9,7 @@ import numpy as np
 from flowratio._support.row_counts import is_whole
 from flowratio._support.types import Matrix, Vector, VectorLike
 
+_FEWEST_DISTINCT = 20  # rows whose counts have a common factor by chance in one of 2²⁰ samples
 MAX_REPEATED = 1_000_000  # largest number of rows that integer weights are turned into
 
 
@@ -85,8 +86,11 @@ def mean_and_error(values: np.ndarray, share: Vector) -> tuple[np.ndarray, np.nd
 
 
 def coprime(X: Matrix, w: Vector) -> tuple[Matrix, Vector]:
-    """Divide integer weights of distinct rows by their common factor: five copies of a sample equal the sample."""
-    if len(w) == 1 or not is_whole(w):  # copies of one row are more than one row
+    """Divide integer weights of distinct rows by their common factor: five copies of a sample equal the sample.
+
+    Counts of a few values, such as those of a discrete column, have a common factor by chance. They stay.
+    """
+    if len(w) < _FEWEST_DISTINCT or not is_whole(w):
         return X, w
     return X, w / np.gcd.reduce(w.astype(np.int64))
 

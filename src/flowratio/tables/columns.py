@@ -21,7 +21,7 @@ from flowratio.tables.values import decimals_of, few_values, nearest_of, typed
 _OTHER = "(other)"
 _FAR = 10.0  # ranges at fit beyond its ends, from where on a value is reported
 _OWN = 0.75  # share of the rows with a value of their own from which on a column holds identifiers
-FEWEST_ROWS = 5  # of a category in both samples together, to estimate its own log-odds
+FEWEST_OF_CATEGORY = 5  # of a category in both samples together, to estimate its own log-odds
 _FREQUENT = 0.05  # share of the rows from which on a category is informative
 _MIN_COUNTER = 50  # rows of a column that can be a row counter
 _CONSECUTIVE = 0.9  # share of the numbers of a row counter that follow another one
@@ -230,11 +230,11 @@ def _learn_category(
     n_words = float(n_rows.sum())
     is_informative = n_rows.max() >= _FREQUENT * rows.total
     is_identifier = not is_informative and n_rows[_is_own(counts, rows)].sum() > _OWN * n_words
-    rare_share = float(counts["rank"].to_numpy()[n_rows < FEWEST_ROWS].sum() / rows.largest_rank)
+    rare_share = float(counts["rank"].to_numpy()[n_rows < FEWEST_OF_CATEGORY].sum() / rows.largest_rank)
     doubt = doubt_about_categories(words, text_format)
     if doubt is None and not is_identifier and len(categories) > max(max_categories, n_words / 2):
         problem = f"has {len(categories)} categories in {n_words:.0f} rows, like free text"
-        effect = f"{rare_share:.0%} of the rows have a category with fewer than {FEWEST_ROWS} rows"
+        effect = f"{rare_share:.0%} of the rows have a category with fewer than {FEWEST_OF_CATEGORY} rows"
         advice = (
             "All categories are used, but the effect of such a category is unknown. To ignore the column, `exclude` it."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +42,7 @@ def test_all_categories_count(n: int) -> None:
     assert differs.p_value == 1 / 121
     assert (differs.drivers.names[0], differs.drivers.change[0]) == ("shop", "categories")
     assert differs.drivers.p_value[0] == 1 / 121
-    assert differs.note == ""
+    assert ("fewer than 5 rows" in differs.note) == (n == 3_000)  # of a shop, 7.5 or 25 rows of a file are expected
     same = two_sample_test(shops(n, 0, 0), shops(n, 0, 1), n_permutations=39, random_state=0)
     assert same.p_value > 0.05
 
@@ -72,11 +73,21 @@ def test_thousands_of_categories() -> None:
 def test_rare_categories_are_stated() -> None:
     found = two_sample_test(shops(400, 0, 0), shops(400, 0, 1), n_permutations=9, random_state=0)
     # 2 rows of each shop in both files are expected: most rows have a shop with fewer than 5 rows
-    share = found.note.split()[2]
+    share = re.findall(r"\((\d+)% of the rows\)", found.note)[0]
     assert 80 < int(share) < 98
-    assert found.note == f"Column shop: {share} % of the rows have a category with fewer than 5 rows."
+    assert found.note == f"Categories with fewer than 5 rows are hard to compare: shop ({share}% of the rows)."
     assert found.reason.endswith(f"9 permutations. {found.note}")
     assert str(found).endswith(found.note)
+
+
+def test_a_change_of_missing_text_is_named() -> None:
+    rng = np.random.default_rng(0)
+    P, Q = (
+        pl.DataFrame({"job": [None if rng.random() < share else str(rng.choice(["a", "b", "c"])) for _ in range(800)]})
+        for share in (0.3, 0.05)
+    )
+    result = two_sample_test(P, Q, n_permutations=99, random_state=0)
+    assert result.drivers.change == ["share of missing values"]
 
 
 def is_level(p_values: list[float]) -> bool:
@@ -96,7 +107,7 @@ def test_the_level_of_mixed_tables_is_exact() -> None:
 
 def test_the_level_of_all_columns_together_is_exact() -> None:
     p_values = []
-    sources = SourceColumns(["a", "b", "c"], np.arange(3), np.array([0, 1, 1]), np.array([False, False, True]), {})
+    sources = SourceColumns(["a", "b", "c"], np.arange(3), np.array([0, 1, 1]), np.array([False, False, True]), {}, {})
     for seed in range(200):
         rng = np.random.default_rng(seed)
         X = rng.standard_t(4, (50, 3)).round(1)

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -337,10 +338,14 @@ def test_rare_categories_lower_the_verdict() -> None:
     X_p, X_q = draw(1.0, 100, 100)
     result = divergence(X_p, X_q, ratio="logistic", random_state=0)
     samples = two_samples(X_p, X_q)
-    assert with_support(result, samples) is result
+    assert with_support(result, samples).reason == result.reason
     lower = with_support(result, replace(samples, encoder=cast(Any, Encoder())))
     assert (result.verdict, lower.verdict, lower.limit) == ("reliable", "use with care", "lower bound")
-    assert "'shop' (40% of the rows)" in lower.reason
+    assert "shop (40% of the rows)" in lower.reason
+    few = SimpleNamespace(rare_shares_={"shop": 0.04}, category_codes=lambda X: {})
+    stated = with_support(result, replace(samples, encoder=cast(Any, few)))
+    assert (stated.verdict, stated.limit) == (result.verdict, result.limit)
+    assert stated.reason.endswith("one by one: shop (4.0% of the rows).")
 
 
 def test_an_interval_is_normal_and_cut_off() -> None:

@@ -14,9 +14,7 @@ from flowratio.applications.weight_checks import (
     SourceOverlap,
     balance_findings,
     form_check,
-    group_size,
     overlap_findings,
-    plain_columns,
     rarity_findings,
     reason_of,
     size_findings,
@@ -62,9 +60,9 @@ def held_out(log_r: np.ndarray) -> HeldOutRatios:
 
 def test_a_wrong_form_is_found_and_a_right_one_is_not() -> None:
     samples, log_r = of_shift(1.0)
-    assert wrong_form(form_check(samples, samples.w, held_out(log_r), 0), True) == []
+    assert wrong_form(form_check(samples, samples.w, held_out(log_r), 0)) == []
     rest = form_check(samples, samples.w, held_out(0 * log_r), 0)
-    assert "wrong form" in wrong_form(rest, True)[0].words
+    assert "wrong form" in wrong_form(rest)[0].words
 
 
 def test_rows_of_integer_weight_are_checked_as_often() -> None:
@@ -90,14 +88,6 @@ def test_small_groups_lower_the_verdict(n: int, verdict: str) -> None:
     assert str(verdict_of(overlap_findings(source, "treated rows"))) == verdict
 
 
-def test_the_size_of_a_group_is_that_of_kish_and_counts_are_rows() -> None:
-    log_g, w = np.log([1.0, 2.0, 3.0]), np.array([2.0, 1.0, 3.0])
-    rows = np.repeat(np.exp(log_g), w.astype(int))
-    assert group_size(log_g, w) == pytest.approx(rows.sum() ** 2 / (rows**2).sum())
-    shares = np.exp(log_g) * w / 7
-    assert group_size(log_g, w / 7) == pytest.approx(shares.sum() ** 2 / (shares**2).sum())
-
-
 def test_rows_of_the_target_show_that_errors_are_larger() -> None:
     """Controls of equal weight have an effective size of 100, but the target has ratios of 9 and 0: 4.5 on average."""
     source = source_overlap("controls", np.log([9.0, 1e-9]), np.ones(2), np.zeros(100), np.ones(100))
@@ -108,17 +98,10 @@ def test_rows_of_the_target_show_that_errors_are_larger() -> None:
     assert not finding.grave
 
 
-def test_codes_of_categories_are_not_compared() -> None:
-    samples: Any = SimpleNamespace(X=np.arange(6.0).reshape(2, 3), names=("a", "b", "c"), codes=(1,))
-    X, names = plain_columns(samples)
-    assert X.tolist() == [[0, 2], [3, 5]]
-    assert names == ["a", "c"]
-
-
 def test_rare_categories_lower_the_verdict() -> None:
     samples: Any = SimpleNamespace(encoder=SimpleNamespace(rare_shares_={"shop": 0.3, "city": 0.02}))
     (finding,) = rarity_findings(samples)
-    assert "shop (30%)" in finding.words
+    assert "shop (30% of the rows)" in finding.words
     assert "city" not in finding.words
     assert rarity_findings(of_shift(0.1, 10)[0]) == []
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowratio.diagnostics.balance import balance, leftover, table_balance
+from flowratio.diagnostics.balance import Balance, leftover, table_balance
 from flowratio.diagnostics.compared_columns import Categories, ComparedColumns
 from flowratio.diagnostics.scored_sample import ScoredSample
 
 
 def sample(X: np.ndarray, log_r: np.ndarray) -> ScoredSample:
     return ScoredSample(X, log_r, np.full(len(X), 1 / len(X)))
+
+
+def balance(p: ScoredSample, q: ScoredSample, names: list[str], inflation: float = 1.0) -> Balance:
+    """Compare all columns of a matrix."""
+    columns = ComparedColumns(names, np.arange(len(names)), np.arange(len(names)), [])
+    return table_balance(p, q, columns, (np.arange(len(p.X)), len(p.X) + np.arange(len(q.X))), inflation)
 
 
 def normal(n: int, d: int, shift: float, seed: int, power: float = 1.0) -> tuple[ScoredSample, ScoredSample]:
@@ -132,3 +138,17 @@ def test_two_rows_and_one_weight_give_finite_numbers() -> None:
     found = leftover(p, q, np.random.default_rng(0))
     assert np.isfinite([found.auc, found.standard_error, found.z]).all()
     assert np.isfinite(balance(p, q, ["a"]).after).all()
+
+
+def test_standard_error_with_weights_in_both_samples() -> None:
+    """Of 400 draws the ratio of the mean standard error to the spread has a standard error of 1/√800 = 0.035."""
+    after, error = [], []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        p, q = (sample(rng.normal(size=(200, 1)), np.zeros(200)) for _ in range(2))
+        p, q = (one._replace(log_r=0.3 * one.X[:, 0]) for one in (p, q))
+        columns = ComparedColumns(["a"], np.arange(1), np.arange(1), [])
+        one = table_balance(p, q, columns, (np.arange(200), 200 + np.arange(200)), target=p.tilted())
+        after.append(one.after[0])
+        error.append(one.standard_error[0])
+    assert np.mean(error) / np.std(after) == pytest.approx(1, abs=0.14)

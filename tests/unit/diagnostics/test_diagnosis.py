@@ -472,3 +472,21 @@ def test_balance_has_every_category() -> None:
     assert abs(found.after[j]) < 0.1 < abs(found.before[j])
     assert found.sources is not None
     assert found.sources.tolist() == [0, 1, 1, 1]
+
+
+def test_training_rows_are_recognized() -> None:
+    """Boosting is overfitted where p = q. Its own rows would show the opposite."""
+    rng = np.random.default_rng(0)
+    X_p, X_q, new_p, new_q = rng.normal(size=(4, 600, 3))
+    ratio = ClassifierRatio("boosting", random_state=0).fit_samples(X_p, X_q)
+    own = diagnose(ratio, X_p, X_q, random_state=0)
+    assert own.verdict == "use with care"
+    assert own.warnings[0].startswith("100% of the training rows are among these rows")
+    assert not any("multiplied" in words for words in own.warnings)
+    assert own.advice == []
+    assert not any("training rows" in words for words in diagnose(ratio, new_p, new_q, random_state=0).warnings)
+
+
+def test_constant_columns_need_no_check_of_the_form() -> None:
+    diagnosis = diagnose("logistic", np.ones((50, 1)), np.ones((60, 1)), random_state=0)
+    assert diagnosis.residual.gain == 0

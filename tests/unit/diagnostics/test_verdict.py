@@ -63,7 +63,7 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
         *wrong_scale(RIGHT, OVERLAP),
         *miscalibrated(CURVE),
         *wrong_slope(CURVE, 1.0),
-        *wrong_form(REST, True),
+        *wrong_form(REST),
         *unstable(0.05),
         *grouped({"shop": 0.04}),
         *imbalanced(balanced(0.05, 0.01), CHANCE, CURVE, 80.0),
@@ -225,7 +225,7 @@ def test_advice_is_that_of_the_slope() -> None:
     ],
 )
 def test_form(z: float, error_p: float, n: float, verdict: str) -> None:
-    findings = wrong_form(replace(REST, gain=0.01 * z, z=z, error_p=error_p, n_q=n), True)
+    findings = wrong_form(replace(REST, gain=0.01 * z, z=z, error_p=error_p, n_q=n))
     assert verdict_of(findings) == verdict
     assert all("wrong form" in finding.words for finding in findings)
 
@@ -250,7 +250,7 @@ def test_slope_alone(slope: float, error: float, word: str) -> None:
 
 def test_rare_categories_lower_the_verdict() -> None:
     (finding,) = grouped({"shop": 0.2, "town": 0.06, "color": 0.01})
-    assert "in shop (20%), town (6%):" in finding.words
+    assert "one by one: shop (20% of the rows), town (6.0% of the rows)." in finding.words
     assert not finding.grave
 
 

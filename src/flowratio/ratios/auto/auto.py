@@ -95,7 +95,7 @@ class AutoRatio(RatioEstimator):
     (['logistic'], [1.0])
     """
 
-    requires = Requires(units="own", rows="distinct", categories="codes")  # a row is in one fold
+    requires = Requires(units="own", categories="codes")  # equal rows are in different folds, as new rows are
 
     def __init__(
         self,
@@ -136,19 +136,19 @@ class AutoRatio(RatioEstimator):
         bar = uneven_progress(len(candidates) + 1, "steps", self.verbose, race.expected_left)
         with silent(), bar as begin:  # the scores show what a fit warns of
             race.run(candidates, begin)
-        self._settle(race, samples)
+        if problem := self._settle(race):
+            self._fall_back(samples, race.candidates, f"{problem}. The ratio is logistic regression. Give more time.")
 
-    def _settle(self, race: Race, samples: TwoSamples) -> None:
-        """Combine the candidates with a score, or fall back if there is none."""
+    def _settle(self, race: Race) -> str:
+        """Combine the candidates with a score. If there is none, return why."""
         entries, statuses = race.candidates, {one.status for one in race.candidates}
         if statuses == {Status.FAILED}:
             reasons = "; ".join(f"{one.name}: {one.detail.rstrip('.')}" for one in entries)
             raise ValueError(f"All {len(entries)} candidates have failed ({reasons}). Fix the data, or use others.")
         if not race.scored:
-            reason = f"`time_budget` is {self.time_budget:g} seconds, too short to score any candidate"
-            self._fall_back(samples, entries, f"{reason}. The ratio is logistic regression. Give more time.")
-            return
+            return f"`time_budget` is {self.time_budget:g} seconds, too short to score any candidate"
         self._combine(race)
+        return ""
 
     def _combine(self, race: Race) -> None:
         scored, log_ratios = race.scored, race.log_ratios()

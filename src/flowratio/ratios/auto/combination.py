@@ -21,6 +21,7 @@ _SLACK = 0.75  # standard errors by which a simpler ratio may be worse than the 
 _GAIN = 2.0  # standard errors that another ratio must gain, the best of many: about 4 standard errors of its weight
 _MIN_WEIGHT = 0.01  # smaller weights are dropped
 _MIN_HEDGE = 0.05  # smaller weights of a hedge are dropped: they are not worth their cost
+_SMALLEST_LOSS = 1e-9  # nats: a column with a smaller loss separates the samples
 _HEDGE_ROWS = 1000  # rows with which a stack of few and one of all columns count one half each
 
 
@@ -64,8 +65,9 @@ def convex_weights(log_ratios: Matrix, held_out: HeldOut) -> Vector:
 def _minimizer(margins: Matrix, share: Vector) -> Vector:
     """Return the convex weights of columns, (n, m) to (m,), of the smallest loss. Rows of q have the other sign."""
     m = margins.shape[1]
-    if m == 1:
-        return np.ones(1)
+    losses = -(share @ log_expit(margins))
+    if m == 1 or losses.min() < _SMALLEST_LOSS:  # a solver cannot improve on a perfect column
+        return (np.arange(m) == losses.argmin()).astype(np.float64)
 
     def loss(weights: Vector) -> tuple[float, Vector]:
         margin = margins @ weights

@@ -216,7 +216,7 @@ class Race:
         while one.fits:
             held_out = self._held_out(len(one.fits))
             losses = held_out.losses(one.log_r)
-            if held_out.mean(losses) >= min(_SETTLED_ERRORS * held_out.standard_error(losses), _SETTLED_LOSS):
+            if held_out.mean(losses) > min(_SETTLED_ERRORS * held_out.standard_error(losses), _SETTLED_LOSS):
                 return False
             if len(one.fits) == self.n_folds:
                 return True

@@ -777,3 +777,32 @@ def test_a_part_of_the_rows_names_the_column_that_separates(monkeypatch: pytest.
     X[:, 1] += 50 * (y == 1)
     with pytest.warns(OverlapWarning, match="of 700, because column `x2` separates"):
         AutoRatio(["lda"], random_state=0).fit(X, y)
+
+
+def test_equal_rows_are_in_different_folds() -> None:
+    """Of a column with few values, every value is in every fold. The true score is that of the exact ratio."""
+    rng = np.random.default_rng(0)
+    shares = np.array([8, 7, 6, 5, 4, 3, 2, 1]) / 36
+    x_p, x_q = rng.choice(8, 2000, p=shares), rng.choice(8, 2000, p=shares[::-1])
+    ratio = AutoRatio(["lda", "boosting"], random_state=0).fit_samples(x_p.astype(float), x_q.astype(float))
+    # each sample counts one half: log 2 − mean log(1 + 1/r) over p and log(1 + r) over q
+    log_r = np.log(shares / shares[::-1])
+    truth = math.log(2) + 0.5 * (shares @ np.log(expit(log_r)) + shares[::-1] @ np.log(expit(-log_r)))
+    best = max(ratio.results_.candidates, key=lambda one: one.score)
+    assert abs(best.score - truth) < 3 * best.standard_error + 0.01
+    assert ratio.names_
+
+
+def test_a_perfect_candidate_ends_the_race() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q = rng.normal(60, 1, (200, 2)), rng.normal(0, 1, (200, 2))
+    ratio = AutoRatio(["lda", "boosting"], random_state=0).fit_samples(X_p, X_q)
+    assert ratio.names_ == ["lda"]
+    assert ratio.shares_.tolist() == [1.0]
+    assert named(ratio)["boosting"].status is Status.NOT_NEEDED
+
+
+def test_warnings_of_a_short_budget_name_the_line_of_the_caller() -> None:
+    with pytest.warns(BudgetWarning, match="too short") as record:
+        AutoRatio(["lda"], time_budget=1e-9, random_state=0).fit(*draw())
+    assert [Path(one.filename).name for one in record] == ["test_auto.py"]
