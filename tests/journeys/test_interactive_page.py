@@ -94,12 +94,12 @@ def log_density(page: dict[str, Any], name: str, X: np.ndarray) -> np.ndarray:
 
 
 def true_kl(page: dict[str, Any]) -> float:
-    """Integrate p log r over cells of width 0.05."""
-    at = np.arange(-14, 14, 0.05)
+    """Integrate p log r over cells of width 0.1."""
+    at = np.arange(-14, 14, 0.1)
     X = np.stack(np.meshgrid(at, at), axis=-1).reshape(-1, 2)
     p, q = (log_density(page, name, X) for name in ("p", "q"))
     has_p = p > -80  # beyond it p is 0 and the density of q underflows
-    return float(np.sum(np.exp(p[has_p]) * (p[has_p] - q[has_p])) * 0.05**2)
+    return float(np.sum(np.exp(p[has_p]) * (p[has_p] - q[has_p])) * 0.1**2)
 
 
 def check_numbers(page: dict[str, Any]) -> None:
