@@ -24,6 +24,7 @@ const TwoClouds = (() => {
     const top = largest(values);
     return top + Math.log(sum(values.map((value) => Math.exp(value - top))));
   }
+  const logAddExp = (a, b) => Math.max(a, b) + Math.log1p(Math.exp(-Math.abs(a - b)));
   const logMeanExp = (values) => logSumExp(values) - Math.log(values.length);
 
   // ---- points and true densities
@@ -62,7 +63,7 @@ const TwoClouds = (() => {
   function logDensity(scene, name, point) {
     const cloud = scene[name], main = logGaussian(point, cloud);
     if (!cloud.share) return main;
-    return logSumExp([Math.log(1 - cloud.share) + main, Math.log(cloud.share) + logGaussian(point, scene.group)]);
+    return logAddExp(Math.log(1 - cloud.share) + main, Math.log(cloud.share) + logGaussian(point, scene.group));
   }
 
   const trueLogRatio = (scene) => (point) => logDensity(scene, "p", point) - logDensity(scene, "q", point);
@@ -78,12 +79,13 @@ const TwoClouds = (() => {
     const parts = [scene.p, scene.group], cells = 160;
     const low = ["x", "y"].map((axis) => smallest(parts.map((part) => part[axis] - 6 * part.s)));
     const high = ["x", "y"].map((axis) => largest(parts.map((part) => part[axis] + 6 * part.s)));
-    const step = [0, 1].map((k) => (high[k] - low[k]) / cells), ratio = trueLogRatio(scene);
+    const step = [0, 1].map((k) => (high[k] - low[k]) / cells);
     let total = 0;
     for (let i = 0; i < cells; i++) {
       for (let j = 0; j < cells; j++) {
         const point = [low[0] + (i + 0.5) * step[0], low[1] + (j + 0.5) * step[1]];
-        total += Math.exp(logDensity(scene, "p", point)) * ratio(point);
+        const logP = logDensity(scene, "p", point);
+        total += Math.exp(logP) * (logP - logDensity(scene, "q", point));
       }
     }
     return total * step[0] * step[1];
