@@ -2,8 +2,8 @@
 
 Rows of q = N(0, I) with four columns are weighted toward p, a shifted Gaussian. Left: the farther p is, the fewer
 rows carry the weight. With the true ratio the effective sample size is n exp(−2 KL) on average. Rows of q alone
-cannot show that hardly any of them lies where p is. At 4 nats they suggest more than 10 effective rows, and the true
-number is below 2. `effective_sample_size_of_ratio` also uses rows of p, and follows the theory. Right: the mean of
+cannot show that hardly any of them lies where p is. At 4 nats they give an effective sample size above 10, and the
+true one is below 2. `effective_sample_size_of_ratio` also uses rows of p, and follows the theory. Right: the mean of
 the first column under p, from weights r and from smoothed, capped or tempered weights. From 1 nat on, all of them are
 too low, and √r is lowest. At 3 nats the mean with weights r is more than 10 % too low, although k̂ is below 0.7.
 """

@@ -3,7 +3,7 @@
 Two blocks of five columns have pairwise correlation ρ, so I(X; Y) = −(5/2) log(1 − ρ²) nats. The columns are
 transformed by exp, which does not change the mutual information. Bars are ±1.96 standard errors. `"qda"` has the
 right form after Gaussianizing each column, and all its bars include the true value. `"boosting"` does not have the
-right form, so its estimates are too low. Open markers are estimates whose verdict is not *reliable*.
+right form, so its estimates are too low for ρ > 0. Open markers are estimates whose verdict is not *reliable*.
 """
 
 from __future__ import annotations
