@@ -28,7 +28,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def block(source: str, language: str, css_class: str, options: Any, md: Any, **more: Any) -> str:
     """Return a formula that stands alone."""
-    return f'<div class="formula">{_spaced(convert(source, display="block"))}</div>'
+    return f'<div class="formula" tabindex="0">{_spaced(convert(source, display="block"))}</div>'
 
 
 def inline(source: str, language: str, css_class: str, md: Any) -> str:

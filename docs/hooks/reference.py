@@ -45,8 +45,8 @@ def name_of(path: str) -> str:
 
 def first_line(name: str) -> str:
     """Return the first line of the docstring of a public name, as the text of a table cell."""
-    documentation = inspect.getdoc(getattr(flowratio, name)) or ""
-    return documentation.partition("\n")[0].replace("|", "\\|")
+    line = (inspect.getdoc(getattr(flowratio, name)) or "").partition("\n")[0]
+    return re.sub(r" \[\d+\]_", "", line).replace("|", "\\|")  # without citations
 
 
 def on_page_markdown(markdown: str, **more: object) -> str:

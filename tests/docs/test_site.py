@@ -77,3 +77,8 @@ def test_links_to_the_glossary_lead_to_a_term() -> None:
     }
     assert len(links) > 10
     assert links <= terms
+
+
+def test_search_has_a_name_for_screen_readers() -> None:
+    page = '<div class="md-search" data-md-component="search" role="dialog">'
+    assert hook("accessibility").named(page) == f'{page[:-1]} aria-label="Search">'
