@@ -62,7 +62,7 @@ def fenced(code: str) -> str:
 
 
 def figure_of(script: Path) -> Path:
-    """Return the path of a script's figure; run the script if it, or the library, is newer than the figure."""
+    """Return the path of a script's figure. Run the script if it, the style or the library is newer than the figure."""
     path = FIGURES / f"{script.stem}.png"
     newest = max(file.stat().st_mtime for file in [script, STYLE, *(ROOT / "src").rglob("*.py")])
     if not path.exists() or path.stat().st_mtime < newest:

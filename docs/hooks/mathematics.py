@@ -1,6 +1,6 @@
 """Hook of mkdocs: mathematics becomes MathML when the pages are built, so that a reader needs no script for it.
 
-A block is fenced as `math`, on GitHub too; in a line it is `#!math …` in backticks. `docstrings.py` writes both.
+A block is fenced as `math`, on GitHub too. In a line it is `#!math …` in backticks. `docstrings.py` writes both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LOG = re.compile(r"(?<!<msub>|<msup>)<mi>log</mi>")  # not one that has an index
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Tell both extensions of Markdown what to do with mathematics."""
+    """Register the functions that write formulas, for both extensions of Markdown."""
     settings = config.mdx_configs
     settings.setdefault("pymdownx.superfences", {})["custom_fences"] = [
         {"name": "math", "class": "math", "format": block}

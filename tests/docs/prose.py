@@ -41,7 +41,8 @@ INSTEAD = {  # what to avoid (a regular expression) -> what to write
 AVOIDED = {re.compile(rf"\b(?:{pattern})(?!\w)", re.IGNORECASE): words for pattern, words in INSTEAD.items()}
 OTHER_MEANINGS = re.compile(  # the same words, where they are the words of the field
     r"(confidence|significance|noise|gr[ae]y|nested|outer|inner|top|nominal|coverage) levels?"
-    r"|levels? (of )?(confidence|significance|5|0\.|α|alpha)|at the levels?|(duality|optimality) gap",
+    r"|levels? (of )?(confidence|significance|5|0\.|α|alpha)|at the levels?"
+    r"|level by level|levels evenly spaced|/ levels|(duality|optimality|critic's|our|smaller) gaps?|gaps? (of|between) (the|real|\d)|soon as (it is|they are)",
     re.IGNORECASE,
 )
 ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|Fig|Eq|eq|cf|al|No)\.$")
@@ -77,9 +78,10 @@ def template_blocks(text: str) -> list[str]:
 
 def python_blocks(source: str) -> list[str]:
     """Return the docstrings and the other strings of a Python file that have more than one word."""
-    strings = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
-    blocks = [re.sub(r"`[^`]+`", "CODE", value) for value in strings if isinstance(value, str) and " " in value.strip()]
-    return [paragraph for block in blocks for paragraph in _paragraphs(block)]
+    constants = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    strings = [value for value in constants if isinstance(value, str) and " " in value.strip()]
+    code = re.compile(r"`[^`]+`|^ *(>>>|\.\.\. ).*|^ *\w+(, \w+)*$", re.MULTILINE)  # also names of parameters
+    return [paragraph for string in strings for paragraph in _paragraphs(code.sub("CODE", string))]
 
 
 def _paragraphs(text: str) -> list[str]:
