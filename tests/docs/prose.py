@@ -42,7 +42,8 @@ AVOIDED = {re.compile(rf"\b(?:{pattern})(?!\w)", re.IGNORECASE): words for patte
 OTHER_MEANINGS = re.compile(  # the same words, where they are the words of the field
     r"(confidence|significance|noise|gr[ae]y|nested|outer|inner|top|nominal|coverage) levels?"
     r"|levels? (of )?(confidence|significance|5|0\.|α|alpha)|at the levels?"
-    r"|level by level|levels evenly spaced|/ levels|(duality|optimality|critic's|our|smaller) gaps?|gaps? (of|between) (the|real|\d)|soon as (it is|they are)",
+    r"|level by level|levels evenly spaced|/ levels"
+    r"|(duality|optimality|critic's|our|smaller) gaps?|gaps? (of|between) (the|real|\d)|soon as (it is|they are)",
     re.IGNORECASE,
 )
 ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|Fig|Eq|eq|cf|al|No)\.$")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import re
 from pathlib import Path
 from types import ModuleType
@@ -82,3 +83,36 @@ def test_links_to_the_glossary_lead_to_a_term() -> None:
 def test_search_has_a_name_for_screen_readers() -> None:
     page = '<div class="md-search" data-md-component="search" role="dialog">'
     assert hook("accessibility").named(page) == f'{page[:-1]} aria-label="Search">'
+
+
+METHODS = {  # on the page: in results/accuracy.md
+    "flowratio `AutoRatio()`": "AutoRatio",
+    "flowratio `TelescopingRatio()`": "telescoping",
+    'flowratio `ClassifierRatio("qda")`': "qda",
+    'flowratio `ClassifierRatio("logistic")`': "logistic",
+    "scikit-learn, quadratic logistic regression": "sklearn quadratic",
+    "scikit-learn logistic regression": "sklearn logistic",
+    "scikit-learn gradient boosting": "sklearn boosting",
+    "best library for each problem, chosen with the true ratio": "oracle of peers",
+}
+
+
+def cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def test_comparison_has_the_errors_of_the_benchmark() -> None:
+    """The geometric mean over the problems that were not used for design counts errors below 0.0001 as that."""
+    text = (ROOT / "results" / "accuracy.md").read_text(encoding="utf-8")
+    groups = [cells(row)[2] for row in re.findall(r"^\| \d+ \|.*", text, re.MULTILINE)]
+    table = text.split("## Every method, all rows")[1].split("##")[0]
+    rows = {cells(row)[0]: cells(row)[1:] for row in table.splitlines() if row.startswith("|")}
+    page = (DOCS / "flowratio-or-x.md").read_text(encoding="utf-8").split("| method |")[1].split("\n\n")[0]
+    compared = [cells(row) for row in page.splitlines()[2:]]
+    assert len(compared) >= 10
+    for method, report, everything, _ in compared:
+        row = rows[METHODS.get(method, method)]
+        errors = [max(float(cell), 1e-4) for cell, group in zip(row, groups, strict=False) if group == "report"]
+        mean = math.exp(sum(map(math.log, errors)) / len(errors))
+        assert float(report) == pytest.approx(mean, rel=0.03)
+        assert float(everything.split()[0]) == pytest.approx(float(row[len(groups)].split()[0]), rel=0.03)
