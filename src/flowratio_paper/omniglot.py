@@ -67,6 +67,7 @@ from flowratio_paper.augmentation_trials import (
 from flowratio_paper.characters import TEST, black_and_white, grouped, read, split
 from flowratio_paper.dagan import DaganSettings
 from flowratio_paper.data import find
+from flowratio_paper.figure_style import BLUE, VERMILION, legend_below, new_figure
 from flowratio_paper.images import PIXELS, sheets
 from flowratio_paper.reports import Claim, PaperTable, Report
 from flowratio_paper.running import Outcome, Task, commit
@@ -305,24 +306,32 @@ def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, F
 
 
 def _draw_accuracies(settings: Settings, outcomes: list[Outcome]) -> Figure:
-    from matplotlib.figure import Figure
-
     names = [*outcomes[0].result["settings"], SELECTED]
     values = [accuracies(outcomes, name) for name in names]
-    figure = Figure(figsize=(7, 0.33 * len(names) + 1.3), layout="constrained")
-    axes = figure.add_subplot(xlabel="test accuracy")
+    figure = new_figure(0.36 * len(names) + 1.4)
+    axes = figure.subplots()
+    axes.set(xlabel="test accuracy", ylabel="training drawings", title="Accuracy of a classifier of characters")
     rows = np.arange(len(names))[::-1]
     for row, runs in zip(rows, values, strict=True):
-        axes.plot(runs, np.full(len(runs), row), "|", color="0.4", ms=9)
+        axes.plot(runs, np.full(len(runs), row), "|", color=BLUE, ms=10)
     bars = [float(standard_error(runs)) for runs in values] if len(outcomes) > 1 else None
     means = [runs.mean() for runs in values]
     label = f"{settings.classes} characters, {of_runs(len(outcomes))}"
-    axes.errorbar(means, rows, xerr=bars, fmt="o", color="black", ms=5, capsize=3, label=label)
+    axes.errorbar(means, rows, xerr=bars, fmt="o", color=BLUE, ms=6, capsize=3, label=label)
     paper = [(PAPER[name], row) for name, row in zip(names, rows, strict=True) if name in PAPER]
-    axes.plot(*np.transpose(paper), "D", color="0.5", mfc="none", ms=6, label=f"paper, {PAPER_CLASSES} characters")
-    axes.set_yticks(rows, names)
-    figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=8)
+    axes.plot(*np.transpose(paper), "D", color=VERMILION, mfc="none", ms=7, label=f"paper, {PAPER_CLASSES} characters")
+    axes.set_yticks(rows, [_plain(name) for name in names])
+    legend_below(figure, axes, 2)
     return figure
+
+
+def _plain(name: str) -> str:
+    """Return the label of a setting in the figure."""
+    labels = {DATA: "real drawings", SYNTHETIC: "generated drawings", MIXTURE: "both, no weights"}
+    if name in labels:
+        return labels[name]
+    weights = name.removeprefix("mixture + ").replace("IW(x)", "weights from x").replace("IW(z)", "weights from z")
+    return f"both, {weights.replace('γ of lowest', 'γ by')}"
 
 
 def _draw_sheets(settings: Settings, path: Path) -> Figure:

@@ -37,6 +37,7 @@ import numpy as np
 from flowratio_paper.reports import Claim, PaperTable, Report
 from flowratio_paper.running import Outcome, Task
 from flowratio_paper.stages import Workspace
+from flowratio_paper.toy_figures import draw_data, draw_encodings, draw_estimates
 from flowratio_paper.toy_fits import (
     AUTO,
     DISCRIMINATIVE,
@@ -73,7 +74,6 @@ AUTHORS = {
 }
 AUTHORS_PLAIN = {LOGISTIC_X: 0.003, LOGISTIC_Z: 151.0}
 _POINTS = 150  # test rows of each sample that are drawn
-_CUT = 40  # estimates beyond it are drawn at the edge
 
 PRESETS = {
     "quick": Settings(
@@ -247,7 +247,7 @@ def _claims_of_order(settings: Settings, outcomes: list[Outcome]) -> list[Claim]
         rest = {name: ours for name, ours in together.items() if name not in smallest}
         claims.append(_ordered(f"λ = {penalty:g}: separate training is the best strategy", best, errors_of))
         if rest:
-            claims.append(_ordered(f"λ = {penalty:g}: of joint trainings the smallest α is best", smallest, rest))
+            claims.append(_ordered(f"λ = {penalty:g}: among joint trainings, the smallest α is best", smallest, rest))
         words = f"λ = {penalty:g}: the network in raw x and discriminative training are worst"
         claims.append(_ordered(words, best | together, worst))
     networks = [values(outcomes, name, one, "all") for name in strategies(settings) for one in settings.penalties]
@@ -283,64 +283,15 @@ def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, F
         points |= one.result["points"]
     test = draw_test(0)[figure_rows()]
     names = [*strategies(settings), LOGISTIC_X, LOGISTIC_Z, AUTO]
-    penalty = f"λ = {settings.paper_penalty:g}"
+    with_z = [SEPARATE, *map(joint, settings.alphas), DISCRIMINATIVE]
+    errors_of = {name: _drawn_errors(settings, outcomes, name) for name in names}
     return {
-        "": _draw_estimates({name: points[name]["log_r"] for name in names}, log_ratio(test), penalty),
-        "encodings": _draw_encodings({"x": test.T} | {name: points[name]["z"] for name in names[2:-3]}, penalty),
-        "data": _draw_data(test),
+        "": draw_estimates({name: points[name]["log_r"] for name in names}, log_ratio(test), errors_of),
+        "encodings": draw_encodings({"x": test} | {name: np.transpose(points[name]["z"]) for name in with_z}),
+        "data": draw_data(test, log_ratio(test), log_ratio(draw_test(0))),
     }
 
 
-def _draw_estimates(log_r: dict[str, Any], truth: np.ndarray, penalty: str) -> Figure:
-    from matplotlib.figure import Figure
-
-    n_rows = -(-len(log_r) // 4)
-    figure = Figure(figsize=(10, 2.6 * n_rows), layout="constrained")
-    axes = figure.subplots(n_rows, 4, sharex=True, sharey=True, squeeze=False)
-    for axis in axes.flat[len(log_r) :]:
-        axis.set_axis_off()
-    for axis, (name, estimated) in zip(axes.flat, log_r.items(), strict=False):
-        axis.plot([-22, 22], [-22, 22], color="0.6", linewidth=1)
-        axis.plot(truth, np.clip(estimated, -_CUT, _CUT), ".", color="black", markersize=2)
-        axis.set_title(name, fontsize=10)
-    axes[0, 0].set_ylim(-_CUT, _CUT)
-    figure.supxlabel("true log r")
-    figure.supylabel(f"estimate, cut at ±{_CUT} (networks: {penalty})")
-    return figure
-
-
-def _draw_encodings(codes: dict[str, Any], penalty: str) -> Figure:
-    from matplotlib.figure import Figure
-
-    n_rows = -(-len(codes) // 4)
-    figure = Figure(figsize=(10, 2.6 * n_rows), layout="constrained")
-    axes = figure.subplots(n_rows, 4, squeeze=False)
-    for axis in axes.flat[len(codes) :]:
-        axis.set_axis_off()
-    for axis, (name, z) in zip(axes.flat, codes.items(), strict=False):
-        _scatter(axis, np.asarray(z).T)
-        axis.set_title(name, fontsize=10)
-    axes[0, 0].legend(frameon=False, fontsize=8)
-    figure.supxlabel(f"first coordinate of x or z ({penalty})")
-    figure.supylabel("second coordinate of x or z")
-    return figure
-
-
-def _scatter(axis: Any, rows: np.ndarray) -> None:
-    axis.plot(*rows[:_POINTS].T, ".", color="black", markersize=4, label="p")
-    axis.plot(*rows[_POINTS:].T, "o", color="0.45", mfc="none", markersize=3.5, markeredgewidth=0.7, label="q")
-
-
-def _draw_data(test: np.ndarray) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 3), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
-    _scatter(left, test)
-    left.legend(frameon=False)
-    points = middle.scatter(*test.T, c=log_ratio(test), cmap="gray", s=10, edgecolors="black", linewidths=0.3)
-    figure.colorbar(points, ax=middle, label="log r")
-    right.hist(log_ratio(draw_test(0)), bins=40, color="0.6", edgecolor="black", linewidth=0.3)
-    right.set_xlabel("log r")
-    right.set_ylabel("test rows")
-    return figure
+def _drawn_errors(settings: Settings, outcomes: list[Outcome], name: str) -> np.ndarray:
+    """Return the errors by seed of a method in the figure: those with the paper's penalty, if it has one."""
+    return values(outcomes, name, None if name in (LOGISTIC_X, LOGISTIC_Z, AUTO) else settings.paper_penalty, "all")
