@@ -71,13 +71,13 @@ if TYPE_CHECKING:
 
 TITLE = "Table 2, Fig. 9-14: images of a target from a flow of two samples, by SIR with importance weights (IW)"
 TARGETS = {
-    DIGITS: "zeros and sevens (perc for each one or two)",
-    BACKGROUND: "black digits on white (perc for each white one on black)",
+    DIGITS: "zeros and sevens",
+    BACKGROUND: "black digits on white",
 }
 # candidates of the flow are resampled by their weights (sampling-importance-resampling, SIR)
 METHODS = {
     "z": "weights from z",
-    "draws": "weights from z, against draws",
+    "draws": "weights from z (against draws)",
     "x": "weights from x",
     "regular": "no weights",
 }
@@ -229,8 +229,8 @@ def _table(settings: Settings, outcomes: list[Outcome], task: str) -> PaperTable
         lines.append([name, *cells])
     lines.append(["no weights, perfect flow", *[f"{perc / (1 + perc):.3f}" for perc in settings.percs]])
     runs = of_runs(settings.seeds)
-    runs += " ± standard error of the draws" if settings.seeds == 1 else ", or of the draws if that is larger"
-    title = f"{task}: share of {TARGETS[task]} in {settings.samples} images, {runs} [paper]"
+    runs += " ± standard error of the draws" if settings.seeds == 1 else ", or of the draws if larger"
+    title = f"{task}: share of {TARGETS[task]} in {settings.samples} images ({runs}) [paper]"
     return PaperTable(title, ["method", *[f"perc = {perc:g}" for perc in settings.percs]], lines)
 
 
@@ -378,7 +378,7 @@ def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, F
             if path.is_file():
                 arrays = read_arrays(path)
                 pages = {METHODS[name]: arrays[name] for name in METHODS}
-                title = f"Images toward the target ({TARGETS[task].partition(' (')[0]}), perc = {perc:g}"
+                title = f"Images toward the target ({TARGETS[task]}), perc = {perc:g}"
                 figures[f"{task}-{perc:g}"] = sheets(pages, title)
     return figures
 
@@ -404,7 +404,7 @@ def _draw_shares(settings: Settings, outcomes: list[Outcome]) -> Figure:
             axes.axvline(edge, color=LIGHT_GRAY, lw=0.7)
         axes.grid(visible=False, axis="x")
         axes.set_xticks(at, [f"{perc:g}" for perc in settings.percs])
-        axes.set(title=f"Target: {TARGETS[task].partition(' (')[0]}", xlabel=_PERC, ylim=(0, 1.05))
+        axes.set(title=f"Target: {TARGETS[task]}", xlabel=_PERC, ylim=(0, 1.05))
     row[0].set_ylabel("share of the target\nin 1000 images")
     legend_below(figure, row[0], 3)
     return figure

@@ -142,11 +142,11 @@ def test_the_paper_s_own_numbers_get_its_own_verdicts() -> None:
     )
     assert (
         verdicts[
-            "weights from z, against draws draw more of the target than weights from z in at least three of four cells"
+            "weights from z (against draws) draw more of the target than weights from z in at least three of four cells"
         ]
         is Answer.INCONCLUSIVE
     )
-    for method in ("weights from z", "weights from z, against draws"):
+    for method in ("weights from z", "weights from z (against draws)"):
         assert (
             verdicts[f"{DIGITS}: {method} draw more of the target than the paper's 0.860 at perc = 1"]
             is Answer.INCONCLUSIVE
@@ -164,8 +164,8 @@ def test_the_paper_s_own_numbers_get_its_own_verdicts() -> None:
 
 def test_the_title_says_what_the_errors_are() -> None:
     titles = [report(Settings(n), _outcome(Settings(n), _paper)).tables[0].title for n in (1, 2)]
-    assert titles[0].endswith("images, one run ± standard error of the draws [paper]")
-    assert titles[1].endswith("mean ± standard error of 2 runs, or of the draws if that is larger [paper]")
+    assert titles[0].endswith("images (one run ± standard error of the draws) [paper]")
+    assert titles[1].endswith("(mean ± standard error of 2 runs, or of the draws if larger) [paper]")
 
 
 METHOD_SHARES = {"draws": 0.1, "z": 0.2, "x": 0.3, "regular": 0.4}
@@ -212,7 +212,7 @@ def test_sheets_are_drawn_where_they_are_kept(tmp_path: Path) -> None:
     assert list(figures) == ["", f"{DIGITS}-0.25"]
     assert [axes.get_title() for axes in figures[f"{DIGITS}-0.25"].axes] == [
         "weights from z",
-        "weights from z, against draws",
+        "weights from z (against draws)",
         "weights from x",
         "no weights",
     ]
