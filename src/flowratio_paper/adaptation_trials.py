@@ -5,14 +5,14 @@ the ratio), q the source. The ratio is estimated in x, or in latent space z = f(
 needs no labels. The classifier is always fitted in x. The tables show its error on labeled rows of the target.
 
 *How a setting is selected.* KMM does not select γ of its kernel :math:`e^{-\gamma \|x - x'\|^2}` and the largest weight
-B. The paper's code takes those with the lowest error on labeled target rows: an **oracle**, which no user has. An
-honest selection uses the **held-out score**: the cross-validated likelihood of the sample that a row is from
+B. The paper's code takes those with the lowest error on labeled target rows: an **oracle**, which no user has. A
+user can select by the **held-out score**: the cross-validated likelihood of the sample that a row is from
 (`RatioEstimator.score`). It needs no labels, and the true ratio has the best score. KLIEP selects its bandwidth by the
-same score. **IWCV** is the cross-validated error on source rows, weighted. It needs labels of the source only, but it
-compares weights by themselves: weights that favor a few easy rows look best, whether or not the target consists of
-such rows. Of equal settings the first is taken: the smoothest KMM, and KLIEP's own selection.
+same score. **IWCV** is the cross-validated error on source rows, weighted. It needs labels of the source only. Weights
+that favor a few easy rows look best by IWCV, even if the target has few such rows. Of equal settings the first is
+taken: the smoothest KMM, and KLIEP's own selection.
 
-*Differences from the paper.* Its code used the oracle. "KLIEP" has a constant function in addition to the kernels, and
+*Differences from the paper.* Its code used the oracle. "KLIEP" has a constant function in addition to the kernels. It
 takes the widest bandwidth whose held-out score is within one standard error of the best. The published KLIEP has no
 constant, and takes the bandwidth with the best mean log r of held-out rows of p. A block of the flow has two hidden
 layers, as in the paper's code, where its table has `n_hidden` 1. Held-out rows of the pooled sample stop the flow.
@@ -144,9 +144,9 @@ def run_trial(
 
     Returns
     -------
-    "none", the k errors without weights. By space and method, "errors" of all candidates, each of k numbers,
-    "source_errors", the same on source rows, if there are several candidates, "scores" of candidates of KMM, and
-    "log_r_errors", the mean squared errors of log r, with `true_log_r`.
+    "none" has the k errors without weights. By space and method, "errors" has k numbers for each candidate.
+    "source_errors" has the errors on source rows, if there are several candidates. "scores" are those of KMM.
+    "log_r_errors" are mean squared errors, with `true_log_r`.
     """
     result: dict[str, Any] = {"none": errors(classifiers, trial, None)}
     for space in settings.spaces:

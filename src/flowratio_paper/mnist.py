@@ -1,43 +1,43 @@
-r"""Table 2, Fig. 9 to 14: images of q from a flow of p and q, by a ratio in latent space (z) and by a ratio in x.
+r"""Table 2, Fig. 9 to 14: images of q from a flow of p and q, by ratios in latent space (z) and in x.
 
-Claim: sampling-importance-resampling (SIR) from a flow of p and q gives more images of the target q by a ratio in z
-(digits .860, background .732 at perc = 1) than by a ratio in x (.754, .528), and these more than the flow alone
-(.720, .493). Command: `flowratio reproduce mnist --preset laptop --jobs 2`. Cost: 74 minutes on two cores, several
-days for `paper`.
+Claim: with sampling-importance-resampling (SIR) from a flow of p and q, a ratio in z draws more of the target q
+than a ratio in x. A ratio in x draws more than the flow alone. At perc = 1 the shares are .860, .754 and .720 for
+digits, and .732, .528 and .493 for backgrounds. Command: `flowratio reproduce mnist --preset laptop --jobs 2`. Cost: 74
+minutes on two cores, several days for `paper`.
 
 `diff-digits`: p are the ones and twos, q the zeros and sevens. `diff-background`: p are the digits of MNIST, white on
 black, q the same in black on white. There are `perc` times as many images of q as of p. A MAF of 5 blocks is trained on
-all of them, an MLP separates p from q, and 1000 images are drawn toward q, by the weights
+all of them. An MLP separates p from q. 1000 images are drawn toward q, by the weights
 
 .. math:: \frac{q}{h} = \frac{1}{\pi r + 1 - \pi}, \qquad r = p/q, \quad \pi = \frac{n_p}{n_p + n_q}
 
 A classifier of the attribute, an MLP fitted to images of p and q, counts the images of the target.
 
 *What to expect.* A perfect flow draws a share perc / (1 + perc) of the target: .091, .2, .333, .5. The paper's regular
-samples of digits have .406 to .720. Its code used images with values from 0 to 1 with a classifier that was fitted to
-values from 0 to 255, and swapped the mixing proportions. We use bytes for the classifier, and the equation above. On an
-image that belongs neither to p nor to q, such as a flow of few steps draws, a classifier of p and q only guesses.
+samples of digits have .406 to .720. Its classifier was fitted to values from 0 to 255 and applied to values from 0 to
+1. Its code also swapped the mixing proportions. We use bytes for the classifier, and the equation above. A flow of few
+steps also draws images that belong neither to p nor to q. On these a classifier of p and q guesses.
 
 *Noise.* A ratio in z is fitted to z of images with the noise of the flow's training: see `image_distributions`. Each of
-its ten passes over pairs of images has its own noise, also for images of q, which are repeated in a pass if they are
-few. Otherwise the ratio would memorize the noise.
+its ten passes over pairs of images has new noise. If images of q are few, they are repeated in a pass, with new noise
+too. Otherwise the ratio would memorize the noise.
 
-*Against draws* is our own method, with other weights of the same candidates: q to the draws of the flow, instead of q
-to the mixture that the flow should draw. See `against_draws`. In z draws cost nothing. A ratio in x would have to
-decode them. This ratio has 30 passes, the others have the ten of the paper.
+*Against draws* is our own method. It weights the same candidates by the ratio of q to the draws of the flow. The other
+weights use the mixture that a perfect flow would draw. See `against_draws`. In z draws cost nothing. A ratio in x would
+have to decode them. This ratio has 30 passes, the others have the ten of the paper.
 
 *Presets.* `paper` has the settings of the paper's appendix and the two hidden layers of its code. `laptop` has 5 blocks
-with batch norm and one hidden layer of 1024 units, as in the paper's table, and 12 700 images of p or less, the number
-of ones and twos. Its flows take 2000 steps of AdamW with an annealed rate of .003, a weight decay of .1, and weights
-averaged over about the last tenth of the steps. The held-out likelihood of short runs decided on these settings. In x
-every candidate is decoded, so `laptop` has 25 candidates for an image there, and 100 in z.
+with batch norm and one hidden layer of 1024 units, as in the paper's table. It has a maximum of 12 700 images of p, the
+number of ones and twos. Its flows take 2000 steps of AdamW with an annealed rate of .003 and a weight decay of .1.
+Weights are averaged over about the last tenth of the steps. The held-out likelihood of short runs decided on these
+settings. In x every candidate is decoded, so `laptop` has 25 candidates for an image there, and 100 in z.
 
-The ratios p/q are the same in all presets and in both spaces: the paper's three layers of 100 units, its 10 epochs,
-batches of 64, Adam at .001, annealed as in its code. Ours are pixels with one mean and one scale, 50 steps of warm-up,
-clipped gradients and averaged weights. A tenth of the images selects the weights of a flow and of a ratio in x. A ratio
-in z uses each of its codes once and keeps its last weights. In x an image of q is in a maximum of four pairs of a pass,
-so that a pass is shorter if they are few. There are perc times as many images of q as of p in every cell: at perc = 1,
-digits have 12 188 of each.
+The ratios p/q are the same in all presets and in both spaces. They have the paper's three layers of 100 units, 10
+epochs, batches of 64, and Adam at .001, annealed as in its code. Ours are pixels with one mean and one scale, 50 steps
+of warm-up, clipped gradients and averaged weights. A tenth of the images selects the weights of a flow and of a ratio
+in x. A ratio in z uses each of its codes once and keeps its last weights. In x a pass uses an image of q four times or
+less, so a pass is shorter if images of q are few. There are perc times as many images of q as of p in every cell: at
+perc = 1, digits have 12 188 of each.
 
 *Verdicts.* All methods of a run share its flow, so that they are compared run by run. A difference counts beyond two
 standard errors: that over the runs, or that of the draws from the candidates if it is larger. One run is inconclusive.
@@ -174,9 +174,9 @@ class Cell:
     def of_draws(self) -> float:
         r"""Standard error of their mean if all runs are alike.
 
-        For n images from candidates with an effective sample size of m, a share s has about the variance
-        :math:`s (1 - s) (1/n + 1/m)`, without weights :math:`s (1 - s) / n`. The weights of the target are the larger
-        ones, so that this is too large for s near 1, and too small for s near 0.
+        For n images and an effective sample size of m, the variance of a share s is about :math:`s (1 - s) (1/n +
+        1/m)`. Without weights it is :math:`s (1 - s) / n`. Weights of the target are larger than the others, so this is
+        too large for s near 1 and too small for s near 0.
         """
         mean = float(self.shares.mean())
         sizes = [one["effective"] * one["candidates"] if self.weighted else math.inf for one in self.draws]

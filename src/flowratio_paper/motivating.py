@@ -9,8 +9,8 @@ probability of δ or less while
 .. math:: n < \frac{\log(1 - \delta)}{\log(1 - e^{-m^2/2})}
 
 (Appendix B). Without such rows a line separates the samples, and the slope of maximum likelihood is infinite. Not in
-the paper: the exact probability Φ(−m) in place of its bound, whether ten times the rows are enough, and the two linear
-ratios of the library next to maximum likelihood.
+the paper: the exact probability Φ(−m) in place of its bound, and whether ten times the rows are enough. We also compare
+the two linear ratios of the library with maximum likelihood.
 """
 
 from __future__ import annotations

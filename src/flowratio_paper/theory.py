@@ -4,22 +4,22 @@ Claim: all three, which the paper proves and does not measure. Cost: 2 minutes o
 `flowratio reproduce theory --preset laptop --jobs 2`.
 
 *Lemma 1.* p(x)/q(x) = p_Z(z)/q_Z(z) for z = f(x). Maps for which the densities of z have a closed form are compared
-with these. For flows the density of z under p comes from the inverse and its Jacobian at z, that under q from the map
-and its Jacobian at x: terms cancel only by the lemma. A fold, which is not invertible, shows that the check can fail.
+with these. For flows the density of z under p comes from the inverse and its Jacobian at z. The density under q comes
+from the map and its Jacobian at x. Terms cancel only by the lemma. A fold, which is not invertible, shows that the
+check can fail.
 
-*Corollary 1.* p is constant in each of 16 cells of the unit square and q is uniform, so that counts in cells estimate
-r(x) itself. The map carries the cells to z. If the mass Q of q in a cell is known,
+*Corollary 1.* p is constant in each of 16 cells of the unit square, and q is uniform. So counts in cells estimate r(x)
+itself. The map carries the cells to z. If the mass Q of q in a cell is known,
 
 .. math:: \hat r = \frac{N_p / n}{Q}, \qquad \mathrm{E}\, \hat r = r .
 
-With rows of q instead, no estimator is unbiased for every q, which the corollary asks for: the mean of any statistic of
-n rows is a polynomial in Q, and 1/Q is not. A close estimator has the mean
+With rows of q instead, no estimator is unbiased for every q, as the corollary requires. The mean of any statistic of n
+rows is a polynomial in Q, and 1/Q is not. A close estimator has the mean
 
 .. math:: \hat r = \frac{N_p}{n} \frac{n + 1}{N_q + 1}, \qquad \mathrm{E}\, \hat r = r\, \big(1 - (1 - Q)^{n+1}\big) .
 
-The cell of z is that of f⁻¹(z), so counts in x and in z are the same by construction, and their numbers agree to the
-last digit. Only a wrong inverse would show. A fold of the square, under which two cells share one, is the control that
-differs.
+The cell of z is that of f⁻¹(z), so counts in x and in z are the same by construction. Only a wrong inverse would show.
+A fold of the square, under which two cells share one, is the control that differs.
 
 *Corollary 2.* The error of log r against n, in x and in the latent space of a flow that was trained on other rows.
 KLIEP, a network and boosted trees can be consistent for any p and q, as the corollary asks. Quadratic logistic
