@@ -120,7 +120,7 @@ def drift_sentence(evidence: dict[str, Any]) -> str:
         return f"The files differ ({of_test})."
     if not differs(evidence):
         return f"No difference found ({of_test})."
-    reason = "The files differ: the model distinguishes held-out rows of the two files."
+    reason = "The files differ. The model distinguishes held-out rows of the two files."
     return f"{reason} The test of single columns and correlations finds no difference ({of_test})."
 
 
@@ -128,9 +128,8 @@ def size_sentence(evidence: dict[str, Any]) -> str:
     """Return how large the difference is: the share of pairs that the model orders correctly."""
     auc, (p, q) = evidence["diagnosis"]["direction"]["auc"], file_names(evidence["origin"])
     size = next(text for limit, text in _SIZES if auc <= limit)
-    verb = "is" if differs(evidence) else "would be"
     task = f"Given one row of {p} and one of {q}, the model finds the row of {p} in {percent(auc)} of pairs"
-    return f"The difference {verb} {size}. {task} (50 % = identical, 100 % = fully separable)."
+    return f"{f'The difference is {size}. ' * differs(evidence)}{task} (50 % = identical, 100 % = fully separable)."
 
 
 def weight_sentence(evidence: dict[str, Any]) -> str:
@@ -145,7 +144,7 @@ def weight_sentence(evidence: dict[str, Any]) -> str:
 def with_file_names(text: str, origin: dict[str, Any]) -> str:
     """Return a sentence about p and q with the names of the files."""
     p, q = file_names(origin)
-    for phrase in ("{p} and {q} overlap", "KL({p} ‖ {q})", "{p} from {q}"):
+    for phrase in ("{p} and {q}", "KL({p} ‖ {q})", "{p} from {q}"):
         text = text.replace(phrase.format(p="p", q="q"), phrase.format(p=p, q=q))
     return _SAMPLE.sub(lambda match: (match[1] or "") + (p if "p" in (match[2], match[4]) else q), text)
 
@@ -154,8 +153,9 @@ def candidate_sentence(candidates: dict[str, Any]) -> str:
     """Return how many candidates of the automatic choice were not tried, and why."""
     statuses = Counter(one["status"] for one in candidates["table"])
     n, n_untried = statuses.total(), sum(statuses[status] for status in _UNTRIED)
-    stopped = f" {statuses['stopped early']} were stopped early because they were clearly worse."
-    ending = stopped * (statuses["stopped early"] > 0)
+    n_stopped = statuses["stopped early"]
+    stopped = f" {n_stopped} {'was' if n_stopped == 1 else 'were'} stopped early for a clearly worse score."
+    ending = stopped * (n_stopped > 0)
     if not n_untried:
         return f"All {n} candidates were tried.{ending}" if n > 1 else "The only candidate was tried."
     reasons = [f"{statuses[status]} {reason}" for status, reason in _UNTRIED.items() if statuses[status]]

@@ -20,7 +20,7 @@ from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.report import answers
 from flowratio.report.category_changes import category_lines, rare_sentences
 from flowratio.report.drift import differs
-from flowratio.report.names import escaped, file_names, legible_evidence
+from flowratio.report.names import MAX_SENTENCE, file_names, legible, legible_evidence
 from flowratio.report.numbers import count, fixed, in_units, moment, percent, sig, signed
 from flowratio.report.steps import score_command, steps_of
 
@@ -80,10 +80,9 @@ def _content(evidence: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]
     columns = [{**one, "noun": one["kind"], "typical": _typical(one)} for one in evidence["columns"]]
     for column in columns:
         column["noun"] += ", left out" * (column["kind"] == "identifier")
-    candidates = evidence["candidates"]
     return {
         **evidence,
-        "command": escaped(origin["command"]),
+        "command": legible(origin["command"], MAX_SENTENCE),
         "files": {"p": p, "q": q},
         "columns": columns,
         "drift": _drift(evidence),
@@ -97,7 +96,7 @@ def _content(evidence: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]
         "balance": balance,
         "weights": _weights(evidence["rows"]["log_q"]),
         "numbers": [row for column in columns if "numbers" in column for row in _numbers(column)],
-        "untried": None if candidates is None else answers.candidate_sentence(candidates),
+        "candidates": _candidates(evidence),
     }
 
 
@@ -175,6 +174,15 @@ def _balance_sentence(balance: dict[str, Any]) -> str:
     change = "falls" if after < before else "rises"
     words = f"The largest difference between column means {change} from {texts[0]} to {texts[1]} standard deviations"
     return f"{words} (0 = identical, good up to {THRESHOLDS.difference:g})."
+
+
+def _candidates(evidence: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the candidates of the automatic choice with sentences about them. None without a choice."""
+    candidates = evidence["candidates"]
+    if candidates is None:
+        return None
+    verdict = answers.with_file_names(candidates["verdict"], evidence["origin"])
+    return {**candidates, "verdict": verdict, "untried": answers.candidate_sentence(candidates)}
 
 
 def _samples(columns: list[dict[str, Any]]) -> dict[str, Any]:

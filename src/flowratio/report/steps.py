@@ -113,7 +113,7 @@ def _unweighted(origin: dict[str, Any]) -> list[Step]:
 def _instead(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
     """Return what to do if the weights would mislead."""
     p, q = file_names(origin)
-    steps = [Step(f"Do not weight {q}. The changes that this page lists do not need weights: you can use them.")]
+    steps = [Step(f"Do not weight {q}. You can still use the changes that this page lists. They do not need weights.")]
     columns = _separating(evidence)
     if columns:
         folder = f"{PurePath(origin.get('model', 'model')).name}-2"
