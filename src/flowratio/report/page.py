@@ -141,7 +141,9 @@ def _changes(evidence: dict[str, Any]) -> list[dict[str, Any]]:
 def _category_lists(columns: list[dict[str, Any]], p: str, q: str) -> list[dict[str, Any]]:
     """Return the text columns with new, vanished or changed categories."""
     lists = [
-        {"name": one["name"], "lines": category_lines(one["changes"], p, q)} for one in columns if "changes" in one
+        {"name": one["name"], "lines": category_lines(one["changes"], p, q), "has_new": one["changes"]["n_new"] > 0}
+        for one in columns
+        if "changes" in one
     ]
     return [one for one in lists if one["lines"]]
 

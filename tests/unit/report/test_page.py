@@ -234,6 +234,9 @@ def test_new_and_vanished_categories_are_listed(evidence: dict[str, Any]) -> Non
     text = words_of(changed)
     assert f"Only in a&b.csv (new): {SCRIPT} (25 %) and 39 more, together 50 % of its rows." in text
     assert "Most changed: b 23 % → 9.0 %." in text
+    assert "No weights can represent a category that occurs only in a&b.csv." in text
+    column["changes"] |= {"n_new": 0, "new": []}
+    assert "No weights can represent" not in words_of(changed)
 
 
 def test_commands_name_the_files(evidence: dict[str, Any]) -> None:
