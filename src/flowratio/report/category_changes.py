@@ -7,8 +7,13 @@ from typing import Any, TypedDict
 
 import polars as pl
 
-LEVELS = 20  # categories in the table of a column. The others are counted together
+from flowratio.report.names import file_names, legible_evidence
+from flowratio.report.numbers import count, percent
+from flowratio.report.numbers import shares as texts
+
+CATEGORIES = 20  # categories in the table of a column. The others are counted together
 _LISTED = 10  # categories in a list of new, vanished or changed ones
+_RARE = 0.001  # share of the rows with a rare category that is worth a sentence
 _BEYOND_CHANCE = 3.0  # standard errors from which on a change is listed
 
 
@@ -27,22 +32,22 @@ class ChangedCategories(TypedDict):
 def category_shares(p: pl.Series, q: pl.Series) -> pl.DataFrame:
     """Return a row for each category of two columns of text, with its share in each sample, the most frequent first."""
     parts = [
-        pl.DataFrame({"level": s.cast(pl.String), "is_p": pl.repeat(k == 0, len(s), eager=True)})
+        pl.DataFrame({"category": s.cast(pl.String), "is_p": pl.repeat(k == 0, len(s), eager=True)})
         for k, s in enumerate((p, q))
     ]
     n_p, n_q = max(len(p), 1), max(len(q), 1)
-    counts = pl.concat(parts).group_by("level").agg(n=pl.len(), n_p=pl.col("is_p").sum())
-    shares = counts.select("level", p=pl.col("n_p") / n_p, q=(pl.col("n") - pl.col("n_p")) / n_q)
-    return shares.sort([pl.col("p") + pl.col("q"), "level"], descending=[True, False])
+    counts = pl.concat(parts).group_by("category").agg(n=pl.len(), n_p=pl.col("is_p").sum())
+    shares = counts.select("category", p=pl.col("n_p") / n_p, q=(pl.col("n") - pl.col("n_p")) / n_q)
+    return shares.sort([pl.col("p") + pl.col("q"), "category"], descending=[True, False])
 
 
-def levels_of(shares: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the frequent categories with their shares. Rare ones are counted together."""
-    rows = [_level(row) for row in shares[:LEVELS].iter_rows(named=True)]
-    if shares.height > LEVELS:
-        rest = shares[LEVELS:]
-        name = f"{rest.height} others"
-        rows.append({"level": name, "p": _rounded(rest["p"].sum()), "q": _rounded(rest["q"].sum())})
+def frequent_categories(shares: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the frequent categories with their shares. The last row counts rare ones together, as `n_others`."""
+    rows = [_shares(row) for row in shares[:CATEGORIES].iter_rows(named=True)]
+    if shares.height > CATEGORIES:
+        rest = shares[CATEGORIES:]
+        total = {"category": f"{rest.height} others", "p": rest["p"].sum(), "q": rest["q"].sum()}
+        rows.append({**_shares(total), "n_others": rest.height})
     return rows
 
 
@@ -65,45 +70,56 @@ def changed_categories(
     return {
         "n_new": new.height,
         "share_new": _rounded(new["p"].sum()),
-        "new": [_level(row) for row in new[:_LISTED].iter_rows(named=True)],
+        "new": [_shares(row) for row in new[:_LISTED].iter_rows(named=True)],
         "n_vanished": vanished.height,
         "share_vanished": _rounded(vanished["q"].sum()),
-        "vanished": [_level(row) for row in vanished[:_LISTED].iter_rows(named=True)],
-        "changed": [_level(row) for row in both.iter_rows(named=True)],
+        "vanished": [_shares(row) for row in vanished[:_LISTED].iter_rows(named=True)],
+        "changed": [_shares(row) for row in both.iter_rows(named=True)],
     }
 
 
 def category_sentences(evidence: dict[str, Any]) -> list[str]:
     """Return a sentence for each text column with new or vanished categories, or with rare ones."""
-    p, q = evidence["origin"]["file_p"], evidence["origin"]["file_q"]
+    evidence = legible_evidence(evidence)
+    p, q = file_names(evidence["origin"])
     sentences = []
     for column in evidence["columns"]:
-        changes = column.get("changes")
-        parts = (
-            []
-            if changes is None
-            else [
-                f"{_counted(changes[f'n_{kind}'])} only in {file} ({changes[f'share_{kind}']:.1%} of its rows)"
-                for kind, file in (("new", p), ("vanished", q))
-                if changes[f"n_{kind}"]
-            ]
-        )
+        changes = column.get("changes") or {"n_new": 0, "n_vanished": 0}
+        parts = [
+            f"{_counted(changes[f'n_{kind}'])} only in {file} ({percent(changes[f'share_{kind}'])} of its rows)"
+            for kind, file in (("new", p), ("vanished", q))
+            if changes[f"n_{kind}"]
+        ]
         if parts:
             sentences.append(f"Column {column['name']} has {' and '.join(parts)}.")
-    for name, share in evidence["diagnosis"]["grouping"].items():
-        if share < 0.001:  # it would print as 0.0%
-            continue
-        problem = f"{share:.1%} of rows have a category of {name} with fewer than 5 rows"
-        sentences.append(f"{problem}. Their ratios are not estimated one by one.")
-    return sentences
+    return sentences + rare_sentences(evidence)
+
+
+def rare_sentences(evidence: dict[str, Any]) -> list[str]:
+    """Return a sentence for each text column in which many rows have a rare category."""
+    shares = {name: share for name, share in evidence["diagnosis"]["grouping"].items() if share >= _RARE}
+    problem = "have a category with fewer than 5 rows. The ratio of such a category is not estimated on its own"
+    return [f"In column {name}, {percent(share)} of rows {problem}." for name, share in shares.items()]
+
+
+def category_lines(changes: ChangedCategories, p: str, q: str) -> list[str]:
+    """Return the new, vanished and most changed categories of a column as one line each. Arrows are from q to p."""
+    lines = []
+    for kind, sample, file in (("new", "p", p), ("vanished", "q", q)):
+        n, share, rows = changes[f"n_{kind}"], changes[f"share_{kind}"], changes[kind]
+        listed = ", ".join(f"{one['category']} ({percent(one[sample])})" for one in rows)
+        more = f" and {count(n - len(rows))} more, together {percent(share)} of its rows" * (n > len(rows))
+        lines += [f"Only in {file} ({kind}): {listed}{more}."] if n else []
+    arrows = [f"{one['category']} {' → '.join(texts(one['q'], one['p']))}" for one in changes["changed"]]
+    return lines + [f"Most changed: {', '.join(arrows)}."] * bool(arrows)
 
 
 def _counted(n: int) -> str:
     return f"{n} categor{'y' if n == 1 else 'ies'}"
 
 
-def _level(row: dict[str, Any]) -> dict[str, Any]:
-    return {"level": row["level"], "p": _rounded(row["p"]), "q": _rounded(row["q"])}
+def _shares(row: dict[str, Any]) -> dict[str, Any]:
+    return {"category": row["category"], "p": _rounded(row["p"]), "q": _rounded(row["q"])}
 
 
 def _rounded(share: Any) -> float:
