@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flowratio._support.wording import quoted
 from flowratio.applications.result import Limit
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict
@@ -29,7 +30,7 @@ def with_support(result: Divergence, samples: TwoSamples) -> Divergence:
     for name, (of_p, of_q) in one_sided_shares(samples).items():
         if max(of_p, of_q) > THRESHOLDS.too_large:
             rows = f"{of_p:.0%} of the rows of p and {of_q:.0%} of the rows of q"
-            note = f"In {name!r}, {rows} have a category that the other sample does not have."
+            note = f"In {quoted(name)}, {rows} have a category that the other sample does not have."
             is_infinite = result.kind in _UNBOUNDED and (of_q if result.kind == "reverse-kl" else of_p) > 0
             (open_notes if is_infinite else notes).append(note)
     if result.kind in _UNBOUNDED:
@@ -45,7 +46,9 @@ def with_support(result: Divergence, samples: TwoSamples) -> Divergence:
 
 def _rare(samples: TwoSamples) -> list[str]:
     shares = {} if samples.encoder is None else samples.encoder.rare_shares_
-    rare = [f"{name!r} ({share:.0%} of the rows)" for name, share in shares.items() if share > THRESHOLDS.grouping]
+    rare = [
+        f"{quoted(name)} ({share:.0%} of the rows)" for name, share in shares.items() if share > THRESHOLDS.grouping
+    ]
     return [f"Categories with fewer than 5 rows cannot be compared one by one: {', '.join(rare)}."] if rare else []
 
 
@@ -64,4 +67,4 @@ def _extrapolated(samples: TwoSamples, of: str, other: str) -> list[str]:
     names = [name for k, name in enumerate(samples.names or ()) if k not in samples.codes]
     column = names[j] if names else f"x{j + 1}"
     count = f"{n_far[j]} row{'s' * bool(n_far[j] > 1)} of {of} lie{'s' * bool(n_far[j] == 1)}"
-    return [f"{count} far from every row of {other} in {column!r}, where log r is extrapolated."]
+    return [f"{count} far from every row of {other} in {quoted(column)}, where log r is extrapolated."]

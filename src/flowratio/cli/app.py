@@ -17,6 +17,7 @@ import typer
 from typer import Argument, BadParameter, Option
 
 from flowratio import __version__
+from flowratio._support.wording import LONGEST_PATH, shown
 from flowratio.cli import options as opt
 from flowratio.cli.console import command_line, leave, messages, print_result
 from flowratio.cli.paths import check_paths
@@ -120,6 +121,7 @@ def fit(
     no_flow: Annotated[
         bool, Option("--no-flow", help="Train no extra flow. This is faster, but `sample` needs a flow.")
     ] = False,
+    force: Annotated[bool, Option("--force", help="Replace the model if the folder already has one.")] = False,
     seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
     as_json: opt.AsJson = False,
@@ -132,7 +134,7 @@ def fit(
     """
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("fit", {"X_p": p, "X_q": q})):
-        check_paths(tables=[p, q], new_model=out)
+        check_paths(tables=[p, q], new_model=out, force=force)
         from flowratio.cli.inputs import column_kinds, named_method, read_tables
         from flowratio.report.model import fit_tables
 
@@ -431,7 +433,7 @@ def _print_checks(evidence: dict[str, Any]) -> None:
     print("log n_q − KL(p ‖ q): {headroom:.1f} nats (3.5 or more is good, below 2 is too little).".format(**overlap))
     print(f"After weighting, a classifier is right for {auc:.0%} of pairs (50 % = a guess).")
     for text in category_sentences(evidence):
-        print(text)
+        print(shown(text, LONGEST_PATH))
     print(f"Verdict: {diagnosis['verdict']}.")
     for text in [*diagnosis["warnings"], *(f"Advice: {words}" for words in diagnosis["advice"])]:
         print(f"- {text}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 from typer import Argument, BadParameter, Option
 
 import flowratio
-from flowratio._support.wording import nearest
+from flowratio._support.wording import nearest, quoted
 
 if TYPE_CHECKING:
     from flowratio.tables.formats import TextFormat
@@ -134,7 +134,9 @@ Method = Annotated[str, Option(metavar="NAME", help=f"Ratio: {METHODS}.")]
 def check_one_of(value: str, choices: Sequence[str], hint: str) -> None:
     """Refuse a value that is not one of the choices, and suggest the nearest one."""
     if value not in choices:
-        raise BadParameter(f"{value!r} is not one of {', '.join(choices)}.{nearest(value, choices)}", param_hint=hint)
+        raise BadParameter(
+            f"{quoted(value)} is not one of {', '.join(choices)}.{nearest(value, choices)}", param_hint=hint
+        )
 
 
 def check_folder(out: Path) -> None:

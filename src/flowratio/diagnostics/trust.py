@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flowratio._support.wording import shown
 from flowratio.diagnostics.reliability import Reliability
 from flowratio.diagnostics.residual import Residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
@@ -57,7 +58,9 @@ def grouped(grouping: dict[str, float]) -> list[Finding]:
     columns = {name: share for name, share in grouping.items() if share > THRESHOLDS.grouping}
     if not columns:
         return []
-    listed = ", ".join(f"{name} ({share:.0%})" for name, share in sorted(columns.items(), key=lambda one: -one[1])[:3])
+    listed = ", ".join(
+        f"{shown(name)} ({share:.0%})" for name, share in sorted(columns.items(), key=lambda one: -one[1])[:3]
+    )
     more = f" and {len(columns) - 3} more" * (len(columns) > 3)
     problem = f"Rows have categories with fewer than 5 rows in {listed}{more}"
     return [

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from flowratio._support.types import Vector
+from flowratio._support.wording import shown
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.identities import BoundedIdentity, Identities
 from flowratio.diagnostics.overlap import Overlap
@@ -125,8 +126,9 @@ def out_of_range(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Fin
     beyond = [j for j in np.argsort(-share, kind="stable") if share[j] > THRESHOLDS.outside + 3 * chance]
     if not beyond:
         return _far_out(p, q, names)
-    words = f"Rows of p lie beyond every row of q in {_first([f'{names[j]} ({share[j]:.0%})' for j in beyond])}: no row"
-    words += " of q represents them. Draw conclusions about p only where q is, or drop the column."
+    columns = _first([f"{shown(names[j])} ({share[j]:.0%})" for j in beyond])
+    words = f"Rows of p lie beyond every row of q in {columns}: no row of q represents them."
+    words += " Draw conclusions about p only where q is, or drop the column."
     return [Finding(words, bool(share.max() > THRESHOLDS.outside_grave))]
 
 
@@ -138,7 +140,7 @@ def _far_out(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Finding
     far = [j for j in np.argsort(-n_far, kind="stable") if n_far[j]]
     if not far:
         return []
-    rows = _first([f"{names[j]} ({n_far[j]} row{'s' if n_far[j] > 1 else ''})" for j in far])
+    rows = _first([f"{shown(names[j])} ({n_far[j]} row{'s' if n_far[j] > 1 else ''})" for j in far])
     return [Finding(f"Rows of p lie far from every row of q in {rows}: their log r is extrapolated.", False)]
 
 
@@ -207,7 +209,7 @@ def imbalanced(
     bad = np.flatnonzero((size > THRESHOLDS.difference) & (size > chance * balance.standard_error))
     if len(bad):
         worst = bad[np.argsort(-size[bad])]
-        changes = [f"{balance.names[j]} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in worst]
+        changes = [f"{shown(balance.names[j])} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in worst]
         problem = f"standardized mean differences are above {THRESHOLDS.difference} in {len(bad)} of {len(size)}"
         remedy = _remedy(curve, [balance.names[j] for j in worst[:3]], is_confirmed)
         words = f"After weighting, {problem} columns: {_first(changes)}.{remedy}"
@@ -231,7 +233,7 @@ def _worse(balance: Balance, size: Vector) -> list[Finding]:
     worse = [j for j in np.argsort(-size, kind="stable") if is_worse[j]]
     if not worse:
         return []
-    changes = [f"{balance.names[j]} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in worse]
+    changes = [f"{shown(balance.names[j])} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in worse]
     return [Finding(f"Weighting moves columns of q away from p: {_first(changes)}.", False)]
 
 
