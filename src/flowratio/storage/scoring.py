@@ -151,7 +151,7 @@ def score_file(
         settings = {"columns": columns, "batch_rows": batch_rows, "encoding": encoding}
         about = _about(model_folder, source, settings)
         n_batches = math.ceil(table.n_rows / batch_rows) * (1 if scores_only else 2)
-        with _journal(out, about) as journal, progress(n_batches, "Scoring", verbose) as advance:
+        with _journal(out, about) as journal, progress(n_batches, "batches", verbose) as advance:
             log_r, resumed = _score_all(_Scorer(ratio, table, columns, batch_rows), journal, workers, advance)
             log_r.check()
             frames, ess = _score_frames(lambda: log_r.blocks(batch_rows), gamma, largest)
