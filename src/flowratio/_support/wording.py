@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from unicodedata import category
 
 LONGEST_PATH = 200  # characters of a path in a message. Its end has the name of the file
 _LONGEST_NAME = 60  # characters of the name of a column or of a category
@@ -12,11 +13,14 @@ _MAX_LISTED = 8
 
 def shown(name: object, longest: int = _LONGEST_NAME) -> str:
     """Return a name for people: control characters are escaped, and the middle of a long name is left out."""
-    text = str(name)
-    if len(text) > longest:
-        n_last = longest // 3
-        text = f"{text[: longest - n_last - 1]}…{text[-n_last:]}"
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+    text = "".join(letter.encode("unicode_escape").decode() if _is_hidden(letter) else letter for letter in str(name))
+    n_last = longest // 3
+    return text if len(text) <= longest else f"{text[: longest - n_last - 1]}…{text[-n_last:]}"
+
+
+def _is_hidden(letter: str) -> bool:
+    """Return whether a character moves, hides or reverses text. Spaces of any width do not."""
+    return not letter.isprintable() and category(letter) != "Zs"
 
 
 def quoted(name: object) -> str:

@@ -17,7 +17,6 @@ import typer
 from typer import Argument, BadParameter, Option
 
 from flowratio import __version__
-from flowratio._support.wording import LONGEST_PATH, shown
 from flowratio.cli import options as opt
 from flowratio.cli.console import command_line, leave, messages, print_result
 from flowratio.cli.paths import check_paths
@@ -75,34 +74,19 @@ def _start(
 def demo(
     out: opt.FolderOut = Path("flowratio-demo"),
     seed: opt.Seed = 0,
-    rows: Annotated[int, Option(min=50, max=1_000_000, help="Rows of each sample.", hidden=True)] = 3_000,
+    rows: Annotated[int, Option(min=50, max=1_000_000, help="Rows of each table.", hidden=True)] = 3_000,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Estimate r = p/q for two Gaussians, p = N(0, I) and q = N((3, 3), I), in x, in latent space and automatically.
+    """Find drift in two example files, weight one file to match the other, and write reports.
 
-    The true ratio is known, so the table shows true errors. The folder gets ratios.png (estimates against the truth),
-    report.html (a page on the automatic choice) and model/ (for the other commands).
+    It also runs the paper's example, and shows a case in which weights do not help. It takes less than a minute.
 
     Example: flowratio demo --out my-demo --seed 1
     """
     opt.check_folder(out)
-    from rich.console import Console
-    from rich.table import Table
+    from flowratio.cli.demo import run_demo
 
-    from flowratio.cli.demo import NEAR, run_demo
-    from flowratio.ratios.registry import silent
-
-    print(f"p = N((0, 0), I), the numerator, and q = N((3, 3), I), the denominator: {rows} rows of each.", flush=True)
-    with silent():  # p and q hardly overlap, as the page shows
-        estimates, model = run_demo(out, rows, seed, command_line(), not quiet)
-    table = Table("ratio", "mean squared error of log r", f"where |log r| < {NEAR:g}", "seconds")
-    for one in estimates:
-        table.add_row(one.name, f"{one.error:.3g}", f"{one.error_near:.3g}", f"{one.seconds:.1f}")
-    Console().print(table)
-    print(model.ratio.results_)
-    print("The flow is invertible, so r(x) = p(x) / q(x) = p_Z(z) / q_Z(z): a ratio learned in z is the ratio in x.")
-    print("Here log r is linear in x, and a linear ratio in x is hard to beat. The automatic choice finds it.")
-    print(f"figure: {out / 'ratios.png'}\npage:   {out / 'report.html'}\nmodel:  {out / 'model'}")
+    run_demo(out, rows, seed, not quiet)
 
 
 @_command()
@@ -136,6 +120,7 @@ def fit(
     with messages(opt.argument_names("fit", {"X_p": p, "X_q": q})):
         check_paths(tables=[p, q], new_model=out, force=force)
         from flowratio.cli.inputs import column_kinds, named_method, read_tables
+        from flowratio.cli.summary import answers, details
         from flowratio.report.model import fit_tables
 
         ratio = named_method(method, budget if no_flow else _SHARE_OF_CHOICE * budget)
@@ -158,14 +143,15 @@ def fit(
         parts = {name: model.evidence[name] for name in ("origin", "diagnosis", "candidates")}
         print_result({"model": str(out), **parts}, as_json)
         return
+    print(answers(model.evidence), end="\n\n")
+    print(details(model.evidence))
     if model.ratio.encoder_ is not None:
         print(column_kinds(model.ratio.encoder_))
     if hasattr(model.ratio, "results_"):  # of an AutoRatio
         print(model.ratio.results_)
-    _print_checks(model.evidence)
     ending = ".parquet" if q.lower().endswith((".parquet", ".pq")) else ".csv"
-    print(f"model: {out}\nNext: flowratio score {shlex.quote(str(out))} {shlex.quote(q)} -o scores{ending}")
-    print(f"      flowratio report {shlex.quote(str(out))} -o report.html")
+    print(f"\nmodel: {out}\nNext: flowratio report {shlex.quote(str(out))} -o report.html")
+    print(f"      flowratio score {shlex.quote(str(out))} {shlex.quote(q)} -o weighted{ending}")
 
 
 @_command()
@@ -416,27 +402,6 @@ def reproduce(
         if preset == "quick":
             print(_QUICK)
         print(f"{result}\n{' '.join(map(str, paths))}", flush=True)
-
-
-def _print_checks(evidence: dict[str, Any]) -> None:
-    """Print what the checks show, and the verdict."""
-    from flowratio.report.category_changes import category_sentences
-
-    origin, diagnosis = evidence["origin"], evidence["diagnosis"]
-    overlap, auc = diagnosis["overlap"], diagnosis["leftover"]["auc"]
-    print("r = p/q with p = {file_p} and q = {file_q}. Fitted to {n_p} and {n_q} rows".format(**origin), end=" ")
-    print("in {seconds:.0f} seconds.".format(**origin))
-    print(f"Checked in {diagnosis['n_folds']} folds: each row is scored by a model that was not fitted to it.")
-    print("Score: {score:.4f} ± {score_error:.4f} nats (0 = identical, 0.69 = separable).".format(**diagnosis))
-    size = "{ess_q:.0f} ± {ess_error:.0f} of {n_q:.0f} rows".format(**overlap)
-    print(f"Effective sample size of {origin['file_q']}: {size}.")
-    print("log n_q − KL(p ‖ q): {headroom:.1f} nats (3.5 or more is good, below 2 is too little).".format(**overlap))
-    print(f"After weighting, a classifier is right for {auc:.0%} of pairs (50 % = a guess).")
-    for text in category_sentences(evidence):
-        print(shown(text, LONGEST_PATH))
-    print(f"Verdict: {diagnosis['verdict']}.")
-    for text in [*diagnosis["warnings"], *(f"Advice: {words}" for words in diagnosis["advice"])]:
-        print(f"- {text}")
 
 
 if __name__ == "__main__":
