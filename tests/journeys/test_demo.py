@@ -17,9 +17,11 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from flowratio import load
-from flowratio.cli import motivating
-from flowratio.cli.demo import FILES
+from flowratio.cli import demo, motivating
+from flowratio.cli.demo import CHANGE, FILES
 from flowratio.cli.demo_data import customers
+from flowratio.report.answers import changed_columns
+from flowratio.report.model import fit_tables
 
 Run = Callable[..., tuple[int, str, str]]
 P, Q = multivariate_normal([0, 0]), multivariate_normal([3, 3])
@@ -40,34 +42,44 @@ def test_the_tables_are_mixed_and_differ_in_two_columns() -> None:
         assert abs(a.mean() - b.mean()) < 4 * np.hypot(a.std(), b.std()) / np.sqrt(len(b))
 
 
-def test_demo_in_a_process_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [0, 1])
+def test_weights_of_the_main_job_are_reliable(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    old, new = customers(3000, rng), customers(3000, rng, **CHANGE)
+    model = fit_tables(new, old, "logistic", flow=False, seed=seed)
+    assert model.evidence["diagnosis"]["verdict"] == "reliable"
+    assert {text.split(":")[0] for text in changed_columns(model.evidence)} == {"median age", "citizen = No"}
+
+
+def test_every_step_of_the_demo(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (demo, motivating):
+        monkeypatch.setattr(module, "CANDIDATES", ["logistic", "additive"])
     folder = tmp_path / "new" / "demo"
-    command = [sys.executable, "-m", "flowratio", "demo", "--rows", "600", "--seed", "3", "--out", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    code, out, err = run("demo", "--rows", 300, "--seed", 3, "--out", folder, "--quiet")
+    assert (code, err) == (0, "")
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
     assert (folder / "ratios.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     for name, text in FILES.items():
-        assert f"  {folder / name}: {text}" in done.stdout
-    assert [f"Step {k} of 6. " in done.stdout for k in range(1, 7)] == [True] * 6
-    changes = done.stdout.partition("Changes from customers-2025.csv to customers-2026.csv:\n")[2].splitlines()
+        assert f"  {folder / name}: {text}" in out
+    assert [f"Step {k} of 6. " in out for k in range(1, 7)] == [True] * 6
+    changes = out.partition("Changes from customers-2025.csv to customers-2026.csv:\n")[2].splitlines()
     assert {" ".join(line.split()[:2]) for line in changes[:2]} == {"median age:", "citizen ="}
-    verdicts = re.findall(r"report[\w-]*\.html: .* with the verdict '(.*)'", done.stdout)
+    verdicts = re.findall(r"report[\w-]*\.html: .* with the verdict '(.*)'", out)
     assert verdicts[1] == "do not use"
     for name, verdict in zip(("model", "model-retired"), verdicts, strict=True):
         evidence = json.loads((folder / name / "evidence.json").read_text(encoding="utf-8"))
         assert evidence["diagnosis"]["verdict"] == verdict
-    # weighted by r, the old table has the mean age of the new one: 6 years more, with a standard error of 0.8
+    # weighted by r, the old table has the mean age of the new one: 6 years more, with a standard error of 1.1
     weighted, new = pl.read_csv(folder / "weighted-2025.csv"), pl.read_csv(folder / "customers-2026.csv")
     mean = np.average(weighted["age"].to_numpy(), weights=weighted["weight"].to_numpy())
-    assert mean == pytest.approx(new["age"].mean(), abs=2.5)
-    row = re.search(r"mean age +│ +([\d.]+) +│ +([\d.]+) +│ +([\d.]+)", done.stdout)
+    assert mean == pytest.approx(new["age"].mean(), abs=4)
+    row = re.search(r"mean age +│ +([\d.]+) +│ +([\d.]+) +│ +([\d.]+)", out)
     assert row is not None
     assert [float(text) for text in row.groups()[1:]] == [
         pytest.approx(mean, abs=0.06),
         pytest.approx(new["age"].mean(), abs=0.06),
     ]
-    assert load(folder / "model").log_ratio(new).shape == (600,)
+    assert load(folder / "model").log_ratio(new).shape == (300,)
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path, run: Run) -> None:

@@ -92,18 +92,22 @@ def display(steps: Steps, verbose: bool) -> AbstractContextManager[Callable[[], 
 def _bar(steps: Steps, console: Console) -> Iterator[Callable[[], None]]:
     from rich.live import Live
 
-    with Live(get_renderable=lambda: _row(steps), console=console, refresh_per_second=5) as live:
+    with Live(
+        get_renderable=lambda: _row(steps, console.width), console=console, refresh_per_second=5, transient=True
+    ) as live:
         yield live.refresh
 
 
-def _row(steps: Steps) -> Table:
-    """Return a bar and its text, which is cut at the edge of the terminal."""
+def _row(steps: Steps, width: int) -> Table:
+    """Return a bar and its text. The text is cut at the edge of the terminal."""
     from rich.progress_bar import ProgressBar
-    from rich.table import Column, Table
+    from rich.table import Table
     from rich.text import Text
 
-    row = Table.grid(Column(width=_BAR_WIDTH), Column(no_wrap=True, overflow="ellipsis"), padding=(0, 1, 0, 0))
-    row.add_row(ProgressBar(steps.total, steps.completed, _BAR_WIDTH), Text(str(steps)))
+    text = Text(str(steps))
+    text.truncate(width - _BAR_WIDTH - 1, overflow="ellipsis")
+    row = Table.grid(padding=(0, 1, 0, 0))
+    row.add_row(ProgressBar(steps.total, steps.completed, _BAR_WIDTH), text)
     return row
 
 

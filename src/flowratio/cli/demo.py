@@ -38,7 +38,7 @@ FILES = {
 _REPORTS = ("report.html", "report-retired.html")
 CANDIDATES = ["logistic", "additive", "quadratic", "boosting", "mlp", "mlp in z"]  # one of each family: 5 to 15 seconds
 _REASONS = 3  # reasons of a verdict that are printed
-_NEW = {"age": 47.0, "non_citizens": 0.09}  # what changed in 2026
+CHANGE = {"age": 47.0, "non_citizens": 0.09}  # what changed in 2026
 _RETIRED = {"age": 76.0, "spread": 4.0}
 
 
@@ -49,7 +49,7 @@ def run_demo(out: Path, rows: int, seed: int, verbose: bool) -> None:
     kinds = "numbers, text, dates and missing values"
     _step(1, f"Write two tables of {rows:,} customers, of 2025 and 2026, with {kinds}.")
     rng = np.random.default_rng(seed)
-    for path, settings in ((old, {}), (new, _NEW), (retired, _RETIRED)):
+    for path, settings in ((old, {}), (new, CHANGE), (retired, _RETIRED)):
         write_table(iter([customers(rows, rng, **settings)]), path)
     _step(2, f"Fit the density ratio of the two tables. The demo compares {len(CANDIDATES)} candidates, `fit` more.")
     model = _fit(new, old, out / "model", seed, verbose, AutoRatio(CANDIDATES, n_folds=2, time_budget=None))
@@ -91,15 +91,8 @@ def _command(*words: object) -> None:
 
 def _fit(p: Path, q: Path, folder: Path, seed: int, verbose: bool, ratio: AutoRatio | str) -> Model:
     """Fit a ratio to two files, save the model, and print what `fit` prints."""
-    words = [
-        "fit",
-        str(p),
-        str(q),
-        "-o",
-        str(folder),
-        "--no-flow",
-        *(["--method", ratio] if isinstance(ratio, str) else []),
-    ]
+    method = ["--method", ratio] if isinstance(ratio, str) else []
+    words = ["fit", str(p), str(q), "-o", str(folder), *method, "--no-flow"]
     _command(*words)
     command = shlex.join(["flowratio", *words])
     tables, files = (read_table(p), read_table(q)), (str(p), str(q))
@@ -129,7 +122,7 @@ def _typical(p: pl.Series, q: pl.Series, weights: pl.Series) -> tuple[str, ...]:
         return f"mean {p.name}", *(f"{mean:.1f}" for mean in _means(p, q, weights))
     categories = p.drop_nulls().unique().sort().to_list()
     shares = {one: _means(p == one, q == one, weights) for one in categories}
-    largest = max(categories, key=lambda one: abs(shares[one][0] - shares[one][2]))
+    largest = max(categories, key=lambda one: (round(abs(shares[one][0] - shares[one][2]), 3), -shares[one][0]))
     return f"{p.name} = {largest}", *(for_terminal(percent(share)) for share in shares[largest])
 
 

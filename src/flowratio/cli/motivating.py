@@ -71,7 +71,7 @@ def _save_figure(X: Matrix, Z: Matrix, estimates: list[Estimate], path: Path) ->
     for axes, estimate in zip(below.subplots(1, 3, sharex=True, sharey=True), estimates, strict=True):
         plot_estimates(estimate.log_r[rows], truth, NEAR, axes)
         axes.get_legend().remove()  # the title has the error
-        axes.set(title=f"{estimate.name}: error {estimate.error:.3g} nats²")
+        axes.set(title=f"{estimate.name}\nerror {estimate.error:.3g} nats²")
         axes.label_outer()
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=130)

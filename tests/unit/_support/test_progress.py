@@ -41,6 +41,7 @@ def test_the_bar_fits_the_terminal(
     assert max(map(len, frames)) <= columns
     assert "0/18 steps, about 1:01 left, now" in frames[0]
     assert ("telescoping of normal columns" in frames[0]) == (columns > 50)
+    assert {len(re.findall("[━╸╺]", frame)) for frame in frames} == {10}
     assert frames[-1].split() == ["━" * 10, "18/18", "steps"]
 
 
