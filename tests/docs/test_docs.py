@@ -75,6 +75,15 @@ def test_commands_and_their_options_exist() -> None:
         assert used <= options, f"{page}: {name}"
 
 
+@pytest.mark.parametrize("name", typer.main.get_group(app).commands)
+def test_every_option_is_in_the_section_of_its_command(name: str) -> None:
+    sections = (DOCS / "command-line.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    section = next(text for text in sections if f"\n`{name}` " in text and f"$ flowratio {name}" in text)
+    options = [one for one in typer.main.get_group(app).commands[name].params if one.param_type_name == "option"]
+    names = [option for one in options if not getattr(one, "hidden", False) for option in one.opts]
+    assert [option for option in names if f"`{option}" not in section] == []
+
+
 def test_experiments_and_their_data_are_named() -> None:
     text = (DOCS / "command-line.md").read_text(encoding="utf-8")
     assert [name for name in (*NAMES, *FILES) if not re.search(rf"(?<![\w/-]){re.escape(name)}(?![\w.-])", text)] == []
