@@ -8,14 +8,15 @@ from pathlib import PurePath
 from typing import Any
 
 MAX_LENGTH = 80  # characters of a name
-_MAX_SENTENCE = 1_500  # characters of a text with names in it
+MAX_SENTENCE = 1_500  # characters of a text with names in it
 _END = 20  # characters of the end of a long name, where similar names often differ
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories that move, hide or reverse text
+_JOINERS = "\u200c\u200d"  # parts of Persian words and of emoji
 
 
 def legible(name: str, length: int = MAX_LENGTH) -> str:
     r"""Return a name on one line: control characters as \x1b or \u202e, the middle of a long name as an ellipsis."""
-    text = escaped(name[: 8 * length] if len(name) <= 8 * length else name[: 4 * length] + name[-4 * length :])
+    text = escaped(name if len(name) <= 2 * length else name[:length] + name[-length:])
     return text if len(text) <= length else f"{text[: length - _END - 1]}…{text[-_END:]}"
 
 
@@ -27,7 +28,7 @@ def escaped(text: str) -> str:
 
 
 def _visible(character: str) -> str:
-    if unicodedata.category(character) not in _INVISIBLE:
+    if unicodedata.category(character) not in _INVISIBLE or character in _JOINERS:
         return character
     return character.encode("unicode_escape").decode("ascii")
 
@@ -39,8 +40,8 @@ def legible_evidence(evidence: dict[str, Any]) -> dict[str, Any]:
 
     def text_of(text: str) -> str:
         if text in long_names or len(text) <= MAX_LENGTH:
-            return long_names.get(text) or escaped(text)
-        return legible(pattern.sub(lambda match: long_names[match.group()], text), _MAX_SENTENCE)
+            return long_names.get(text) or legible(text)
+        return legible(pattern.sub(lambda match: long_names[match.group()], text), MAX_SENTENCE)
 
     def plain(value: Any) -> Any:
         if isinstance(value, str):
