@@ -20,7 +20,7 @@ import typer.main
 from matplotlib.figure import Figure
 
 import flowratio
-from flowratio.cli import demo
+from flowratio.cli import demo, motivating
 from flowratio.cli.app import app, main
 from flowratio.ratios.registry import RATIOS
 from flowratio_paper import NAMES
@@ -83,6 +83,15 @@ def test_commands_and_their_options_exist() -> None:
         assert used <= options, f"{page}: {name}"
 
 
+@pytest.mark.parametrize("name", typer.main.get_group(app).commands)
+def test_every_option_is_in_the_section_of_its_command(name: str) -> None:
+    sections = (DOCS / "command-line.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    section = next(text for text in sections if f"\n`{name}` " in text and f"$ flowratio {name}" in text)
+    options = [one for one in typer.main.get_group(app).commands[name].params if one.param_type_name == "option"]
+    names = [option for one in options if not getattr(one, "hidden", False) for option in one.opts]
+    assert [option for option in names if f"`{option}" not in section] == []
+
+
 def test_experiments_and_their_data_are_named() -> None:
     text = (DOCS / "command-line.md").read_text(encoding="utf-8")
     assert [name for name in (*NAMES, *FILES) if not re.search(rf"(?<![\w/-]){re.escape(name)}(?![\w.-])", text)] == []
@@ -107,7 +116,8 @@ def test_commands_run_in_order(
     monkeypatch.chdir(tmp_path)
     for name, entry in RATIOS.items():
         monkeypatch.setitem(RATIOS, name, replace(entry, candidate=name in QUICK))
-    monkeypatch.setattr(demo, "_CANDIDATES", list(QUICK))
+    for module in (demo, motivating):
+        monkeypatch.setattr(module, "CANDIDATES", list(QUICK))
     write_tables(tmp_path)
     for command in commands(page):
         if {*command[:2]} & {*NOT_RUN}:

@@ -62,8 +62,8 @@ class Divergence(BoundEstimate):
 
     def __str__(self) -> str:
         unit = " nats" if self.kind in ("kl", "reverse-kl", "js") else ""
-        value = f"{KINDS[self.kind]}: {self.value:.4g} ± {self.standard_error:.2g}{unit}"
-        return f"{value} (95 %: {interval_text(self.interval())})\n{self.verdict}: {self.reason}"
+        value = f"{KINDS[self.kind]}: {self.value:.3g} ± {self.standard_error:.2g}{unit}"
+        return f"{value} (95 % interval: {interval_text(self.interval())})\n{self.verdict_sentences()}"
 
 
 def divergence(

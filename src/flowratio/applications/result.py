@@ -69,6 +69,10 @@ class Result(ABC):
         )
         return f"<table><caption>{escape(type(self).__name__)}</caption>{rows}</table>"
 
+    def verdict_sentences(self) -> str:
+        """Return the verdict and its reason, as the last line of the printed result."""
+        return f"Verdict: {self.verdict}. {self.reason[:1].upper()}{self.reason[1:]}"
+
     def __repr__(self) -> str:
         return str(self)
 

@@ -9,15 +9,18 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Any, TextIO, cast
 
 import typer
 
 from flowratio._support.errors import ArgumentError, renamed
+from flowratio._support.wording import LONGEST_PATH, shown
 
 # the base class of all errors of the parser, which is in another module in each version of typer
 _UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 _EXPECTED = ("TrainingDiverged", "PanicException")  # by name, because their modules load torch and polars
+_LONGEST_LINE = 2_000  # characters of an error or a warning: longer than each text of ours with a few long names
 _RESUMED = ("score", "reproduce")  # commands that resume after a kill
 
 
@@ -25,6 +28,9 @@ def leave(run: Callable[[], int | None]) -> None:
     """Run a command line and exit with its code: 0, 2 after an error, 130 after Ctrl-C."""
     # with tables of usual size threads wait for each other longer than they compute
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows a question mark for an arrow
     code = 2
     try:
         code = run() or 0
@@ -62,8 +68,11 @@ def _text(error: BaseException) -> str:
 
 
 def say(text: str) -> None:
-    """Print one line to standard error."""
-    print(f"flowratio: {' '.join(text.split())}", file=sys.stderr)
+    """Print one line to standard error. Control characters are escaped, and long arguments are shortened."""
+    for word in sys.argv[1:]:
+        if len(word) > LONGEST_PATH:
+            text = text.replace(word, shown(word, LONGEST_PATH))
+    print(f"flowratio: {shown(' '.join(text.split()), _LONGEST_LINE)}", file=sys.stderr)
 
 
 def _refusal(error: Any) -> str:
