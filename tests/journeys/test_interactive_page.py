@@ -15,7 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from flowratio.diagnostics.balance import balance
+from flowratio.diagnostics.balance import Balance, table_balance
+from flowratio.diagnostics.compared_columns import ComparedColumns
 from flowratio.diagnostics.overlap import overlap
 from flowratio.diagnostics.scored_sample import ScoredSample
 from flowratio.diagnostics.thresholds import THRESHOLDS
@@ -124,6 +125,11 @@ def check_numbers(page: dict[str, Any]) -> None:
     check_verdict(page, p, q, float(np.mean((p.log_r - exact_p.log_r) ** 2)))
 
 
+def balance_of(p: ScoredSample, q: ScoredSample, inflation: float) -> Balance:
+    columns = ComparedColumns(["x", "y"], np.arange(2), np.arange(2), [])
+    return table_balance(p, q, columns, (np.arange(N), N + np.arange(N)), inflation)
+
+
 def check_overlap(p: ScoredSample, q: ScoredSample, numbers: dict[str, Any]) -> None:
     of, w = overlap(p, q, p.log_r, q.log_r), q.tilted().share
     assert numbers["ess"] == pytest.approx(of.ess_q) == pytest.approx(1 / np.sum(w**2))
@@ -133,7 +139,7 @@ def check_overlap(p: ScoredSample, q: ScoredSample, numbers: dict[str, Any]) -> 
     assert numbers["inflation"] == pytest.approx(of.inflation_q)
     if math.isfinite(of.k_hat_q):
         assert numbers["kHat"] == pytest.approx(of.k_hat_q, abs=1e-6)
-    after = balance(p, q, ["x", "y"], of.inflation_q)
+    after = balance_of(p, q, of.inflation_q)
     assert [one["after"] for one in numbers["balance"]] == pytest.approx(after.after)
     assert [one["error"] for one in numbers["balance"]] == pytest.approx(after.standard_error)
 
@@ -142,7 +148,7 @@ def check_verdict(page: dict[str, Any], p: ScoredSample, q: ScoredSample, square
     """Compare the verdict with that of the library's checks of overlap, of means, and of the true error."""
     of = overlap(p, q, p.log_r, q.log_r)
     findings = low_overlap(of) + out_of_range(p, q, ["x", "y"])
-    after = balance(p, q, ["x", "y"], of.inflation_q)
+    after = balance_of(p, q, of.inflation_q)
     chance = float(-ndtri(THRESHOLDS.chance / 4)) + THRESHOLDS.skew
     size = max([0.0, *np.abs(after.after)[np.abs(after.after) > chance * after.standard_error]])
     if of.ess_q >= THRESHOLDS.fewest_ess and size > THRESHOLDS.difference:

@@ -12,8 +12,9 @@ import polars as pl
 import pytest
 
 from flowratio import AutoRatio, FlowFeaturizer
+from flowratio._support.wording import shown
 from flowratio.report.evidence import Origin, _latent, _training, gather
-from flowratio.report.names import legible
+from flowratio.report.names import MAX_LENGTH
 from flowratio.report.numbers import count, sig
 from flowratio.report.page import write_report
 from flowratio.weights import cap, effective_sample_size, temper
@@ -334,7 +335,7 @@ def test_numbers_of_a_chart_from_the_keyboard(browser: Chrome, page: Page) -> No
     assert run(browser, "return document.activeElement.closest('.chart').id") == "chart-balance"
     tip = browser.find_element(By.ID, "tip")
     all_names = page.evidence["diagnosis"]["balance"]["names"]
-    names = [legible(all_names[k]) for k in page.evidence["rows"]["columns"]]
+    names = [shown(all_names[k], MAX_LENGTH) for k in page.evidence["rows"]["columns"]]
     assert tip.text.startswith(names[0])
     press(Keys.ARROW_DOWN)
     assert tip.text.startswith(names[1])

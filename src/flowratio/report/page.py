@@ -16,11 +16,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from flowratio._support.atomic import replacing
+from flowratio._support.wording import shown
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.report import answers
 from flowratio.report.category_changes import category_lines, rare_sentences
 from flowratio.report.drift import differs
-from flowratio.report.names import MAX_SENTENCE, file_names, legible, legible_evidence
+from flowratio.report.names import MAX_SENTENCE, file_names, legible_evidence
 from flowratio.report.numbers import count, fixed, in_units, moment, percent, sig, signed
 from flowratio.report.steps import score_command, steps_of
 
@@ -82,7 +83,7 @@ def _content(evidence: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]
         column["noun"] += ", left out" * (column["kind"] == "identifier")
     return {
         **evidence,
-        "command": legible(origin["command"], MAX_SENTENCE),
+        "command": shown(origin["command"], MAX_SENTENCE),
         "files": {"p": p, "q": q},
         "columns": columns,
         "drift": _drift(evidence),

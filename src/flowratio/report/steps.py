@@ -7,11 +7,12 @@ import shlex
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from flowratio._support.wording import escaped
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict, reliability_advice
 from flowratio.report.answers import with_file_names
 from flowratio.report.drift import differs
-from flowratio.report.names import escaped, file_names
+from flowratio.report.names import file_names
 
 _OPTION = re.compile(r"`(--(?:temper|cap) [0-9.]+)`")  # in the advice of a diagnosis
 _SEPARATING = 0.1  # share of the squared changes of log r from which on a column may separate the files

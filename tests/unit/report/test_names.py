@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from flowratio.report.names import MAX_LENGTH, file_names, legible
+from flowratio._support.wording import shown
+from flowratio.report.names import MAX_LENGTH, file_names
 from flowratio.report.steps import quoted, score_command
 
 
@@ -19,12 +20,12 @@ from flowratio.report.steps import quoted, score_command
     ],
 )
 def test_control_characters_are_escaped(name: str, text: str) -> None:
-    assert legible(name) == text
+    assert shown(name, MAX_LENGTH) == text
 
 
 @pytest.mark.parametrize("name", ["x" * 10_000 + "end", "\x00" * 5_000 + "end", "a" * 79 + "\nend"])
 def test_long_names_are_shortened(name: str) -> None:
-    text = legible(name)
+    text = shown(name, MAX_LENGTH)
     assert len(text) == MAX_LENGTH
     assert "…" in text
     assert text.endswith("end")
