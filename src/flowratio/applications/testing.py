@@ -118,11 +118,11 @@ def two_sample_test(
 
     at θ = 0, where u are the normal scores of the columns, and h are Hermite polynomials: for locations, scales, shapes
     (skewness, tails, two modes) and correlations. Text columns add counts over all their categories, see
-    `CategoryScores`. The statistic combines the clearest change of a single column with sums of squares over all
-    columns, which see many small changes. Each has the same scale: -log p, with its tail over the permutations. Half of
-    the false alarms are due to single columns. The default does not see how two columns depend on each other beyond
-    their correlation. Use a `ratio` for that. It compares correlations only of columns with enough rows: two 0/1
-    columns must share 5 rows in each sample on average.
+    `CategoryScores`. The statistic combines the clearest change of each kind in a single column with sums of squares
+    over all columns, which see many small changes. All have the same scale: -log p, with the tail that the permutations
+    show. Locations of single columns have the largest weight. Correlations are compared only if there are enough rows:
+    two 0/1 columns must share 5 rows in each sample on average. The default does not see how two columns depend on each
+    other beyond their correlation. Use a `ratio` for that.
 
     If the samples differ, `drivers` lists the columns: the clearest change first, each with its effect, and with a
     p-value that is corrected for the number of columns, by the largest change of any column in each permutation [4]_.
