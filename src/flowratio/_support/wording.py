@@ -1,4 +1,4 @@
-"""Phrases that several error messages share."""
+"""Phrases that several messages share."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ def listed(names: Sequence[object]) -> str:
     """Return names in quotes, the first 8 of them."""
     more = f" and {len(names) - _MAX_LISTED} more" * (len(names) > _MAX_LISTED)
     return ", ".join(map(repr, names[:_MAX_LISTED])) + more
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a number with its noun, such as "1 warning" and "2 warnings"."""
+    return f"{n} {noun}{'s' * (n != 1)}"
 
 
 def nearest(name: object, choices: Iterable[str]) -> str:

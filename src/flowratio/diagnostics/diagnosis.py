@@ -13,6 +13,7 @@ from scipy.special import log_expit
 from flowratio._support.row_counts import counts
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_count, check_n_folds, seed_from
+from flowratio._support.wording import counted
 from flowratio.diagnostics import trust
 from flowratio.diagnostics import verdict as rules
 from flowratio.diagnostics.balance import Balance, leftover, table_balance
@@ -43,8 +44,9 @@ class Diagnosis:
     Attributes
     ----------
     verdict, warnings, advice
-        Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`, and why not, in words. Changes of
-        the weights that held-out rows confirm.
+        Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`, and why not, in words. The last
+        warning is what an `AutoRatio` did not try, which alone does not lower the verdict. Changes of the weights that
+        held-out rows confirm.
     n_p, n_q, score, score_error
         Numbers of rows, and `RatioEstimator.score` of the rows in nats (0 = identical, 0.69 = fully separable).
     direction, leftover
@@ -105,7 +107,7 @@ class Diagnosis:
         return document
 
     def __repr__(self) -> str:
-        return f"<Diagnosis: {self.verdict}, {len(self.warnings)} warnings>"
+        return f"<Diagnosis: {self.verdict}, {counted(len(self.warnings), 'warning')}>"
 
 
 def diagnose(
@@ -199,11 +201,15 @@ def _diagnosis(
     grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
     spread = None if each_p is None else stability(each_p, p.share)
     known = trust.fitted_rows(evaluation.fitted_share)
+    beyond = rules.out_of_range(plain_p, plain_q, names)
+    shaped = rules.miscalibrated(shape) or trust.wrong_slope(shape, _deviation(p, q))
+    # no ratio represents rows beyond q, and a wrong slope has advice of its own
+    form = "" if any(finding.grave for finding in beyond) or shaped else evaluation.advice
     findings = [
         *rules.direction(own, *_score(p, q)),
-        *rules.out_of_range(plain_p, plain_q, names),
-        *(known or rules.miscalibrated(shape) or trust.wrong_slope(shape, _deviation(p, q))),
-        *([] if known else trust.wrong_form(rest)),
+        *beyond,
+        *(known or shaped),
+        *([] if known else trust.wrong_form(rest, form)),
         *trust.unstable(spread),
         *rules.low_overlap(shared),
         *rules.wrong_scale(means, shared),
@@ -213,7 +219,7 @@ def _diagnosis(
     verdict = verdict_of(findings)
     return Diagnosis(
         verdict=verdict,
-        warnings=[finding.words for finding in findings],
+        warnings=[*(finding.words for finding in findings), *filter(None, [evaluation.note])],
         advice=[] if verdict is Verdict.RELIABLE or known else _advice(plain_p, plain_q, seed),
         n_p=len(log_p),
         n_q=len(log_q),

@@ -198,7 +198,7 @@ def imbalanced(
 ) -> list[Finding]:
     """Check what differs between p and weighted q, if the effective sample size is at least 10.
 
-    A more flexible ratio is advice only if held-out rows have confirmed that it is better.
+    Columns that the ratio misses are named only if held-out rows have confirmed that another one is better.
     """
     if ess_q < THRESHOLDS.fewest_ess:
         return []
@@ -248,8 +248,7 @@ def _remedy(curve: Reliability, columns: list[str], is_confirmed: bool) -> str:
     lean = lean_of(curve.slope, curve.slope_error)
     if lean is not Lean.NONE:
         return f" The ratio is {lean}: fix that first."
-    advice = f" Try a more flexible ratio, such as 'quadratic' or 'boosting': this one misses {' and '.join(columns)}."
-    return advice * is_confirmed
+    return f" The ratio misses {' and '.join(columns)}." * is_confirmed
 
 
 def _odd_columns(balance: Balance) -> list[str]:

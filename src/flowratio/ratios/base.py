@@ -395,6 +395,10 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         """Return whether log r is a sum over columns, so that it cannot see dependence. It needs no fit."""
         return False
 
+    def untried(self) -> str | None:
+        """Return what an automatic choice did not try, in words. None if there was no automatic choice."""
+        return None
+
     def inverse(self) -> InverseRatio | RatioEstimator:
         """Return 1/r = q/p without another fit. It shares the fitted state with this ratio."""
         from flowratio.ratios.inverse import InverseRatio

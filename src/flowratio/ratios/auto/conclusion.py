@@ -15,20 +15,14 @@ _UNKNOWN = "It is unknown whether the flow helps"
 _MARGIN = 1.25  # times the measured seconds, in the advice
 
 
-def conclusion(race: Race, log_ratios: Matrix, weights: Vector) -> str:
-    """Return sentences on the flow, and on what was not tried. `weights` are those of the columns `log_ratios`."""
-    verdict = _on_flow(race, log_ratios, weights)
-    untried = untried_sentence(race.candidates, race.elapsed() + race.needed)
-    return f"{verdict} {untried}" if untried else verdict
-
-
 def untried_sentence(candidates: list[Candidate], seconds: float) -> str:
     """Return what there was no time for, and the budget that all candidates need. Empty if there was enough."""
-    untried = [one.name for one in candidates if one.status is Status.NO_TIME]
-    if not untried:
+    n = sum(one.status is Status.NO_TIME for one in candidates)
+    if not n:
         return ""
     advice = f"A budget of about {rounded_up(_MARGIN * seconds)} s would suffice."
-    return f"Not fully tried for lack of time: {', '.join(untried)}. {advice}"
+    size = f"{n} of {len(candidates)} candidates {'was' if n == 1 else 'were'}"
+    return f"{size} not fully tried for lack of time. {advice}"
 
 
 def rounded_up(seconds: float) -> int:
@@ -37,7 +31,8 @@ def rounded_up(seconds: float) -> int:
     return unit * math.ceil(seconds / unit)
 
 
-def _on_flow(race: Race, log_ratios: Matrix, weights: Vector) -> str:
+def on_flow(race: Race, log_ratios: Matrix, weights: Vector) -> str:
+    """Return whether the latent space of a flow helped. `weights` are those of the columns `log_ratios`."""
     if not weights[1:].any():
         return "No candidate is better than r = 1: p and q hardly differ."
     latent = np.array([False, *(one.candidate.in_latent_space for one in race.scored.values())])
