@@ -26,7 +26,7 @@ from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import unchanged_on_failure
 from flowratio.ratios.categories import CategoryOdds, with_category_odds
 from flowratio.ratios.labels import labels_of_rows, refuse_second_sample, row_weights, two_classes
-from flowratio.ratios.shared_support import SharedSupport, kish, shared_support
+from flowratio.ratios.shared_support import LIMITS, SharedSupport, kish, shared_support, with_separate_ranges
 from flowratio.samples.containers import in_order, is_arrow_table, is_vector, to_table, to_tables
 from flowratio.samples.row_digests import remembered_digests
 from flowratio.samples.stacking import column_names, has_names, stack
@@ -216,7 +216,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         rows = self._overlap_rows(samples)
         support = self._measure_overlap(rows, samples.n_p / rows.n_p, samples.n_q / rows.n_q)
         if support.is_poor:
-            advice = 'Use `RULSIF`, which is bounded, or see "Limits".'
+            advice = f"Use `RULSIF`, which is bounded, or see {LIMITS}."
             warnings.warn(support.problem(rows, advice=advice), OverlapWarning, stacklevel=3)
 
     def fit_prepared(self, samples: TwoSamples) -> Self:
@@ -416,7 +416,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     def _measure_overlap(self, rows: TwoSamples, times_p: float, times_q: float) -> SharedSupport:
         """Measure the effective sample sizes of r on q and of 1/r on p, which have so many times the rows."""
         log_p, log_q = (self.log_ratio_prepared(X) for X in (rows.X_p, rows.X_q))
-        support = shared_support(log_p, rows.w_p, log_q, rows.w_q)
+        support = with_separate_ranges(shared_support(log_p, rows.w_p, log_q, rows.w_q), rows)
         support = support._replace(ess=support.ess * times_q, n=support.n * times_q)
         self.effective_sample_size_, self.inverse_sample_size_ = support.ess, kish(-log_p, rows.w_p) * times_p
         self.uncovered_share_ = support.far_share
