@@ -188,15 +188,21 @@ def _diagnosis(
     p, q = samples
     log_p, log_q = evaluation.log_r[: evaluation.n_p], evaluation.log_r[evaluation.n_p :]
     each_p, each_q = (None if evaluation.each is None else evaluation.each[:, of] for of in rows)
+    if each_q is not None and evaluation.fold is not None and evaluation.as_weight is not None:
+        each_q[evaluation.fold[rows[1]], np.arange(len(rows[1]))] = evaluation.as_weight[rows[1]]
     own = separation(p.log_r, p.share, q.log_r, q.share)
     (score, score_error), means, curve = _score(p, q), identities(p, q), reliability(p, q)
     log_c = log_factor_of(means.bounded)  # taken out before the other checks: weights do not depend on it
-    log_w, p, q = q.log_weights(), p.divided(log_c), q.divided(log_c)
-    shared, shape = overlap(p, q, log_p - log_c, log_q - log_c, each_q), reliability(p, q) if log_c else curve
+    weighted = _weighted(evaluation, q, rows[1])
+    log_w, p, q, weighted = weighted.log_weights(), p.divided(log_c), q.divided(log_c), weighted.divided(log_c)
+    shape = reliability(p, q) if log_c else curve
+    shared = overlap(p, q, log_p - log_c, log_q - log_c, each_q, weighted)
     compared = compared_columns(evaluation.design, evaluation.encoder)
-    columns = table_balance(p, q, compared, rows, shared.inflation_q)
+    columns = table_balance(p, weighted, compared, rows, shared.inflation_q)
     names, (plain_p, plain_q) = _without_codes(evaluation, p, q)
-    left = leftover(plain_p, plain_q, np.random.default_rng([seed, 0]), shared.inflation_q)
+    left = leftover(
+        plain_p, plain_q._replace(log_r=weighted.log_r), np.random.default_rng([seed, 0]), shared.inflation_q
+    )
     rest = _residual(evaluation, plain_p, plain_q, rows, log_c, seed)
     grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
     spread = None if each_p is None else stability(each_p, p.share)
@@ -220,7 +226,9 @@ def _diagnosis(
     return Diagnosis(
         verdict=verdict,
         warnings=[*(finding.words for finding in findings), *filter(None, [evaluation.note])],
-        advice=[] if verdict is Verdict.RELIABLE or known else _advice(plain_p, plain_q, seed),
+        advice=[]
+        if verdict is Verdict.RELIABLE or known
+        else _advice(plain_p, plain_q._replace(log_r=weighted.log_r), seed),
         n_p=len(log_p),
         n_q=len(log_q),
         score=score,
@@ -240,6 +248,11 @@ def _diagnosis(
         log_q=log_q,
         log_w=log_w,
     )
+
+
+def _weighted(evaluation: Evaluation, q: ScoredSample, rows: Vector) -> ScoredSample:
+    """Return the rows of q with log r as their weights."""
+    return q if evaluation.as_weight is None else q._replace(log_r=evaluation.as_weight[rows])
 
 
 def _without_codes(

@@ -41,6 +41,7 @@ class Evaluation:
     fold: Vector | None = None  # (n,): the fold of each row. None if the ratio was fitted before
     each: Matrix | None = None  # (n_folds, n): log r of all rows by the model of each fold
     fitted_share: float = 0.0  # share of the training rows of a fitted ratio that are among these rows
+    as_weight: Vector | None = None  # (n,): log r as weights of rows, see `FoldScores.as_weight`
     advice: str = ""  # on a ratio of the wrong form
     note: str = ""  # what an automatic choice of the ratio did not try
 
@@ -75,6 +76,7 @@ def cross_fitted(
         samples.encoder,
         fold,
         np.hstack([scores.p.each, scores.q.each]),
+        as_weight=np.concatenate([scores.p.log_weights, scores.q.log_weights]),
         advice=advice_on_form(unfitted),
         note=untried_note(unfitted),
     )

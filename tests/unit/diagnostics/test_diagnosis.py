@@ -21,8 +21,10 @@ from flowratio.diagnostics.diagnosis import Diagnosis, diagnose
 from flowratio.ratios.advice import advice_on_form
 from flowratio.ratios.auto.convex import ConvexRatio
 from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio.ratios.registry import silent
 from flowratio.samples.stacking import stack
 from flowratio.tables.encoder import TableEncoder
+from flowratio.weights import effective_sample_size
 
 SHIFT = math.sqrt(2)  # KL 1
 
@@ -412,6 +414,21 @@ def test_memory_of_rows_is_no_evidence() -> None:
 
     X_p, X_q = draw(300, 0, shift=0.5)
     assert diagnose(Nearest(), X_p, X_q, random_state=0).verdict == "do not use"
+
+
+@pytest.mark.parametrize(("ratio", "n_shared"), [("logistic", 200), ("boosting", 200), ("logistic", 360)])
+def test_effective_sample_size_of_many_categories_is_that_of_the_weights(ratio: str, n_shared: int) -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 400, 3000), rng.integers(400 - n_shared, 800 - n_shared, 3000)
+    P, Q = (pl.DataFrame({"shop": [f"s{k}" for k in of], "x": rng.normal(size=3000)}) for of in codes)
+    diagnosis = diagnose(ClassifierRatio(ratio), P, Q, random_state=0)
+    with silent():
+        fitted = ClassifierRatio(ratio).fit_samples(P, Q)
+    assert diagnosis.overlap.ess_q == pytest.approx(effective_sample_size(fitted.log_ratio(Q)), rel=0.15)
+    assert diagnosis.overlap.ess_error < 0.15 * diagnosis.overlap.ess_q
+    assert diagnosis.verdict != "reliable"
+    assert diagnosis.log_q.max() > 3  # of held-out rows whose shop has no other row of q. Scores use it
+    assert diagnosis.log_w.max() < np.quantile(diagnosis.log_w, 0.9) + 3
 
 
 def test_what_the_automatic_choice_did_not_try_is_part_of_the_verdict() -> None:
