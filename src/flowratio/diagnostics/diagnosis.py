@@ -208,9 +208,10 @@ def _diagnosis(
     spread = None if each_p is None else stability(each_p, p.share)
     known = trust.fitted_rows(evaluation.fitted_share)
     beyond = rules.out_of_range(plain_p, plain_q, names)
-    shaped = rules.miscalibrated(shape) or trust.wrong_slope(shape, _deviation(p, q))
-    # no ratio represents rows beyond q, and a wrong slope has advice of its own
-    form = "" if any(finding.grave for finding in beyond) or shaped else evaluation.advice
+    # no ratio represents rows beyond q, so no slope and no other ratio helps there
+    is_apart = any(finding.grave for finding in beyond)
+    shaped = [] if is_apart else rules.miscalibrated(shape) or trust.wrong_slope(shape, _deviation(p, q))
+    form = "" if is_apart or shaped else evaluation.advice  # a wrong slope has advice of its own
     findings = [
         *rules.direction(own, *_score(p, q)),
         *beyond,

@@ -55,6 +55,7 @@ class Lean(_Words):
     NONE = "neither"
 
 
+_NO_SPREAD = 1000.0  # standardized difference from which on a column hardly varies within the samples
 _ADVICE = {
     Lean.INVERTED: "Use 1/r instead",
     Lean.OVERCONFIDENT: "Fit with a stronger penalty or more rows, or calibrate",
@@ -205,7 +206,8 @@ def imbalanced(
     findings = []
     size, (worst, words) = np.abs(balance.after), differing(balance)
     if len(worst):
-        remedy = _remedy(curve, [balance.names[j] for j in worst[:3]], is_confirmed)
+        is_apart = size.max() >= _NO_SPREAD  # no other ratio helps
+        remedy = "" if is_apart else _remedy(curve, [balance.names[j] for j in worst[:3]], is_confirmed)
         findings.append(Finding(f"{words}{remedy}", float(size[worst].max()) > THRESHOLDS.difference_grave))
     else:
         findings.extend(_worse(balance, size))
@@ -228,7 +230,14 @@ def differing(balance: Balance) -> tuple[Vector, str]:
 
 
 def _changes(balance: Balance, columns: Iterable[int]) -> list[str]:
-    return [f"{balance.names[j]} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in columns]
+    return [
+        f"{balance.names[j]} ({_difference(balance.before[j])} to {_difference(balance.after[j])})" for j in columns
+    ]
+
+
+def _difference(size: float) -> str:
+    """Write a standardized difference. That of a column without spread has no meaningful size."""
+    return f"{size:+.2f}" if abs(size) < _NO_SPREAD else f"beyond {math.copysign(_NO_SPREAD, size):+.0f}"
 
 
 def _worse(balance: Balance, size: Vector) -> list[Finding]:

@@ -21,6 +21,7 @@ from flowratio.diagnostics.diagnosis import Diagnosis, diagnose
 from flowratio.ratios.advice import advice_on_form
 from flowratio.ratios.auto.convex import ConvexRatio
 from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio.ratios.kernel.kmm import KMM
 from flowratio.ratios.registry import silent
 from flowratio.samples.stacking import stack
 from flowratio.tables.encoder import TableEncoder
@@ -457,6 +458,16 @@ def test_what_the_automatic_choice_did_not_try_is_part_of_the_verdict() -> None:
 def test_advice_names_no_ratio_that_was_used(ratio: Any, advice: str) -> None:
     assert advice_on_form(ratio).endswith(advice)
     assert bool(advice_on_form(ratio)) == bool(advice)
+
+
+def test_a_constant_that_separates_has_no_advice_on_the_slope() -> None:
+    X_p, X_q = draw(300, 0)
+    X_p[:, 1], X_q[:, 1] = 1.0, 2.0
+    diagnosis = diagnose(KMM(), X_p, X_q, random_state=0)
+    assert diagnosis.verdict == "do not use"
+    assert told(diagnosis, "Rows of p lie beyond every row of q in x2 (100%)")
+    for words in ("Use 1/r", "fix that first", "00000", "flexible ratio"):
+        assert not told(diagnosis, words)
 
 
 def test_no_flexible_ratio_is_advice_for_a_column_that_separates() -> None:
