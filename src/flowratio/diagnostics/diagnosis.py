@@ -185,38 +185,27 @@ def _diagnosis(
     seed: int,
 ) -> Diagnosis:
     """Run all checks and reach the verdict. `rows` are the positions of the rows of the samples."""
-    p, q = samples
-    log_p, log_q = evaluation.log_r[: evaluation.n_p], evaluation.log_r[evaluation.n_p :]
-    each_p, each_q = (None if evaluation.each is None else evaluation.each[:, of] for of in rows)
-    if each_q is not None and evaluation.fold is not None and evaluation.as_weight is not None:
-        each_q[evaluation.fold[rows[1]], np.arange(len(rows[1]))] = evaluation.as_weight[rows[1]]
+    (p, q), (log_p, log_q) = samples, np.split(evaluation.log_r, [evaluation.n_p])
     own = separation(p.log_r, p.share, q.log_r, q.share)
     (score, score_error), means, curve = _score(p, q), identities(p, q), reliability(p, q)
     log_c = log_factor_of(means.bounded)  # taken out before the other checks: weights do not depend on it
-    weighted = _weighted(evaluation, q, rows[1])
-    log_w, p, q, weighted = weighted.log_weights(), p.divided(log_c), q.divided(log_c), weighted.divided(log_c)
+    log_w = (weighted := _weighted(evaluation, q, rows[1])).log_weights()
+    p, q, weighted = p.divided(log_c), q.divided(log_c), weighted.divided(log_c)
     shape = reliability(p, q) if log_c else curve
-    shared = overlap(p, q, log_p - log_c, log_q - log_c, each_q, weighted)
-    compared = compared_columns(evaluation.design, evaluation.encoder)
-    columns = table_balance(p, weighted, compared, rows, shared.inflation_q)
+    shared = overlap(p, q, log_p - log_c, log_q - log_c, _each_weight(evaluation, rows[1]), weighted)
+    columns = _balance(evaluation, p, weighted, rows, shared.inflation_q)
     names, (plain_p, plain_q) = _without_codes(evaluation, p, q)
     left = leftover(
         plain_p, plain_q._replace(log_r=weighted.log_r), np.random.default_rng([seed, 0]), shared.inflation_q
     )
     rest = _residual(evaluation, plain_p, plain_q, rows, log_c, seed)
     grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
-    spread = None if each_p is None else stability(each_p, p.share)
+    spread = None if evaluation.each is None else stability(evaluation.each[:, rows[0]], p.share)
     known = trust.fitted_rows(evaluation.fitted_share)
-    beyond = rules.out_of_range(plain_p, plain_q, names)
-    # no ratio represents rows beyond q, so no slope and no other ratio helps there
-    is_apart = any(finding.grave for finding in beyond)
-    shaped = [] if is_apart else rules.miscalibrated(shape) or trust.wrong_slope(shape, _deviation(p, q))
-    form = "" if is_apart or shaped else evaluation.advice  # a wrong slope has advice of its own
     findings = [
         *rules.direction(own, *_score(p, q)),
-        *beyond,
-        *(known or shaped),
-        *([] if known else trust.wrong_form(rest, form)),
+        *(beyond := rules.out_of_range(plain_p, plain_q, names)),
+        *(known or _wrong_shape(shape, rest, _deviation(p, q), beyond, evaluation.advice)),
         *trust.unstable(spread),
         *rules.low_overlap(shared),
         *rules.wrong_scale(means, shared),
@@ -249,6 +238,30 @@ def _diagnosis(
         log_q=log_q,
         log_w=log_w,
     )
+
+
+def _wrong_shape(
+    curve: Reliability, rest: Residual, deviation: float, beyond: list[rules.Finding], advice: str
+) -> list[rules.Finding]:
+    """Check slope and form. No slope and no other ratio helps with columns that separate, and one advice is enough."""
+    is_apart = any(finding.grave for finding in beyond)
+    slope = [] if is_apart else rules.miscalibrated(curve) or trust.wrong_slope(curve, deviation)
+    return [*slope, *trust.wrong_form(rest, "" if is_apart or slope else advice)]
+
+
+def _balance(
+    evaluation: Evaluation, p: ScoredSample, weighted: ScoredSample, rows: tuple[Vector, Vector], inflation: float
+) -> Balance:
+    return table_balance(p, weighted, compared_columns(evaluation.design, evaluation.encoder), rows, inflation)
+
+
+def _each_weight(evaluation: Evaluation, rows: Vector) -> Matrix | None:
+    """Return log r as weights of rows of q by the model of each fold, (n_folds, n). None without folds."""
+    if evaluation.each is None or evaluation.fold is None or evaluation.as_weight is None:
+        return None
+    each = evaluation.each[:, rows]
+    each[evaluation.fold[rows], np.arange(len(rows))] = evaluation.as_weight[rows]
+    return each
 
 
 def _weighted(evaluation: Evaluation, q: ScoredSample, rows: Vector) -> ScoredSample:

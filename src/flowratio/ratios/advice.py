@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowratio.ratios.base import RatioEstimator
+from flowratio.ratios.inverse import InverseRatio
 from flowratio.ratios.registry import RATIOS, RatioEntry, named_ratio
 
 _FLEXIBLE = ("quadratic", "boosting", "auto")
@@ -17,7 +17,7 @@ def advice_on_form(ratio: Any) -> str:
     `AutoRatio()`.
     """
     own = _last(ratio)
-    if isinstance(own, RatioEstimator) and own.untried() is not None:
+    if _untried(own) is not None:
         return ""
     names = [repr(name) for name in _FLEXIBLE if not _is_entry(own, RATIOS[name])]
     return f"Use a more flexible ratio, such as {', '.join(names[:-1])} or {names[-1]}."
@@ -25,14 +25,19 @@ def advice_on_form(ratio: Any) -> str:
 
 def untried_note(ratio: Any) -> str:
     """Return what the automatic choice behind a ratio did not try. Empty if it tried all, or if there was none."""
-    own = _last(ratio)
-    return (own.untried() or "") if isinstance(own, RatioEstimator) else ""
+    return _untried(_last(ratio)) or ""
+
+
+def _untried(ratio: Any) -> str | None:
+    """Return what an automatic choice did not try. None if there was no automatic choice."""
+    return ratio.untried() if hasattr(ratio, "untried") else None  # their classes import torch
 
 
 def _last(ratio: Any) -> Any:
     if ratio is None or isinstance(ratio, str):
         return named_ratio(ratio or "auto")
-    return ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
+    last = ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
+    return getattr(last, "estimator_", last.estimator) if isinstance(last, InverseRatio) else last
 
 
 def _is_entry(ratio: Any, entry: RatioEntry) -> bool:

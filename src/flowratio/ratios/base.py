@@ -338,8 +338,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     def predict_proba(self, X: TableLike) -> Matrix:
         """Return the posterior of both classes under the odds of the training sample, (n, d) to (n, 2)."""
-        logit = self.decision_function(X)
-        return np.column_stack([expit(-logit), expit(logit)])
+        return expit(np.multiply.outer(self.decision_function(X), [-1.0, 1.0]))
 
     def predict(self, X: TableLike) -> Vector:
         """Return the more probable class, (n, d) to (n,)."""
@@ -394,10 +393,6 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     def is_additive(self) -> bool:
         """Return whether log r is a sum over columns, so that it cannot see dependence. It needs no fit."""
         return False
-
-    def untried(self) -> str | None:
-        """Return what an automatic choice did not try, in words. None if there was no automatic choice."""
-        return None
 
     def inverse(self) -> InverseRatio | RatioEstimator:
         """Return 1/r = q/p without another fit. It shares the fitted state with this ratio."""

@@ -74,9 +74,6 @@ class InverseRatio(RatioEstimator):
     def is_additive(self) -> bool:
         return is_additive(self.estimator)
 
-    def untried(self) -> str | None:
-        return getattr(self, "estimator_", self.estimator).untried()
-
     def mixture_flow(self) -> FlowFeaturizer | None:
         return self.estimator_.mixture_flow()
 

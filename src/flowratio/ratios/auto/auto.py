@@ -186,6 +186,7 @@ class AutoRatio(RatioEstimator):
         return ConvexRatio(members, self.shares_.tolist(), note=note, random_state=seed)
 
     def untried(self) -> str:
+        """Return what there was no time to try, in words. Empty if all was tried, and before a fit."""
         return self.results_.untried if hasattr(self, "results_") else ""
 
     def is_additive(self) -> bool:

@@ -64,6 +64,7 @@ class ConvexRatio(RatioEstimator):
         return all(map(is_additive, self.ratios))
 
     def untried(self) -> str | None:
+        """Return what the automatic choice did not try, in words. None if there was no automatic choice."""
         return self.note
 
     def _shares(self) -> list[float]:
