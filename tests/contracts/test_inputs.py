@@ -309,7 +309,7 @@ def test_columns_that_separate_the_samples_are_named(name: str, case: str) -> No
     p, q = NUMBERS_P.with_columns(last=pl.Series(of_p)), NUMBERS_Q.with_columns(last=pl.Series(of_q))
     with pytest.warns(OverlapWarning, match=words) as records:
         model = fit(p, q, name)
-    assert 'see "Limits"' in str(records[0].message)
+    assert 'see the page "Limits" (docs/limits.md)' in str(records[0].message)
     # 120 rows that one column separates are evidence for |log r| above log 120 = 4.8, short of what shrinks a fit
     assert model.log_ratio(p).min() > 1
     assert model.log_ratio(q).max() < -1

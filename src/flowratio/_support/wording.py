@@ -44,6 +44,11 @@ def listed(names: Sequence[object]) -> str:
     return ", ".join(map(quoted, names[:_MAX_LISTED])) + more
 
 
+def counted(n: int, noun: str) -> str:
+    """Return a number with its noun, such as "1 warning" and "2 warnings"."""
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
 def nearest(name: object, choices: Iterable[str]) -> str:
     """Return the question whether the nearest of the choices was meant, after a space, or an empty text."""
     near = get_close_matches(str(name), list(choices), 1)

@@ -23,7 +23,7 @@ from flowratio.applications.weighted_fit import fit_weighted, last_step
 from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.registry import is_ready, log_ratio_of, new_ratio
-from flowratio.ratios.shared_support import SharedSupport, shared_support
+from flowratio.ratios.shared_support import LIMITS, SharedSupport, shared_support
 from flowratio.samples.folding import folds
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
@@ -197,7 +197,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
             is_far = np.arange(1000) < 1000 * share  # the ratio counted them
         support = SharedSupport(self.effective_sample_size_, n, is_far)
         if support.is_poor:
-            text = support.problem(samples, ("the target", "the source"), 'Use a `gamma` below 1, or see "Limits".')
+            text = support.problem(samples, ("the target", "the source"), f"Use a `gamma` below 1, or see {LIMITS}.")
             warnings.warn(text, OverlapWarning, stacklevel=4)
 
     def _log_ratios(

@@ -15,7 +15,7 @@ from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.inverse import InverseRatio
 from flowratio.ratios.registry import is_ready, log_ratio_of
 from flowratio.ratios.shared_support import shared_support
-from flowratio.samples.two_samples import two_samples
+from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.weights import ratios_from_logs, self_normalize, temper
 
 
@@ -82,12 +82,20 @@ def augmentation_weights(
         samples, seed = two_samples(X_real, X_synthetic, arguments=("X_real", "X_synthetic")), seed_from(random_state)
         fold = folds_of(samples, n_folds, np.random.default_rng([seed, 0]))
         scores = cross_fit(ratio_to_fit(ratio, samples, seed), samples, fold, seed)
-        log_p, log_q = scores.p.log_r, scores.q.log_r
+        log_p, log_q = scores.p.log_r, scores.q.log_weights
     log_w, n = temper(log_q, power), len(log_q)
     support = shared_support(log_p, np.ones(len(log_p)), log_q, np.ones(n), power)
     if support.is_poor:
+        samples = samples or _silent_samples(X_real, X_synthetic)
         text = support.problem(samples, ("X_real", "X_synthetic"), "Use a `gamma` below 1, or a better generator.")
         warnings.warn(text, OverlapWarning, stacklevel=2)
     if normalize is None:
         return ratios_from_logs(log_w)
     return self_normalize(log_w, total=n if normalize == "mean" else 1.0)
+
+
+def _silent_samples(X_real: TableLike, X_synthetic: TableLike) -> TwoSamples:
+    """Return both samples, to name columns for a fitted ratio, which has encoded its rows in its own way."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return two_samples(X_real, X_synthetic, arguments=("X_real", "X_synthetic"))

@@ -26,6 +26,7 @@ from flowratio.applications.support import with_support
 from flowratio.diagnostics.residual import residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict
+from flowratio.ratios.advice import advice_on_form, untried_note
 from flowratio.ratios.shared_support import kish
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import mean_and_error
@@ -126,7 +127,9 @@ def divergence(
     fold = folds_of(samples, n_folds, np.random.default_rng([seed, 0, 7]))
     ratio = ratio_to_fit(ratio, samples, seed, verbose)
     scores = cross_fit(ratio, samples, fold, seed, verbose)
-    return with_support(estimate(name, scores, flexible_check(samples, fold, scores, seed)), samples)
+    check = replace(flexible_check(samples, fold, scores, seed), advice=advice_on_form(ratio))
+    result = with_support(estimate(name, scores, check), samples)
+    return replace(result, reason=f"{result.reason} {untried_note(ratio)}".strip())
 
 
 def checked_samples(
@@ -150,10 +153,11 @@ class FlexibleCheck:
     p: Vector  # (n_p,)
     q: Vector  # (n_q,)
     overlap: float  # effective rows in the overlap, on which the check rests
+    advice: str = ""  # on a ratio of the wrong form
 
     def swapped(self) -> FlexibleCheck:
         """Return the same of q/p."""
-        return FlexibleCheck(-self.q, -self.p, self.overlap)
+        return replace(self, p=-self.q, q=-self.p)
 
 
 def flexible_check(samples: TwoSamples, fold: Vector, scores: CrossFitted, seed: int) -> FlexibleCheck:
@@ -196,7 +200,7 @@ def estimate(kind: Kind, scores: CrossFitted, check: FlexibleCheck) -> Divergenc
         missing = max(p.mean(more_p) + q.mean(more_q) - held_out, 0.0)
         noise = math.hypot(_error(more_p - of_p, lent_p - lent_p, p), _error(more_q - of_q, lent_q - lent_q, q))
         largest = min(2 * error, max(2.5 * noise, THRESHOLDS.missing * abs(held_out)))
-        conclusion = _confirmed(conclusion, missing, largest, check.overlap, min(p.w.sum(), q.w.sum()))
+        conclusion = _confirmed(conclusion, missing, largest, check.overlap, min(p.w.sum(), q.w.sum()), check.advice)
         error = math.hypot(error, max(missing - noise, 0.0))
     bounds = bounds_of(held_out, in_sample, confirmed, error, conclusion, LARGEST.get(kind, math.inf))
     return Divergence(kind=kind, log_p=p.log_r, log_q=q.log_r, **bounds)
@@ -241,11 +245,13 @@ def _conclusion(kind: Kind, held_out: float, excess: float, error: float, scores
     return Conclusion(Verdict.RELIABLE, Limit.NONE, reason)
 
 
-def _confirmed(conclusion: Conclusion, missing: float, largest: float, overlap: float, n_least: float) -> Conclusion:
+def _confirmed(
+    conclusion: Conclusion, missing: float, largest: float, overlap: float, n_least: float, advice: str
+) -> Conclusion:
     """Return a conclusion that holds only if a flexible check finds no more than `largest` beyond the ratio."""
     if missing > max(largest, THRESHOLDS.misfit):
         reason = f"the value is a lower bound. The ratio has the wrong form: a flexible check finds {missing:.2g} more."
-        return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} Use another ratio, or the automatic choice.")
+        return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} {advice}".strip())
     if overlap < min(THRESHOLDS.fewest_checked, n_least / 4):
         reason = f"the value is a lower bound. The effective sample size of the overlap is {overlap:.0f}, too small to"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} check the form of the ratio.")

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from flowratio._support.errors import ArgumentError
-from flowratio._support.wording import listed, nearest, quoted, shown
+from flowratio._support.wording import counted, listed, nearest, quoted, shown
 from flowratio.cli.options import TextOptions
 from flowratio.ratios.registry import named_ratio
 from flowratio.report.model import places_named
 from flowratio.storage.reading import open_table, read_table
 from flowratio.tables.cells import check_formats, pooled
 from flowratio.tables.encoder import TableEncoder
+from flowratio.tables.formats import Kind
 
 
 def named_method(name: str, budget: float | None = None) -> Any:
@@ -64,14 +66,23 @@ def parsed(paths: Sequence[str], tables: Sequence[pl.DataFrame], encoder: TableE
 
 
 def comparable(paths: Sequence[str], tables: Sequence[pl.DataFrame], text: TextOptions) -> list[pl.DataFrame]:
-    """Return one or two tables with the types of their columns: text is read in one format for both."""
+    """Return one or two tables with the types of their columns: text is read in one format for both.
+
+    Columns of identifiers are left out of two tables, unless no other column is left.
+    """
     first, last, names = tables[0], tables[-1], (paths[0], paths[-1])
     with places_named(names, len(first), text.encoding):
         rows = pooled(first, last, names) if len(tables) > 1 else first  # refuses different columns
         if len(tables) > 1:
             check_formats(first, last, names, text.format)
-        encoder = TableEncoder(text_format=text.format).fit(rows)
-        return [encoder.parse(table) for table in tables]
+        labels = np.repeat([1, 0], [len(first), len(last)]) if len(tables) > 1 else None
+        encoder = TableEncoder(text_format=text.format).fit(rows, labels)
+        used = encoder.used_columns() if len(tables) > 1 else []
+        return [encoder.parse(table).select(_without_identifiers(encoder) if used else pl.all()) for table in tables]
+
+
+def _without_identifiers(encoder: TableEncoder) -> list[str]:
+    return [column.name for column in encoder.columns_ if column.kind is not Kind.IDENTIFIER]
 
 
 def column_kinds(encoder: TableEncoder) -> str:
@@ -81,4 +92,4 @@ def column_kinds(encoder: TableEncoder) -> str:
         kinds.setdefault(column.kind, []).append(column.name)
     notes = {"constant": " (left out)", "identifier": " (left out)"}
     lines = [f"  {kind}: {', '.join(map(shown, names))}{notes.get(kind, '')}" for kind, names in kinds.items()]
-    return "\n".join([f"Columns, encoded as {len(encoder.names_)} columns of numbers:", *lines])
+    return "\n".join([f"Columns, encoded as {counted(len(encoder.names_), 'column')} of numbers:", *lines])

@@ -13,6 +13,7 @@ from scipy.special import log_expit
 from flowratio._support.row_counts import counts
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_count, check_n_folds, seed_from
+from flowratio._support.wording import counted
 from flowratio.diagnostics import trust
 from flowratio.diagnostics import verdict as rules
 from flowratio.diagnostics.balance import Balance, leftover, table_balance
@@ -43,8 +44,9 @@ class Diagnosis:
     Attributes
     ----------
     verdict, warnings, advice
-        Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`, and why not, in words. Changes of
-        the weights that held-out rows confirm.
+        Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`, and why not, in words. The last
+        warning is what an `AutoRatio` did not try, which alone does not lower the verdict. Changes of the weights that
+        held-out rows confirm.
     n_p, n_q, score, score_error
         Numbers of rows, and `RatioEstimator.score` of the rows in nats (0 = identical, 0.69 = fully separable).
     direction, leftover
@@ -105,7 +107,7 @@ class Diagnosis:
         return document
 
     def __repr__(self) -> str:
-        return f"<Diagnosis: {self.verdict}, {len(self.warnings)} warnings>"
+        return f"<Diagnosis: {self.verdict}, {counted(len(self.warnings), 'warning')}>"
 
 
 def diagnose(
@@ -183,27 +185,27 @@ def _diagnosis(
     seed: int,
 ) -> Diagnosis:
     """Run all checks and reach the verdict. `rows` are the positions of the rows of the samples."""
-    p, q = samples
-    log_p, log_q = evaluation.log_r[: evaluation.n_p], evaluation.log_r[evaluation.n_p :]
-    each_p, each_q = (None if evaluation.each is None else evaluation.each[:, of] for of in rows)
+    (p, q), (log_p, log_q) = samples, np.split(evaluation.log_r, [evaluation.n_p])
     own = separation(p.log_r, p.share, q.log_r, q.share)
     (score, score_error), means, curve = _score(p, q), identities(p, q), reliability(p, q)
     log_c = log_factor_of(means.bounded)  # taken out before the other checks: weights do not depend on it
-    log_w, p, q = q.log_weights(), p.divided(log_c), q.divided(log_c)
-    shared, shape = overlap(p, q, log_p - log_c, log_q - log_c, each_q), reliability(p, q) if log_c else curve
-    compared = compared_columns(evaluation.design, evaluation.encoder)
-    columns = table_balance(p, q, compared, rows, shared.inflation_q)
+    log_w = (weighted := _weighted(evaluation, q, rows[1])).log_weights()
+    p, q, weighted = p.divided(log_c), q.divided(log_c), weighted.divided(log_c)
+    shape = reliability(p, q) if log_c else curve
+    shared = overlap(p, q, log_p - log_c, log_q - log_c, _each_weight(evaluation, rows[1]), weighted)
+    columns = _balance(evaluation, p, weighted, rows, shared.inflation_q)
     names, (plain_p, plain_q) = _without_codes(evaluation, p, q)
-    left = leftover(plain_p, plain_q, np.random.default_rng([seed, 0]), shared.inflation_q)
+    left = leftover(
+        plain_p, plain_q._replace(log_r=weighted.log_r), np.random.default_rng([seed, 0]), shared.inflation_q
+    )
     rest = _residual(evaluation, plain_p, plain_q, rows, log_c, seed)
     grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
-    spread = None if each_p is None else stability(each_p, p.share)
+    spread = None if evaluation.each is None else stability(evaluation.each[:, rows[0]], p.share)
     known = trust.fitted_rows(evaluation.fitted_share)
     findings = [
         *rules.direction(own, *_score(p, q)),
-        *rules.out_of_range(plain_p, plain_q, names),
-        *(known or rules.miscalibrated(shape) or trust.wrong_slope(shape, _deviation(p, q))),
-        *([] if known else trust.wrong_form(rest)),
+        *(beyond := rules.out_of_range(plain_p, plain_q, names)),
+        *(known or _wrong_shape(shape, rest, _deviation(p, q), beyond, evaluation.advice)),
         *trust.unstable(spread),
         *rules.low_overlap(shared),
         *rules.wrong_scale(means, shared),
@@ -213,8 +215,10 @@ def _diagnosis(
     verdict = verdict_of(findings)
     return Diagnosis(
         verdict=verdict,
-        warnings=[finding.words for finding in findings],
-        advice=[] if verdict is Verdict.RELIABLE or known else _advice(plain_p, plain_q, seed),
+        warnings=[*(finding.words for finding in findings), *filter(None, [evaluation.note])],
+        advice=[]
+        if verdict is Verdict.RELIABLE or known
+        else _advice(plain_p, plain_q._replace(log_r=weighted.log_r), seed),
         n_p=len(log_p),
         n_q=len(log_q),
         score=score,
@@ -234,6 +238,35 @@ def _diagnosis(
         log_q=log_q,
         log_w=log_w,
     )
+
+
+def _wrong_shape(
+    curve: Reliability, rest: Residual, deviation: float, beyond: list[rules.Finding], advice: str
+) -> list[rules.Finding]:
+    """Check slope and form. No slope and no other ratio helps with columns that separate, and one advice is enough."""
+    is_apart = any(finding.grave for finding in beyond)
+    slope = [] if is_apart else rules.miscalibrated(curve) or trust.wrong_slope(curve, deviation)
+    return [*slope, *trust.wrong_form(rest, "" if is_apart or slope else advice)]
+
+
+def _balance(
+    evaluation: Evaluation, p: ScoredSample, weighted: ScoredSample, rows: tuple[Vector, Vector], inflation: float
+) -> Balance:
+    return table_balance(p, weighted, compared_columns(evaluation.design, evaluation.encoder), rows, inflation)
+
+
+def _each_weight(evaluation: Evaluation, rows: Vector) -> Matrix | None:
+    """Return log r as weights of rows of q by the model of each fold, (n_folds, n). None without folds."""
+    if evaluation.each is None or evaluation.fold is None or evaluation.as_weight is None:
+        return None
+    each = evaluation.each[:, rows]
+    each[evaluation.fold[rows], np.arange(len(rows))] = evaluation.as_weight[rows]
+    return each
+
+
+def _weighted(evaluation: Evaluation, q: ScoredSample, rows: Vector) -> ScoredSample:
+    """Return the rows of q with log r as their weights."""
+    return q if evaluation.as_weight is None else q._replace(log_r=evaluation.as_weight[rows])
 
 
 def _without_codes(

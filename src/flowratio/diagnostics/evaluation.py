@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
+from flowratio.ratios.advice import advice_on_form, untried_note
 from flowratio.ratios.base import Design, RatioEstimator
 from flowratio.ratios.fold_scores import cross_fit, folds_of, ratio_to_fit
 from flowratio.ratios.registry import design_of, is_ready, log_ratio_of, log_ratio_prepared
@@ -40,6 +41,9 @@ class Evaluation:
     fold: Vector | None = None  # (n,): the fold of each row. None if the ratio was fitted before
     each: Matrix | None = None  # (n_folds, n): log r of all rows by the model of each fold
     fitted_share: float = 0.0  # share of the training rows of a fitted ratio that are among these rows
+    as_weight: Vector | None = None  # (n,): log r as weights of rows, see `FoldScores.as_weight`
+    advice: str = ""  # on a ratio of the wrong form
+    note: str = ""  # what an automatic choice of the ratio did not try
 
     @property
     def n_folds(self) -> int:
@@ -72,6 +76,9 @@ def cross_fitted(
         samples.encoder,
         fold,
         np.hstack([scores.p.each, scores.q.each]),
+        as_weight=np.concatenate([scores.p.log_weights, scores.q.log_weights]),
+        advice=advice_on_form(unfitted),
+        note=untried_note(unfitted),
     )
 
 
@@ -113,7 +120,8 @@ def held_out(
 
     fitted_share = share_of_known_rows(getattr(ratio, "row_digests_", np.zeros(0)), A)
     encoder = getattr(ratio, "encoder_", None)
-    return Evaluation(design, n_p, w, checked(A), checked, encoder, fitted_share=fitted_share)
+    advice, note = advice_on_form(ratio), untried_note(ratio)
+    return Evaluation(design, n_p, w, checked(A), checked, encoder, fitted_share=fitted_share, advice=advice, note=note)
 
 
 def _design(ratio: Any, X_p: TableLike, X_q: TableLike) -> tuple[Design, int, Callable[[Matrix], Any]]:

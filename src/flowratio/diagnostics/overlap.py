@@ -55,25 +55,34 @@ def _is_reliable(k_hat: float, ess: float, n: float) -> bool:
     return is_light and ess > THRESHOLDS.fewest_ess
 
 
-def overlap(p: ScoredSample, q: ScoredSample, log_p: Vector, log_q: Vector, each_q: Matrix | None = None) -> Overlap:
+def overlap(
+    p: ScoredSample,
+    q: ScoredSample,
+    log_p: Vector,
+    log_q: Vector,
+    each_q: Matrix | None = None,
+    weighted: ScoredSample | None = None,
+) -> Overlap:
     """Measure how far two samples overlap. `log_p` and `log_q` are of all input rows, which are flagged.
 
-    `each_q` has log r of the rows of q by the model of each fold, (n_folds, n).
+    `each_q` has log r of the rows of q by the model of each fold, (n_folds, n). `weighted` are the rows of q with log r
+    as their weights, if it differs.
     """
     log_n_p, log_n_q = math.log(p.n), math.log(q.n)
-    ess_q, ess_p = effective_sample_size(q.log_weights()), effective_sample_size(p.log_weights(-1))
+    weighted = q if weighted is None else weighted
+    ess_q, ess_p = effective_sample_size(weighted.log_weights()), effective_sample_size(p.log_weights(-1))
     both_q = effective_sample_size_of_ratio(p.log_r, p.share, q.log_r, q.share, q.n)
     both_p = effective_sample_size_of_ratio(-q.log_r, q.share, -p.log_r, p.share, p.n)
     kl = float(p.share @ p.log_r) - log_mean_exp(q.log_r, q.share)
     return Overlap(
         ess_q=ess_q,
-        ess_error=_ess_error(q, each_q),
+        ess_error=_ess_error(weighted, each_q),
         ess_p=ess_p,
         kl=kl,
         headroom=log_n_q - kl,
         inflation_q=math.sqrt(ess_q / both_q),
         inflation_p=math.sqrt(ess_p / both_p),
-        k_hat_q=pareto_smooth(q.log_weights()).k_hat,
+        k_hat_q=pareto_smooth(weighted.log_weights()).k_hat,
         k_hat_p=pareto_smooth(p.log_weights(-1)).k_hat,
         n_p=p.n,
         n_q=q.n,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from flowratio.diagnostics.diagnosis import Diagnosis
 
 _WIDTH = 100
+_UNKNOWN = 100.0  # nats: a standard error of a log-mean from which on it says nothing
 _COLUMNS = 8  # listed, the worst or most important first
 _MEANING = {
     Verdict.RELIABLE: "no check speaks against weights r on rows of q.",
@@ -110,6 +111,8 @@ def _identities(diagnosis: Diagnosis) -> list[str]:
 
 def _identity(of: Identity, reliable: bool) -> str:
     doubt = "" if reliable else " (not reliable: k̂ is too large, or the effective sample size too small)"
+    if of.standard_error > _UNKNOWN:
+        return f"unknown, because a few ratios decide it{doubt}"
     return f"log of the mean {fixed(of.log_mean, 3)} ± {of.standard_error:.3f}, z = {_z(of.z)}{doubt}"
 
 

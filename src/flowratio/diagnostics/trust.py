@@ -15,13 +15,13 @@ def is_confirmed(rest: Residual) -> bool:
     return rest.z > THRESHOLDS.residual and rest.error_p > THRESHOLDS.residual_error
 
 
-def wrong_form(rest: Residual) -> list[Finding]:
+def wrong_form(rest: Residual, advice: str = "Use a more flexible ratio.") -> list[Finding]:
     """Check that a flexible classifier finds nothing that the ratio misses, and that it could find something."""
     if is_confirmed(rest):
         gain = f"improves its held-out score by {rest.gain:.3g} ± {rest.standard_error:.2g} nats"
         words = f"The ratio has the wrong form: a flexible classifier {gain}, and changes log r by"
         words += f" {rest.error_p**0.5:.2g} nats on rows of p."
-        words += " Use a more flexible ratio, such as 'quadratic', 'boosting' or 'auto'."
+        words += f" {advice}" * bool(advice)
         return [Finding(words, rest.z > THRESHOLDS.z and rest.error_p > THRESHOLDS.residual_error_grave)]
     if rest.n_overlap < THRESHOLDS.fewest_overlap:
         size = f"The effective sample size where p and q overlap is {rest.n_overlap:.0f}"

@@ -56,6 +56,7 @@ class Lean(_Words):
     NONE = "neither"
 
 
+_NO_SPREAD = 1000.0  # standardized difference from which on a column hardly varies within the samples
 _ADVICE = {
     Lean.INVERTED: "Use 1/r instead",
     Lean.OVERCONFIDENT: "Fit with a stronger penalty or more rows, or calibrate",
@@ -200,14 +201,15 @@ def imbalanced(
 ) -> list[Finding]:
     """Check what differs between p and weighted q, if the effective sample size is at least 10.
 
-    A more flexible ratio is advice only if held-out rows have confirmed that it is better.
+    Columns that the ratio misses are named only if held-out rows have confirmed that another one is better.
     """
     if ess_q < THRESHOLDS.fewest_ess:
         return []
     findings = []
     size, (worst, words) = np.abs(balance.after), differing(balance)
     if len(worst):
-        remedy = _remedy(curve, [balance.names[j] for j in worst[:3]], is_confirmed)
+        is_apart = size.max() >= _NO_SPREAD  # no other ratio helps
+        remedy = "" if is_apart else _remedy(curve, [balance.names[j] for j in worst[:3]], is_confirmed)
         findings.append(Finding(f"{words}{remedy}", float(size[worst].max()) > THRESHOLDS.difference_grave))
     else:
         findings.extend(_worse(balance, size))
@@ -230,7 +232,15 @@ def differing(balance: Balance) -> tuple[Vector, str]:
 
 
 def _changes(balance: Balance, columns: Iterable[int]) -> list[str]:
-    return [f"{shown(balance.names[j])} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in columns]
+    return [
+        f"{shown(balance.names[j])} ({_difference(balance.before[j])} to {_difference(balance.after[j])})"
+        for j in columns
+    ]
+
+
+def _difference(size: float) -> str:
+    """Write a standardized difference. That of a column without spread has no meaningful size."""
+    return f"{size:+.2f}" if abs(size) < _NO_SPREAD else f"beyond {math.copysign(_NO_SPREAD, size):+.0f}"
 
 
 def _worse(balance: Balance, size: Vector) -> list[Finding]:
@@ -250,8 +260,7 @@ def _remedy(curve: Reliability, columns: list[str], is_confirmed: bool) -> str:
     lean = lean_of(curve.slope, curve.slope_error)
     if lean is not Lean.NONE:
         return f" The ratio is {lean}: fix that first."
-    advice = f" Try a more flexible ratio, such as 'quadratic' or 'boosting': this one misses {' and '.join(columns)}."
-    return advice * is_confirmed
+    return f" The ratio misses {' and '.join(columns)}." * is_confirmed
 
 
 def _odd_columns(balance: Balance) -> list[str]:

@@ -12,7 +12,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 from scipy.special import expit, log_expit
@@ -27,7 +27,7 @@ from flowratio._support.validation import unchanged_on_failure
 from flowratio._support.wording import quoted
 from flowratio.ratios.categories import CategoryOdds, with_category_odds
 from flowratio.ratios.labels import labels_of_rows, refuse_second_sample, row_weights, two_classes
-from flowratio.ratios.shared_support import SharedSupport, kish, shared_support
+from flowratio.ratios.shared_support import LIMITS, SharedSupport, kish, shared_support, with_separate_ranges
 from flowratio.samples.containers import in_order, is_arrow_table, is_vector, to_table, to_tables
 from flowratio.samples.row_digests import remembered_digests
 from flowratio.samples.stacking import column_names, has_names, stack
@@ -217,7 +217,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         rows = self._overlap_rows(samples)
         support = self._measure_overlap(rows, samples.n_p / rows.n_p, samples.n_q / rows.n_q)
         if support.is_poor:
-            advice = 'Use `RULSIF`, which is bounded, or see "Limits".'
+            advice = f"Use `RULSIF`, which is bounded, or see {LIMITS}."
             warnings.warn(support.problem(rows, advice=advice), OverlapWarning, stacklevel=3)
 
     def fit_prepared(self, samples: TwoSamples) -> Self:
@@ -339,8 +339,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
 
     def predict_proba(self, X: TableLike) -> Matrix:
         """Return the posterior of both classes under the odds of the training sample, (n, d) to (n, 2)."""
-        logit = self.decision_function(X)
-        return np.column_stack([expit(-logit), expit(logit)])
+        return expit(np.multiply.outer(self.decision_function(X), [-1.0, 1.0]))
 
     def predict(self, X: TableLike) -> Vector:
         """Return the more probable class, (n, d) to (n,)."""
@@ -401,8 +400,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         from flowratio.ratios.inverse import InverseRatio
 
         check_is_fitted(self)
-        settings: Any = clone(self)
-        inverse = InverseRatio(settings)
+        inverse = InverseRatio(cast("Any", clone(self)))
         inverse.estimator_ = self
         return inverse
 
@@ -413,7 +411,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
     def _measure_overlap(self, rows: TwoSamples, times_p: float, times_q: float) -> SharedSupport:
         """Measure the effective sample sizes of r on q and of 1/r on p, which have so many times the rows."""
         log_p, log_q = (self.log_ratio_prepared(X) for X in (rows.X_p, rows.X_q))
-        support = shared_support(log_p, rows.w_p, log_q, rows.w_q)
+        support = with_separate_ranges(shared_support(log_p, rows.w_p, log_q, rows.w_q), rows)
         support = support._replace(ess=support.ess * times_q, n=support.n * times_q)
         self.effective_sample_size_, self.inverse_sample_size_ = support.ess, kish(-log_p, rows.w_p) * times_p
         self.uncovered_share_ = support.far_share

@@ -25,11 +25,19 @@ class FoldScores:
     each: Matrix  # (n_folds, n): of each row by every model
     w: Vector  # (n,)
     fold: np.ndarray  # (n,)
+    # (n,): log r as a weight of the row. It differs if no other row of its sample has the category of the row: the
+    # ratio takes the category for one of the other sample, but weights are for rows of a known sample. No score uses it
+    as_weight: Vector | None = None
 
     @classmethod
-    def of(cls, each: Matrix, w: Vector, fold: np.ndarray) -> FoldScores:
+    def of(cls, each: Matrix, w: Vector, fold: np.ndarray, as_weight: Vector | None = None) -> FoldScores:
         """Select the held-out scores from those of all models."""
-        return cls(each[fold, np.arange(len(fold))], each, w, fold)
+        return cls(each[fold, np.arange(len(fold))], each, w, fold, as_weight)
+
+    @property
+    def log_weights(self) -> Vector:
+        """Log r of each row as a weight, (n,)."""
+        return self.log_r if self.as_weight is None else self.as_weight
 
     def mean(self, values: Vector) -> float:
         """Return the weighted mean of values, of shape (n,)."""
@@ -42,7 +50,7 @@ class FoldScores:
 
     def inverse(self) -> FoldScores:
         """Return the log-ratios of 1/r."""
-        return FoldScores(-self.log_r, -self.each, self.w, self.fold)
+        return FoldScores(-self.log_r, -self.each, self.w, self.fold, -self.log_weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,17 +85,36 @@ def cross_fit(
     if more is not None:
         X, all_folds = np.concatenate([X, more[0]]), np.concatenate([fold, more[1]])
         w = np.concatenate([w, np.ones(len(more[0]))])
-    each, model = np.zeros((n_folds, len(X))), None
+    each, as_weight, model = np.zeros((n_folds, len(X))), np.zeros(len(X)), None
     with silent(), progress(n_folds, "folds", verbose) as step:
         for k in range(n_folds):
             part = samples.part(fold != k if fitted is None else (fold != k) & fitted)
             if (part.X[0] != part.X).any():  # otherwise nothing distinguishes p from q: r = 1
                 model = fit_prepared(new_ratio(ratio, seed + k), part)
                 each[k] = log_ratio_prepared(model, X)
+                rows = np.flatnonzero(all_folds == k)
+                as_weight[rows] = each[k, rows]
+                alone, X_alone = _alone_in_sample(part, X[rows], rows < n_p)
+                if len(alone):
+                    as_weight[rows[alone]] = log_ratio_prepared(model, X_alone)
             step()
     parts = slice(n_p), slice(n_p, None)
-    p, q = (FoldScores.of(each[:, rows], w[rows], all_folds[rows]) for rows in parts)
+    p, q = (FoldScores.of(each[:, rows], w[rows], all_folds[rows], as_weight[rows]) for rows in parts)
     return CrossFitted(p, q, model)
+
+
+def _alone_in_sample(fitted: TwoSamples, X: Matrix, is_p: np.ndarray) -> tuple[np.ndarray, Matrix]:
+    """Return the positions of held-out rows with a category that no fitted row of their sample has, and these rows.
+
+    The codes of these categories become -1, as those of new categories. `is_p` marks rows of p, of shape (n,).
+    """
+    X, is_alone = X.copy() if fitted.codes else X, np.zeros(len(X), bool)
+    for position in fitted.codes:
+        for own, rows in ((fitted.X_p, is_p), (fitted.X_q, ~is_p)):
+            is_new = rows & (X[:, position] >= 0) & ~np.isin(X[:, position], own[:, position])
+            X[is_new, position] = -1.0
+            is_alone |= is_new
+    return np.flatnonzero(is_alone), X[is_alone]
 
 
 def ratio_to_fit(ratio: Any, samples: TwoSamples, seed: int, verbose: bool = False) -> Any:

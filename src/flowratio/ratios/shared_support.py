@@ -14,7 +14,9 @@ from flowratio.samples.separating import SeparatingColumn, separating_columns
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.weights import MIN_ESS, MIN_ESS_SHARE, effective_sample_size, effective_sample_size_of_ratio, is_small
 
+LIMITS = 'the page "Limits" (docs/limits.md)'
 _MOST_NAMED = 3  # columns in a warning
+_BY_CHANCE = 1e-3  # probability with which two samples of one distribution may have a column with separate ranges
 
 
 class SharedSupport(NamedTuple):
@@ -40,7 +42,7 @@ class SharedSupport(NamedTuple):
         is_far = None if is_small(self.ess, self.n) else self.is_far
         columns = [] if samples is None else separating_columns(samples, is_far)
         reason = f", because {_listed(columns)}" if columns else ""
-        remedy = f'Drop {"it" if len(columns) == 1 else "them"}, or see "Limits".' if columns else advice
+        remedy = f"Drop {'it' if len(columns) == 1 else 'them'}, or see {LIMITS}." if columns else advice
         size, (p, q) = f"{self.ess:.3g} of {self.n:.0f}", names
         if is_small(self.ess, self.n):
             reason = reason or f", because {p} and {q} hardly overlap. Weights depend on a handful of rows of {q}"
@@ -64,6 +66,18 @@ def shared_support(log_p: Vector, w_p: Vector, log_q: Vector, w_q: Vector, gamma
         least = n / min(MIN_ESS, max(MIN_ESS_SHARE * n, 1.0))
         is_far = log_p > min(math.log(least), float(log_p.max()) - 1e-9)
     return SharedSupport(ess, n, is_far, w_p)
+
+
+def with_separate_ranges(support: SharedSupport, samples: TwoSamples) -> SharedSupport:
+    """Mark all rows of p as far from q if a column has separate ranges in the two samples, beyond chance.
+
+    The log-ratios of a method that goes back to r = 1 far from all rows do not show it.
+    """
+    (low_p, low_q), (high_p, high_q) = ([of(X, axis=0) for X in (samples.X_p, samples.X_q)] for of in (np.min, np.max))
+    n_p, n_q = min(samples.n_p, 99), min(samples.n_q, 99)
+    log_chance = math.log(2 * samples.X.shape[1]) - math.log(math.comb(n_p + n_q, n_p))
+    is_separate = bool(((low_p > high_q) | (high_p < low_q)).any()) and log_chance < math.log(_BY_CHANCE)
+    return support._replace(is_far=np.ones(samples.n_p, bool)) if is_separate else support
 
 
 def kish(log_r: Vector, w: Vector) -> float:

@@ -48,6 +48,7 @@ _ENDINGS = {
     ".npz": FileKind.NPZ,
     ".gz": FileKind.GZIP,
 }
+_BINARY = {FileKind.PARQUET, FileKind.ARROW, FileKind.EXCEL, FileKind.NPY, FileKind.NPZ, FileKind.GZIP}
 _FIRST_BYTES = {
     b"ARROW1\0\0": FileKind.ARROW,
     b"\xff\xff\xff\xff": FileKind.ARROW,  # a stream of Arrow
@@ -128,14 +129,27 @@ def file_kind(path: Path, name: str, ending: str | None = None) -> FileKind:
         raise _refusal(name, content)
     if ending in _ENDINGS:
         kind = _ENDINGS[ending]
-        if content not in (None, kind) and content is not FileKind.JSON_LINES:
-            problem = f"{name} has the ending {ending}, but its content is {content.value}"
-            raise ValueError(f"{problem}. The ending must fit the content. Rename the file.")
+        if content is None and kind in _BINARY and _is_text(head):
+            content = FileKind.CSV
+        if content not in (None, kind):
+            raise _wrong_ending(path, name, content)
         return kind
     foreign = next((one for one in _FOREIGN if ending in one.endings), None)
     if content is None and foreign is not None:
         raise _refusal(name, foreign)
     return content or FileKind.CSV
+
+
+def _wrong_ending(path: Path, name: str, content: FileKind) -> ValueError:
+    ending = next(ending for ending, kind in _ENDINGS.items() if kind is content)
+    new = path.stem.removesuffix(ending) + ending  # rows.csv.gz may be text
+    article = "an" if content.value[0] in "AEN" else "a"
+    return ValueError(f"{name} is {article} {content.value} file. Rename it to {new}.")
+
+
+def _is_text(head: bytes) -> bool:
+    """Return whether the first bytes of a file are text: no control characters except white space."""
+    return not any(byte < 32 and byte not in b"\t\n\r\f" for byte in head)
 
 
 def _refusal(name: str, foreign: _Foreign) -> ValueError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -25,6 +26,7 @@ _OWN = 0.75  # share of the rows with a value of their own from which on a colum
 FEWEST_OF_CATEGORY = 5  # of a category in both samples together, to estimate its own log-odds
 _FREQUENT = 0.05  # share of the rows from which on a category is informative
 _MIN_COUNTER = 50  # rows of a column that can be a row counter
+_IDENTIFIER_NAME = re.compile(r"(?:^|[^a-z])(?:id|key|nr|no|num|uuid|guid|index|row|rowid|number)$", re.IGNORECASE)
 _CONSECUTIVE = 0.9  # share of the numbers of a row counter that follow another one
 
 
@@ -205,11 +207,14 @@ def learn_column(
     has_time = form.kind is Kind.DATE and bool((x != np.floor(x)).any())
     decimals = decimals_of(x) if form.kind in (Kind.NUMBER, Kind.INTEGER) else None
     column = replace(column, has_time=has_time, decimals=decimals)
+    is_counter = form.kind is Kind.INTEGER and not has_missing and not series.dtype.is_float() and _counts_rows(x)
+    if is_counter and rows.is_p is not None and _are_identifiers(series.name, x):
+        return replace(column, kind=Kind.IDENTIFIER, fill=_median(x, w))
     doubt = None
     if cells.dtype == pl.String and form.kind in (Kind.NUMBER, Kind.INTEGER):
         doubt = doubt_about_numbers(cells.filter(is_there), text_format)
-    if form.kind is Kind.INTEGER and not has_missing and not series.dtype.is_float() and _counts_rows(x):
-        advice = "If it is an identifier, drop it with `exclude`."
+    if is_counter:
+        advice = "If it is an identifier, drop the column."
         text = f"Column {quoted(series.name)} has a different value in every row, like a row counter. {advice}"
         doubt = ArgumentWarning("exclude", text)
     if doubt is not None:
@@ -236,9 +241,7 @@ def _learn_category(
     if doubt is None and not is_identifier and len(categories) > max(max_categories, n_words / 2):
         problem = f"has {len(categories)} categories in {n_words:.0f} rows, like free text"
         effect = f"{rare_share:.0%} of the rows have a category with fewer than {FEWEST_OF_CATEGORY} rows"
-        advice = (
-            "All categories are used, but the effect of such a category is unknown. To ignore the column, `exclude` it."
-        )
+        advice = "All categories are used, but the effect of such a category is unknown. To ignore it, drop the column."
         doubt = ArgumentWarning("exclude", f"Column {quoted(column.name)} {problem}. {effect}. {advice}")
     if doubt is not None:
         warnings.warn(doubt, stacklevel=5)
@@ -298,4 +301,19 @@ def _counts_rows(x: Vector) -> bool:
         return len(x) >= _MIN_COUNTER
     # nearly all of them are consecutive in any order, each of them once, or once in each sample
     values, n = np.unique(x, return_counts=True)
-    return n.max() <= 2 and np.mean(np.diff(values) == 1) > _CONSECUTIVE
+    return n.max() <= 2 and _are_consecutive(values)
+
+
+def _are_consecutive(values: Vector) -> bool:
+    """Return whether nearly all of the sorted numbers, (n,), follow another one."""
+    return bool(np.mean(np.diff(values) == 1) > _CONSECUTIVE)
+
+
+def _are_identifiers(name: str, x: Vector) -> bool:
+    """Return whether integers that can count rows, (n,), are surely identifiers: all different in both samples.
+
+    They are consecutive too, or their name ends like that of an identifier, such as "order_id". A column that was
+    measured may have a different value in every row, such as a time in seconds. So in doubt it is used.
+    """
+    values = np.unique(x)
+    return len(values) == len(x) and (_are_consecutive(values) or bool(_IDENTIFIER_NAME.search(name)))

@@ -171,7 +171,7 @@ def _needs_setting(cells: pl.Series, form: CellFormat, text_format: TextFormat) 
         argument, noun, setting, options = "decimal", "numbers", text_format.decimal, [".", ","]
         example = cells.filter(cells.str.contains("[^0-9eE+-]"))[0]
     problem = f"They do not fit `{argument}` {setting!r}." if setting else "This format is not guessed."
-    advice = f"Set `{argument}` to {' or '.join(map(repr, options))}, or drop the column with `exclude`."
+    advice = f"Set `{argument}` to {' or '.join(map(repr, options))}, or drop the column."
     return ArgumentError(
         argument, f"Column {quoted(cells.name)} has {noun} such as {quoted(example)}. {problem} {advice}"
     )

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -209,6 +210,14 @@ class TestBadInput:
         fitted = ClassifierRatio("logistic").fit_samples(X_REAL[:, :1], X_SYNTHETIC[:, :1])
         with pytest.raises(ValueError, match="2 features"):
             weights(fitted)
+
+    @pytest.mark.parametrize("is_fitted", [False, True])
+    def test_a_column_of_text_with_other_categories_is_named(self, is_fitted: bool) -> None:
+        real, synthetic = ({"x": np.arange(300) % 7, "kind": list(words) * 100} for words in ("abc", "abd"))
+        frames = pl.DataFrame(real), pl.DataFrame(synthetic)
+        ratio = ClassifierRatio("logistic")
+        with pytest.warns(OverlapWarning, match="because column `kind` has categories in p that do not occur in q"):
+            augmentation_weights(*frames, ratio.fit_samples(*frames) if is_fitted else ratio, random_state=0)
 
     def test_empty(self) -> None:
         with pytest.raises(ValueError, match=r"`X_synthetic` has shape \(0, 2\)"):

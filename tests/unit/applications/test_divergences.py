@@ -28,6 +28,7 @@ from flowratio.applications.divergences import (
 )
 from flowratio.applications.result import gaussian_interval
 from flowratio.applications.support import with_support
+from flowratio.ratios.auto.convex import ConvexRatio
 from flowratio.ratios.base import Requires
 from flowratio.samples.two_samples import TwoSamples, two_samples
 
@@ -304,6 +305,14 @@ def test_unequal_weights_are_worth_fewer_rows() -> None:
     assert abs(found.raw - truth("js", 1.0)) < 4 * found.standard_error
 
 
+def test_what_the_automatic_choice_did_not_try_is_part_of_the_reason() -> None:
+    rng = np.random.default_rng(0)
+    X_p, X_q, note = rng.normal(0, 1.6, (600, 1)), rng.normal(size=(600, 1)), "3 of 4 candidates were not fully tried."
+    result = divergence(X_p, X_q, "js", ratio=ConvexRatio(["logistic"], note=note), n_folds=5, random_state=0)
+    assert result.reason.endswith(f"more. {note}")  # no advice to use what was used
+    assert "wrong form" in result.reason
+
+
 @pytest.mark.parametrize("kind", ["kl", "js", "tv", "hellinger"])
 def test_a_ratio_of_the_wrong_form_gives_a_lower_bound(kind: Kind) -> None:
     rng = np.random.default_rng(0)
@@ -311,6 +320,7 @@ def test_a_ratio_of_the_wrong_form_gives_a_lower_bound(kind: Kind) -> None:
     result = divergence(X_p, X_q, kind, ratio="logistic", n_folds=5, random_state=0)
     assert (result.verdict, result.limit) == ("use with care", "lower bound")
     assert "The ratio has the wrong form: a flexible check finds" in result.reason
+    assert "Use a more flexible ratio, such as 'quadratic', 'boosting' or 'auto'." in result.reason
     x = np.linspace(-14, 14, 20_001)
     p, q = np.exp(-((x / 1.6) ** 2) / 2) / 1.6, np.exp(-(x**2) / 2)
     forms = {

@@ -18,9 +18,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from flowratio.diagnostics.diagnosis import Diagnosis, diagnose
+from flowratio.ratios.advice import advice_on_form
+from flowratio.ratios.auto.convex import ConvexRatio
 from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio.ratios.kernel.kmm import KMM
+from flowratio.ratios.registry import silent
 from flowratio.samples.stacking import stack
 from flowratio.tables.encoder import TableEncoder
+from flowratio.weights import effective_sample_size
 
 SHIFT = math.sqrt(2)  # KL 1
 
@@ -108,7 +113,7 @@ def test_advice_goes_the_right_way(slope: float, how: str, cure: str, seed: int)
     found = diagnose(Known(lambda X: slope * TRUTH.log_ratio(X)), *draw(1000, seed), random_state=0)
     assert told(found, f"the ratio is {how}")
     assert told(found, f"Fit with {cure}")
-    assert not told(found, "Try a more flexible ratio")
+    assert not told(found, "Use a more flexible ratio")
     assert found.reliability.slope == pytest.approx(1 / slope, rel=0.25)
 
 
@@ -117,7 +122,8 @@ def test_column_that_a_ratio_misses_is_named(seed: int) -> None:
     X_p, X_q = draw(1000, seed, d=3)
     X_p[:, 2] += 0.8
     found = diagnose(TRUTH, X_p, X_q, random_state=0)
-    assert told(found, "Try a more flexible ratio, such as 'quadratic' or 'boosting': this one misses x3.")
+    assert told(found, "The ratio misses x3.")
+    assert told(found, "Use a more flexible ratio, such as 'quadratic', 'boosting' or 'auto'.")
     assert not told(found, "penalty")
 
 
@@ -127,7 +133,7 @@ def test_column_whose_spread_a_ratio_misses_is_named() -> None:
     found = diagnose(TRUTH, X_p, X_q, random_state=0)
     assert told(found, "The ratio has the wrong form")
     assert told(found, "After weighting, a simple classifier still distinguishes p from q")
-    assert told(found, "this one misses x2.")
+    assert told(found, "The ratio misses x2.")
 
 
 def test_tail_that_cannot_be_told_is_no_heavy_tail() -> None:
@@ -409,6 +415,67 @@ def test_memory_of_rows_is_no_evidence() -> None:
 
     X_p, X_q = draw(300, 0, shift=0.5)
     assert diagnose(Nearest(), X_p, X_q, random_state=0).verdict == "do not use"
+
+
+@pytest.mark.parametrize(("ratio", "n_shared"), [("logistic", 200), ("boosting", 200), ("logistic", 360)])
+def test_effective_sample_size_of_many_categories_is_that_of_the_weights(ratio: str, n_shared: int) -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 400, 3000), rng.integers(400 - n_shared, 800 - n_shared, 3000)
+    P, Q = (pl.DataFrame({"shop": [f"s{k}" for k in of], "x": rng.normal(size=3000)}) for of in codes)
+    diagnosis = diagnose(ClassifierRatio(ratio), P, Q, random_state=0)
+    with silent():
+        fitted = ClassifierRatio(ratio).fit_samples(P, Q)
+    assert diagnosis.overlap.ess_q == pytest.approx(effective_sample_size(fitted.log_ratio(Q)), rel=0.15)
+    assert diagnosis.overlap.ess_error < 0.15 * diagnosis.overlap.ess_q
+    assert diagnosis.verdict != "reliable"
+    assert diagnosis.log_q.max() > 3  # of held-out rows whose shop has no other row of q. Scores use it
+    assert diagnosis.log_w.max() < np.quantile(diagnosis.log_w, 0.9) + 3
+
+
+def test_what_the_automatic_choice_did_not_try_is_part_of_the_verdict() -> None:
+    note = "2 of 3 candidates were not fully tried for lack of time. A budget of about 60 s would suffice."
+    samples, others = draw(1000, 0, shift=0.5), draw(1000, 1, shift=0.5)
+    unfitted = ConvexRatio(["logistic"], note=note)
+    fitted = ConvexRatio(["logistic"], note=note).fit_samples(*samples)
+    for diagnosis in (diagnose(unfitted, *samples, random_state=0), diagnose(fitted, *others, random_state=0)):
+        assert diagnosis.verdict == "reliable"  # all checks pass
+        assert diagnosis.warnings == [note]
+        assert "1 warning>" in repr(diagnosis)
+        assert note.split(".")[0] in " ".join(diagnosis.summary().split())
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advice"),
+    [
+        ("logistic", "Use a more flexible ratio, such as 'quadratic', 'boosting' or 'auto'."),
+        (ClassifierRatio("boosting", calibration=None), "Use a more flexible ratio, such as 'quadratic' or 'auto'."),
+        (make_pipeline(StandardScaler(), ClassifierRatio("quadratic")), "such as 'boosting' or 'auto'."),
+        ("auto", ""),
+        (None, ""),
+        (ConvexRatio(["lda"], note=""), ""),
+    ],
+)
+def test_advice_names_no_ratio_that_was_used(ratio: Any, advice: str) -> None:
+    assert advice_on_form(ratio).endswith(advice)
+    assert bool(advice_on_form(ratio)) == bool(advice)
+
+
+def test_a_constant_that_separates_has_no_advice_on_the_slope() -> None:
+    X_p, X_q = draw(300, 0)
+    X_p[:, 1], X_q[:, 1] = 1.0, 2.0
+    diagnosis = diagnose(KMM(), X_p, X_q, random_state=0)
+    assert diagnosis.verdict == "do not use"
+    assert told(diagnosis, "Rows of p lie beyond every row of q in x2 (100%)")
+    for words in ("Use 1/r", "fix that first", "00000", "flexible ratio"):
+        assert not told(diagnosis, words)
+
+
+def test_no_flexible_ratio_is_advice_for_a_column_that_separates() -> None:
+    X_p, X_q = draw(500, 0)
+    X_p[:, 1] += 50.0
+    diagnosis = diagnose(TRUTH, X_p, X_q, random_state=0)
+    assert told(diagnosis, "Rows of p lie beyond every row of q in x2")
+    assert not told(diagnosis, "flexible ratio")
 
 
 def test_wrong_form_is_caught_on_all_rows() -> None:

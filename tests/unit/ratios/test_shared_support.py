@@ -63,7 +63,8 @@ def test_words() -> None:
     apart = two_samples(np.column_stack([X_P[:50], X_P[:50] + 90]), np.column_stack([X_Q[:50], X_Q[:50]]))
     small = SharedSupport(2.0, 50.0, None)
     assert small.problem(apart) == (
-        'The effective sample size is 2 of 50, because column `x2` separates the samples. Drop it, or see "Limits".'
+        "The effective sample size is 2 of 50, because column `x2` separates the samples. Drop it, or see the page "
+        '"Limits" (docs/limits.md).'
     )
     assert small.problem(rows, ("new", "old"), "Try this.") == (
         "The effective sample size is 2 of 50, because new and old hardly overlap. Weights depend on a handful of rows "

@@ -123,13 +123,31 @@ class TestOtherPrograms:
 
 
 class TestEndings:
+    @pytest.mark.parametrize("ending", [".parquet", ".xlsx", ".feather", ".npy", ".npz", ".csv.gz"])
+    def test_text_with_the_ending_of_a_binary_file_is_named(self, tmp_path: Path, ending: str) -> None:
+        path = tmp_path / f"rows{ending}"
+        path.write_text("name,größe\nWörth,2\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=rf"rows{ending} is a CSV file\. Rename it to rows\.csv\."):
+            read_table(path)
+        path.write_text('{"a": 1}\n{"a": 2}\n', encoding="utf-8")
+        with pytest.raises(ValueError, match=r"is a JSON lines file\. Rename it to rows.*\.jsonl\."):
+            read_table(path)
+
+    def test_json_lines_with_the_ending_of_csv_are_named(self, tmp_path: Path) -> None:
+        path = tmp_path / "rows.csv"
+        path.write_text('{"a": 1}\n{"a": 2}\n', encoding="utf-8")
+        with pytest.raises(ValueError, match=r"rows\.csv is a JSON lines file\. Rename it to rows\.jsonl\."):
+            read_table(path)
+        path.write_text('{"a"},b\n1,2\n', encoding="utf-8")  # no JSON
+        assert read_table(path).columns == ['{"a"}', "b"]
+
     def test_an_ending_that_does_not_fit_is_named(self, tmp_path: Path) -> None:
         path = tmp_path / "rows.csv"
         pl.DataFrame({"a": [1, 2]}).write_parquet(path)
-        with pytest.raises(ValueError, match=r"has the ending \.csv, but its content is Parquet\. .* Rename the file"):
+        with pytest.raises(ValueError, match=r"rows\.csv is a Parquet file\. Rename it to rows\.parquet\."):
             read_table(path)
         path.write_bytes(zipped("xl/workbook.xml"))
-        with pytest.raises(ValueError, match=r"has the ending \.csv, but its content is Excel"):
+        with pytest.raises(ValueError, match=r"is an Excel file\. Rename it to rows\.xlsx\."):
             read_table(path)
 
     @pytest.mark.parametrize(

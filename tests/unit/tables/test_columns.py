@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import nullcontext
 from decimal import Decimal
 
 import numpy as np
@@ -311,11 +312,38 @@ def test_numbers_that_count_the_rows_are_a_warning() -> None:
         "falling": np.arange(0, -300, -3),
     }
     for values in counts.values():
-        with pytest.warns(UserWarning, match=r"'n' has a different value in every row.* with `exclude`"):
+        with pytest.warns(UserWarning, match=r"'n' has a different value in every row.* drop the column\."):
             assert TableEncoder().fit(pl.DataFrame({"n": values})).columns_[0].kind == "integer"
     others = {"age": rng.integers(18, 90, 100), "income": rng.integers(0, 10**6, 100), "size": np.arange(100.0)}
     TableEncoder().fit(pl.DataFrame(others))  # warnings are errors here
     TableEncoder().fit(pl.DataFrame({"few": np.arange(49)}))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kind"),
+    [
+        ("n", np.r_[100_000:100_200, 0:200], "identifier"),  # consecutive
+        ("n", np.random.default_rng(0).permutation(np.r_[0:390, 500:510]), "identifier"),
+        ("order_id", np.r_[0:2000:5], "identifier"),
+        ("Nr", np.r_[400:0:-1] * 7, "identifier"),
+        ("seconds", 1_700_000_000 + np.cumsum(np.random.default_rng(0).integers(2, 90, 400)), "integer"),
+        ("humid", np.r_[0:2000:5], "integer"),
+        ("id", np.r_[0:200, 0:200], "integer"),  # equal in both samples
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Column:UserWarning")
+def test_integers_that_are_surely_identifiers_are_left_out(name: str, values: np.ndarray, kind: str) -> None:
+    frame, is_p = pl.DataFrame({name: values, "x": np.arange(400.0) % 7}), np.arange(400) < 200
+    with nullcontext() if kind == "integer" else pytest.warns(UserWarning, match=f"Left out '{name}', because"):
+        encoder = TableEncoder().fit(frame, is_p)
+    assert encoder.columns_[0].kind == kind
+    assert encoder.names_ == ([name, "x"] if kind == "integer" else ["x"])
+    assert encoder.inverse_transform(encoder.transform(frame)).schema[name].is_integer()
+
+
+def test_cents_are_no_identifiers() -> None:
+    cents = np.random.default_rng(0).permutation(10**6)[:200]
+    TableEncoder().fit(pl.DataFrame({"cents": cents}), np.arange(200) < 100)  # warnings are errors here
 
 
 def test_numbers_are_confined_to_what_was_there() -> None:

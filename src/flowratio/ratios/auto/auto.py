@@ -17,7 +17,7 @@ from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import RandomState, check_choice, check_n_folds, is_number, seed_from
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.auto.combination import choose_stack, hedge
-from flowratio.ratios.auto.conclusion import conclusion
+from flowratio.ratios.auto.conclusion import on_flow, untried_sentence
 from flowratio.ratios.auto.convex import ConvexRatio
 from flowratio.ratios.auto.fitting import thinned
 from flowratio.ratios.auto.race import Race
@@ -162,7 +162,9 @@ class AutoRatio(RatioEstimator):
                 self.models_.append([fit.model for fit in one.fits[: race.n_folds]])
         self.shares_ = weights[1:][weights[1:] > 0]
         ranking = sorted(race.candidates, key=lambda one: math.inf if math.isnan(one.score) else -one.score)
-        self.results_ = AutoResults(ranking, conclusion(race, log_ratios, few))
+        untried = untried_sentence(race.candidates, race.elapsed() + race.needed)
+        verdict = " ".join(filter(None, [on_flow(race, log_ratios, few), untried]))
+        self.results_ = AutoResults(ranking, verdict, untried)
 
     def _fall_back(self, samples: TwoSamples, entries: list[Candidate], message: str) -> None:
         """Use the logistic baseline, and issue a warning."""
@@ -173,14 +175,19 @@ class AutoRatio(RatioEstimator):
         seconds = time.perf_counter() - start
         baseline = Candidate("logistic", False, seconds=seconds, weight=1.0, status=Status.BASELINE)
         others = [one for one in entries if one.name != "logistic"]
-        self.results_ = AutoResults([baseline, *others], f"No candidate was scored. {message}")
+        self.results_ = AutoResults([baseline, *others], f"No candidate was scored. {message}", message)
 
     def selection(self) -> ConvexRatio:
         """Return the combination, unfitted, to fit it to other rows without another choice."""
         check_is_fitted(self)
         ratios = {"logistic": "logistic", **self._candidates()}  # the baseline may not be a candidate
         members = [ratios[name] for name in self.names_]
-        return ConvexRatio(members, self.shares_.tolist(), random_state=self.random_state)
+        note, seed = self.results_.untried, self.random_state
+        return ConvexRatio(members, self.shares_.tolist(), note=note, random_state=seed)
+
+    def untried(self) -> str:
+        """Return what there was no time to try, in words. Empty if all was tried, and before a fit."""
+        return self.results_.untried if hasattr(self, "results_") else ""
 
     def is_additive(self) -> bool:
         return all(map(is_additive, self._candidates().values()))

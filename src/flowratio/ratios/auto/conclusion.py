@@ -15,20 +15,14 @@ _UNKNOWN = "It is unknown whether the flow helps"
 _MARGIN = 1.25  # times the measured seconds, in the advice
 
 
-def conclusion(race: Race, log_ratios: Matrix, weights: Vector) -> str:
-    """Return sentences on the flow, and on what was not tried. `weights` are those of the columns `log_ratios`."""
-    verdict = _on_flow(race, log_ratios, weights)
-    untried = untried_sentence(race.candidates, race.elapsed() + race.needed)
-    return f"{verdict} {untried}" if untried else verdict
-
-
 def untried_sentence(candidates: list[Candidate], seconds: float) -> str:
     """Return what there was no time for, and the budget that all candidates need. Empty if there was enough."""
-    untried = [one.name for one in candidates if one.status is Status.NO_TIME]
-    if not untried:
+    n = sum(one.status is Status.NO_TIME for one in candidates)
+    if not n:
         return ""
     advice = f"A budget of about {rounded_up(_MARGIN * seconds)} s would suffice."
-    return f"Not fully tried for lack of time: {', '.join(untried)}. {advice}"
+    size = f"{n} of {len(candidates)} candidates {'was' if n == 1 else 'were'}"
+    return f"{size} not fully tried for lack of time. {advice}"
 
 
 def rounded_up(seconds: float) -> int:
@@ -37,12 +31,15 @@ def rounded_up(seconds: float) -> int:
     return unit * math.ceil(seconds / unit)
 
 
-def _on_flow(race: Race, log_ratios: Matrix, weights: Vector) -> str:
+def on_flow(race: Race, log_ratios: Matrix, weights: Vector) -> str:
+    """Return whether the latent space of a flow helped. `weights` are those of the columns `log_ratios`."""
     if not weights[1:].any():
         return "No candidate is better than r = 1: p and q hardly differ."
     latent = np.array([False, *(one.candidate.in_latent_space for one in race.scored.values())])
     if not latent.any():
         return _without_score([one for one in race.candidates if one.in_latent_space])
+    if latent[1:].all():  # nothing without the flow to compare with
+        return _only_latent([one for one in race.candidates if not one.in_latent_space])
     stack = race.held_out.losses(log_ratios @ weights)
     if weights[latent].any():  # the combination against the best one without the flow
         others = log_ratios[:, ~latent]
@@ -57,6 +54,13 @@ def _on_flow(race: Race, log_ratios: Matrix, weights: Vector) -> str:
         sign, words = -1, ("did not help", "made no difference")
     gain, error = race.held_out.mean(gains), race.held_out.standard_error(gains)
     return f"The flow {words[0 if sign * gain > error else 1]}: {gain:+.4f} ± {error:.4f} nats of score."
+
+
+def _only_latent(others: list[Candidate]) -> str:
+    """Return what is known if only candidates in latent space have a score on all folds."""
+    if others and all(one.status is Status.STOPPED for one in others):
+        return f"The flow helped: the candidates without it were clearly worse {min(one.detail for one in others)}."
+    return f"{_UNKNOWN}: not every candidate without it was scored."
 
 
 def _without_score(latent: list[Candidate]) -> str:

@@ -26,6 +26,8 @@ class ConvexRatio(RatioEstimator):
     ratios, shares, random_state
         Ratios or their names, their shares λ, of shape (m,), equal if None, and the seed of the ratios that have none.
         The fitted ratios are in `ratios_`.
+    note
+        What the automatic choice did not try, if these ratios are its choice. Verdicts include it. None for others.
 
     Examples
     --------
@@ -42,9 +44,10 @@ class ConvexRatio(RatioEstimator):
         ratios: Sequence[Any] = ("logistic",),
         shares: Sequence[float] | None = None,
         *,
+        note: str | None = None,
         random_state: RandomState = None,
     ) -> None:
-        self.ratios, self.shares, self.random_state = ratios, shares, random_state
+        self.ratios, self.shares, self.note, self.random_state = ratios, shares, note, random_state
 
     def _fit(self, samples: TwoSamples) -> None:
         self._shares()
@@ -59,6 +62,10 @@ class ConvexRatio(RatioEstimator):
 
     def is_additive(self) -> bool:
         return all(map(is_additive, self.ratios))
+
+    def untried(self) -> str | None:
+        """Return what the automatic choice did not try, in words. None if there was no automatic choice."""
+        return self.note
 
     def _shares(self) -> list[float]:
         if isinstance(self.ratios, str) or not isinstance(self.ratios, Sequence):

@@ -26,6 +26,7 @@ _MIN_ROWS = 1_000  # fewer rows do not show what a candidate can do
 _FIRST_ROUND, _ONLY_ROUND = 0.5, 0.6  # share of the budget for one fold of each, if there are more folds, and if not
 _MAX_SHARES = 2.0  # shares of the time that a fit to all rows may take, because many candidates need less than theirs
 _GRACE = 1.2  # times its share of the budget, after which the first round ends
+_BEST = 3  # candidates that keep the time for all their folds: a combination of fewer is worse
 _RESERVE = 0.05  # share of the budget for the combination
 _MIN_ROWS_TO_STOP = 100  # held-out rows that can show that a candidate is clearly worse
 _MORE_ROWS = 0.8  # share of the time that is left, for fits of one candidate to more rows
@@ -58,6 +59,7 @@ class Race:
         share = np.where(y == 1, w / samples.w_p.sum(), w / samples.w_q.sum()) / 2
         self._all_held_out = HeldOut(np.where(y == 1, 1.0, -1.0), share).rows(np.concatenate(tests))
         self.entrants: dict[str, Entrant] = {}
+        self.late: list[Entrant] = []  # candidates whose first fold takes more than its share of the time
         self.durations: list[float] = []  # seconds of each step that is done
         self.needed = 0.0  # seconds of what there was no time for
 
@@ -101,7 +103,7 @@ class Race:
         """Fit and score candidates, the simplest first. `begin` is called before each, and before the last step."""
         for name, ratio in candidates.items():
             self.entrants[name] = Entrant(Candidate(name, in_latent_space(ratio)), ratio)
-        if self._first_round_settles(begin):
+        if self._first_round_settles(begin) or self._late_folds_settle():
             settled = [one for one in self.entrants.values() if len(one.fits) < self.n_folds]
             self._drop(settled, Status.NOT_NEEDED, _SETTLED)
         self._begin_step("more folds of the best", begin)
@@ -184,17 +186,51 @@ class Race:
         """Fit a candidate to all folds but the first, on as many rows as its share of the time allows."""
         if one.candidate.status is not Status.SCORED:  # it failed in a trial
             return
+        over = can_be_limited(one.ratio) and self.scored and _GRACE * self._first_round() < self.elapsed()
+        if over or not self._fits_within(one, share, min(_MAX_SHARES * share, max(share, self.seconds_left() / 2))):
+            self.late.append(one)
+
+    def _fits_within(self, one: Entrant, share: float, limit: float) -> bool:
+        """Fit the first fold of a candidate: to all rows up to a limit in seconds, and to fewer within its share.
+
+        Return whether there was time for enough rows.
+        """
         n, trained = self.fitter.n_rows, can_be_limited(one.ratio)
-        over = trained and self.scored and _GRACE * self._first_round() < self.elapsed()  # they may take longer
-        limit = min(_MAX_SHARES * share, max(share, self.seconds_left() / 2))
         enough = one.expected_seconds(n) <= limit
-        n_rows = 0 if over or self.seconds_left() <= 0 else n if enough else one.rows_within(share, n)
+        n_rows = 0 if self.seconds_left() <= 0 else n if enough else one.rows_within(share, n)
         if 0 < n_rows < n and trained and not one.candidate.in_latent_space:
             n_rows = min(n, 4 * n_rows)  # the training ends in time, and more rows for fewer epochs are better
         if n_rows < min(n, _MIN_ROWS):
-            self._out_of_time([one])
-            return
+            return False
         self._attempt(one, lambda: self._add(one, self.fitter.fold(one.ratio, 0, n_rows, limit)))
+        return True
+
+    def _late_folds_settle(self) -> bool:
+        """Fit first folds that take more than their share, the cheapest first. Return whether one ends the race.
+
+        The best candidates so far keep the time for their other folds. All other time is for first folds.
+        """
+        late = sorted(self.late, key=self._expected_seconds)
+        for k, one in enumerate(late):
+            free = self.seconds_left() - self._seconds_of_best()
+            least = self._expected_seconds(one, _MIN_ROWS)
+            limit = max(free / (len(late) - k), 1.01 * least)
+            if least > free or free <= 0 or not self._fits_within(one, limit, limit):
+                self._out_of_time([one])
+            elif self._is_settled(one):
+                return True
+        return False
+
+    def _expected_seconds(self, one: Entrant, max_rows: float = math.inf) -> float:
+        """Return about how long a first fold takes: that of the others on average, if nothing was measured."""
+        others = [other.fits[0].seconds for other in self.entrants.values() if other.fits]
+        mean = sum(others) / max(len(others), 1)
+        return one.expected_seconds(int(min(max_rows, self.fitter.n_rows))) if one.timings else mean
+
+    def _seconds_of_best(self) -> float:
+        """Return the seconds of the other folds of the best candidates so far."""
+        ranking = sorted(self.scored.values(), key=lambda one: self._held_out(1).mean(self._first_losses(one)))
+        return (self.n_folds - 1) * sum(fold_costs(ranking[:_BEST]))
 
     def _add(self, one: Entrant, fit: Fit) -> None:
         one.fits.append(fit)
@@ -331,12 +367,14 @@ class Race:
     def _out_of_time(self, entrants: list[Entrant]) -> None:
         """Leave candidates out, with the time that all their folds need."""
         for one in entrants:
-            needed = self.n_planned_folds * one.expected_seconds(self.fitter.n_rows)
+            first = self._expected_seconds(one)
+            needed = self.n_planned_folds * first
             needed *= 4 if any(fit.cut for fit in one.fits) else 1  # what a training needs that was cut is unknown
             self.needed += needed
             notes = [f"{len(one.fits)} of {self.n_planned_folds} folds"] if one.fits else []
+            notes += [] if one.fits or not first else [f"first fold needs about {first:.2g} s"]
             notes += self._handicaps(one)
-            notes += [f"about {max(1, round(needed))} s needed"] if needed else []
+            notes += [f"about {max(1, round(needed))} s needed"] if one.fits and needed else []
             self._drop([one], Status.NO_TIME, ", ".join(notes))
 
     def _score(self) -> None:

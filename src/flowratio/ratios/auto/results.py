@@ -61,6 +61,7 @@ class AutoResults:
 
     candidates: list[Candidate] = field(default_factory=list)
     verdict: str = ""
+    untried: str = ""  # the part of the verdict on what was not tried, for other verdicts. Empty if all was
 
     def to_frame(self) -> pl.DataFrame:
         """Return the table as a polars data frame, one row for each candidate."""

@@ -30,6 +30,7 @@ from flowratio import (
     save,
 )
 from flowratio.flows import MAF, Flow
+from flowratio.ratios.advice import untried_note
 from flowratio.ratios.auto import auto, fitting, race
 from flowratio.ratios.auto.auto import BudgetWarning
 from flowratio.ratios.auto.results import AutoResults, Candidate, Status
@@ -371,7 +372,10 @@ def test_a_slow_candidate_is_not_fitted_again(clock: Clock) -> None:
     assert re.fullmatch(r"no time: 1 of 5 folds, about 18\d\d s needed", entries["slow"].note)
     assert entries["slow"].seconds == pytest.approx(360, rel=0.1)
     # 360 seconds that are over and 1800 that are needed, with a margin of a quarter
-    assert "Not fully tried for lack of time: slow. A budget of about 2700 s would suffice." in ratio.results_.verdict
+    note = "1 of 3 candidates was not fully tried for lack of time. A budget of about 2700 s would suffice."
+    assert ratio.results_.verdict.endswith(note)
+    assert ratio.untried() == ratio.selection().untried() == note
+    assert untried_note(ratio.inverse()) == note
     assert clock.now < 500
 
 
@@ -394,9 +398,20 @@ def test_a_candidate_that_is_too_slow_for_a_trial_is_left_out(clock: Clock) -> N
     ratio = AutoRatio(candidates, time_budget=1000.0, random_state=0).fit(*draw(4000, 4000))
     assert [len(rows) for rows in fits(0.9)] == [500]  # seconds, for a share of about 250
     assert named(ratio)["slow"].status is Status.NO_TIME
-    assert named(ratio)["slow"].note == "no time: about 32000 s needed"
+    assert named(ratio)["slow"].note == "no time: first fold needs about 6.4e+03 s"
     assert named(ratio)["late"].status is Status.SCORED
     assert clock.now < 1000
+
+
+def test_one_fold_of_each_comes_before_more_folds_of_any(clock: Clock) -> None:
+    fast = {f"fast {k}": Fake(1.0 - k / 100) for k in range(3)}
+    slow = {f"slow {k}": Fake(-0.5 - k / 10, seconds=0.02) for k in range(4)}
+    ratio = AutoRatio({**fast, **slow}, time_budget=100.0, random_state=0).fit(*draw(4000, 4000))
+    n_folds = [sum(len(X) not in (500, 2000) for X in fits(one.slope)) for one in (*fast.values(), *slow.values())]
+    assert n_folds == [5, 5, 5, 1, 1, 0, 0]  # 20 seconds for 1000 rows, more than a share of 12 seconds
+    assert all(slope > 0 for slope, _ in Fake.fits[-12:])  # more folds come last
+    assert named(ratio)["slow 3"].note == "no time: first fold needs about 1.3e+02 s"
+    assert clock.now < 100
 
 
 def test_no_candidate_is_fitted_when_the_time_is_over(clock: Clock) -> None:
@@ -404,7 +419,7 @@ def test_no_candidate_is_fitted_when_the_time_is_over(clock: Clock) -> None:
     ratio = AutoRatio(candidates, time_budget=200.0, random_state=0).fit(*draw())
     assert [len(rows) for rows in fits(0.9)] == [360]
     assert fits(0.8) == []
-    assert named(ratio)["late"].note == "no time"
+    assert named(ratio)["late"].note == "no time: first fold needs about 3.6e+02 s"  # as long as the other one
     assert named(ratio)["slow"].status is Status.SCORED  # on the one fold that there is
     assert len(ratio.models_[0]) == 1
 

@@ -21,7 +21,7 @@ def test_seconds_are_rounded_up_to_two_digits(seconds: float, text: int) -> None
 
 def test_what_was_not_tried_is_listed_with_a_budget() -> None:
     entries = [Candidate("lda", False), *(Candidate(name, False, status=Status.NO_TIME) for name in ("kliep", "mlp"))]
-    expected = "Not fully tried for lack of time: kliep, mlp. A budget of about 250 s would suffice."
+    expected = "2 of 3 candidates were not fully tried for lack of time. A budget of about 250 s would suffice."
     assert untried_sentence(entries, 200.0) == expected  # a quarter more
     assert untried_sentence(entries[:1], 200.0) == ""
 

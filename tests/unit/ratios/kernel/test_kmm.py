@@ -168,3 +168,12 @@ def test_disjoint_samples_give_a_warning() -> None:
 def test_bad_settings(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         KMM(**settings).fit_samples(*samples())
+
+
+def test_a_column_that_is_constant_within_each_sample_is_named() -> None:
+    X_p, X_q = samples()
+    apart = [np.column_stack([X, np.full(len(X), value)]) for X, value in ((X_p, 1.0), (X_q, 2.0))]
+    with pytest.warns(OverlapWarning, match="column `x2` separates the samples" if X_p.shape[1] == 1 else "separates"):
+        assert KMM().fit_samples(*apart).uncovered_share_ == 1.0
+    few = np.arange(3.0)[:, None]
+    assert KMM().fit_samples(few + 5, few).uncovered_share_ == 0.0  # 3 rows may be apart by chance
