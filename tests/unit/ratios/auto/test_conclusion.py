@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flowratio import AutoRatio, FeaturizedRatio, FlowFeaturizer
-from flowratio.ratios.auto.conclusion import _without_score, rounded_up, untried_sentence
+from flowratio.ratios.auto.conclusion import _only_latent, _without_score, rounded_up, untried_sentence
 from flowratio.ratios.auto.results import AutoResults, Candidate, Status
 
 
@@ -33,6 +33,15 @@ def test_stopped_early_is_not_the_same_as_no_help() -> None:
     unknown = _without_score([stopped, latent("kliep in z", Status.NO_TIME)])
     assert unknown.startswith("It is unknown whether the flow helps: kliep in z had no score")
     assert "no candidate in latent space was scored" in _without_score([])
+
+
+def test_the_flow_is_not_compared_with_no_ratio() -> None:
+    stopped = [Candidate(name, False, status=Status.STOPPED, detail="after 1 of 2 folds") for name in ("lda", "qda")]
+    expected = "The flow helped: the candidates without it were clearly worse after 1 of 2 folds."
+    assert _only_latent(stopped) == expected
+    untried = Candidate("mlp", False, status=Status.NO_TIME)
+    assert _only_latent([*stopped, untried]).startswith("It is unknown whether the flow helps")
+    assert _only_latent([]).startswith("It is unknown whether the flow helps")
 
 
 def test_the_flow_is_clearly_worse_after_some_folds() -> None:
