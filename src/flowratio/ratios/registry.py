@@ -59,7 +59,7 @@ class RatioEntry:
         return getattr(import_module("flowratio"), self.cls)(**settings)
 
 
-def _of_normal_columns(name: str) -> RatioEntry:
+def _after_gaussianizing(name: str) -> RatioEntry:
     return RatioEntry("FeaturizedRatio", {"estimator": name, "featurizer": RatioEntry("Gaussianizer")}, candidate=True)
 
 
@@ -71,13 +71,13 @@ RATIOS: dict[str, RatioEntry] = {
     "telescoping": RatioEntry("TelescopingRatio", candidate=True),
     "quadratic": RatioEntry("ClassifierRatio", {"classifier": "quadratic"}, candidate=True),
     "additive": RatioEntry("ClassifierRatio", {"classifier": "additive"}, candidate=True),
-    "additive of normal columns": _of_normal_columns("additive"),
-    "telescoping of normal columns": _of_normal_columns("telescoping"),
+    "additive after gaussianizing": _after_gaussianizing("additive"),
+    "telescoping after gaussianizing": _after_gaussianizing("telescoping"),
     "kliep": RatioEntry("KLIEP", candidate=True),
     "ulsif": RatioEntry("ULSIF", candidate=True),
     "boosting": RatioEntry("ClassifierRatio", {"classifier": "boosting"}, candidate=True),
     "mlp": RatioEntry("NetworkRatio", {"network": "mlp"}, candidate=True),
-    "mlp of normal columns": _of_normal_columns("mlp"),
+    "mlp after gaussianizing": _after_gaussianizing("mlp"),
     "difference": RatioEntry("FlowDifferenceRatio", candidate=True),
     "mlp in z": RatioEntry("FeaturizedRatio", {"estimator": "mlp"}, candidate=True),
     "kliep in z": RatioEntry("FeaturizedRatio", {"estimator": "kliep"}, candidate=True),
