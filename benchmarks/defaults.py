@@ -1,8 +1,8 @@
-"""`FlowFeaturizer()` as it comes, from 200 × 1 to 1 M × 100: held-out log-likelihood and the truth, and seconds.
+"""`FlowFeaturizer()` with its defaults, from 200 × 1 to 1 M × 100: held-out log-likelihood and the truth, and seconds.
 
 Claim: the defaults need no tuning. Rows are drawn from ½N(0, S) + ½N(m, S), where neighboring columns are correlated
-by .6 and the means are 4 standard deviations of the first column apart; units differ by columns from 1e-3 to 1e3.
-Beside it: the Gaussian that has the rows' mean and covariance, fitted and scored on the same rows. One thread.
+by .6. The means are 4 standard deviations of the first column apart. Units of the columns differ from 1e-3 to 1e3. The
+comparison is a Gaussian with the mean and covariance of the rows, scored on the same held-out rows. One thread.
 Cost: about 10 minutes. Command: python benchmarks/defaults.py
 """
 

@@ -1,4 +1,4 @@
-r"""Rational-quadratic spline flows: a monotone spline maps each coordinate, and other coordinates decide its shape.
+r"""Rational-quadratic spline flows: a monotone spline maps each coordinate. Its shape depends on other coordinates.
 
 On [−B, B] a spline has K bins of widths :math:`w_k` and heights :math:`h_k`, with derivatives :math:`\delta_k` at the
 knots :math:`(x_k, y_k)`. Outside it is the identity, and the outermost derivatives are 1 [1]_. In bin k, with
@@ -87,7 +87,7 @@ def _denominator_and_log_slope(u: Tensor, s: Tensor, slope_0: Tensor, slope_1: T
 
 
 class SplineMAF(Flow):
-    """Autoregressive spline flow: the coordinates before a coordinate decide its spline.
+    """Autoregressive spline flow: the spline of each coordinate depends on the coordinates before it.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class SplineMAF(Flow):
 
 
 class SplineCoupling(CouplingFlow):
-    """Coupling spline flow: one part of the coordinates decides the splines of the rest. Both directions are one pass.
+    """Coupling spline flow: the splines of one part of the coordinates depend on the rest. Each direction is one pass.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The one table of ratios: every public class, and every name that stands for a ratio.
 
-Estimators, `AutoRatio`, the command line and the pages read it. A new ratio is its module, its line here, and its unit
-test. Nothing is imported before it is used, so names cost no torch.
+Estimators, `AutoRatio`, the command line and the docs read it. A new ratio is its module, its line here, and its unit
+test. A module is imported at its first use, so that the names alone do not load torch.
 """
 # isort: skip_file
 
@@ -112,7 +112,7 @@ def new_ratio(ratio: Any, seed: int, verbose: bool = False, argument: str = "rat
 
 
 def is_additive(ratio: Any) -> bool:
-    """Return whether log r of a ratio, or of its name, is a sum over columns. That of another library is not."""
+    """Return whether log r of a ratio, or of its name, is a sum over columns. For another library it is False."""
     ratio = named_ratio(ratio) if isinstance(ratio, str) else ratio
     return isinstance(ratio, RatioEstimator) and ratio.is_additive()
 
