@@ -141,7 +141,7 @@ class Ring(Density):
     def log_density(self, X: np.ndarray) -> np.ndarray:
         log_r = np.log(np.hypot(X[:, 0], X[:, 1]))
         u = (log_r - math.log(self.radius)) / self.spread
-        # of the radius, N(u) / (spread r); of the plane, that over 2 π r
+        # of the radius, N(u) / (spread r). Of the plane, that over 2 π r
         return -0.5 * u**2 - math.log(self.spread) - 1.5 * math.log(2 * math.pi) - 2 * log_r
 
 

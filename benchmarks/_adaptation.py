@@ -120,8 +120,8 @@ def by_peer(fit: Fit) -> Method:
 
 def by_ours(ratio: Any) -> Method:
     def fit(split: Split, seed: int) -> Fitted:
-        fitted = new_ratio(ratio, seed).fit_samples(split.X_target, split.X)  # once for all learners
-        return lambda learner: ImportanceWeighted(learner, fitted).fit(split.X, split.y)
+        fitted_ratio = new_ratio(ratio, seed).fit_samples(split.X_target, split.X)  # once for all learners
+        return lambda learner: ImportanceWeighted(learner, fitted_ratio).fit(split.X, split.y)
 
     return fit
 
@@ -143,8 +143,8 @@ def _errors(method: Method, split: Split, seed: int) -> list[float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about overlap, and those of peers
         try:
-            fitted = method(split, seed)
-            return [split.error(fitted(split.learner(n_columns))) for n_columns in N_COLUMNS]
+            train = method(split, seed)
+            return [split.error(train(split.learner(n_columns))) for n_columns in N_COLUMNS]
         except (ValueError, ArithmeticError, np.linalg.LinAlgError):
             return [math.nan] * len(N_COLUMNS)
 

@@ -101,8 +101,8 @@ def latent(ratio: str) -> Run:
     def run(problem: Problem, seed: int) -> tuple[Score, float, float]:
         featurizer, flow_seconds = shared_flow(problem, seed)
         model = flowratio.FeaturizedRatio(ratio, featurizer=featurizer, random_state=seed)
-        fitted, seconds = timed(partial(model.fit_samples, *problem.draw(seed)))
-        return fitted.log_ratio, seconds + flow_seconds, flow_seconds
+        model, seconds = timed(partial(model.fit_samples, *problem.draw(seed)))
+        return model.log_ratio, seconds + flow_seconds, flow_seconds
 
     return run
 

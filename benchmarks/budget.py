@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     cells, budgets = filter(None, options.cells.split(",")), filter(None, options.budgets.split(","))
-    chosen, seconds = {*cells}, {*map(float, budgets)}
+    cell_names, seconds = {*cells}, {*map(float, budgets)}
     clock = "processor" if options.processor_time else "wall"
     one_thread()
     if options.processor_time:
@@ -166,7 +166,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     draw, grid = (draw_clusters, REPORT_GRID) if options.grid == "report" else (draw_skewed, GRID)
     for n, d, all_budgets in grid:
-        if chosen and f"{n}x{d}" not in chosen:
+        if cell_names and f"{n}x{d}" not in cell_names:
             continue
         of_boosting = None
         for budget in all_budgets:

@@ -36,18 +36,18 @@ def main() -> None:
         held_out = X[n:]
         parts = [multivariate_normal.logpdf(held_out, m, covariance) for m in (np.zeros(d), mean)]
         truth = float(np.logaddexp(*parts).mean() - math.log(2) - np.log(units).sum())
-        fitted: Any = X[:n].mean(0), np.atleast_2d(np.cov(X[:n], rowvar=False))
-        gaussian = float(np.mean(multivariate_normal.logpdf(held_out, *fitted)) - np.log(units).sum())
+        moments: Any = X[:n].mean(0), np.atleast_2d(np.cov(X[:n], rowvar=False))
+        gaussian = float(np.mean(multivariate_normal.logpdf(held_out, *moments)) - np.log(units).sum())
         start = time.perf_counter()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             featurizer = FlowFeaturizer(random_state=0).fit(X[:n] * units)
         seconds = time.perf_counter() - start
         score = featurizer.score(held_out * units)
-        said = f" ({len(caught)} warnings)" if caught else ""
+        notes = f" ({len(caught)} warnings)" if caught else ""
         print(
             f"{n:>9,} × {d:<3d}: {score:.3f}, {truth - score:.3f} below the truth "
-            f"(a Gaussian: {truth - gaussian:.3f}); {seconds:.0f} s{said}",
+            f"(a Gaussian: {truth - gaussian:.3f}), {seconds:.0f} s{notes}",
             flush=True,
         )
 

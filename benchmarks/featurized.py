@@ -59,7 +59,7 @@ def with_paper_settings(seed: int) -> FeaturizedRatio:
     return FeaturizedRatio(classifier, featurizer=featurizer, random_state=seed)
 
 
-def fitted(make: Callable[[int], FeaturizedRatio], problem: Problem, seed: int) -> tuple[float, float, float]:
+def measure(make: Callable[[int], FeaturizedRatio], problem: Problem, seed: int) -> tuple[float, float, float]:
     """Return the seconds of a fit, and the mean squared error of log r on all held-out rows and where |log r| < 5."""
     rng = np.random.default_rng([seed, 9])
     X_p, X_q = problem.p.draw(N_TOY, rng), problem.q.draw(N_TOY, rng)
@@ -73,9 +73,9 @@ def fitted(make: Callable[[int], FeaturizedRatio], problem: Problem, seed: int) 
 def toy() -> None:
     problem = next(problem for problem in PROBLEMS if problem.name == "the paper's toy")
     print(f"\nThe paper's toy, {N_TOY:,} rows of each sample: ours, median of {len(SEEDS)} seeds, the paper's, seed 0")
-    ours = np.array([fitted(lambda seed: FeaturizedRatio("mlp", random_state=seed), problem, seed) for seed in SEEDS])
+    ours = np.array([measure(lambda seed: FeaturizedRatio("mlp", random_state=seed), problem, seed) for seed in SEEDS])
     seconds, error, near = np.median(ours, axis=0)
-    seconds_of_paper, error_of_paper, near_of_paper = fitted(with_paper_settings, problem, 0)
+    seconds_of_paper, error_of_paper, near_of_paper = measure(with_paper_settings, problem, 0)
     times = seconds_of_paper / seconds
     print_table(
         ["settings", "seconds", "× ours", "bound", "error of log r", "bound", "error where |log r| < 5"],

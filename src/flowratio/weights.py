@@ -27,7 +27,7 @@ MIN_ESS_SHARE = 0.25  # of the rows: below 80 rows this limit is the smaller one
 _EPS = float(np.finfo(np.float64).eps)
 _LOG_LARGEST = math.log(np.finfo(np.float64).max)
 _FEWEST, _FEWEST_IN_TAIL = 25, 5  # weights, and weights in their tail, to which a tail is fitted
-_SMALLEST_EXCESS = 1e-300  # of the largest weight; below it quotients of excesses overflow
+_SMALLEST_EXCESS = 1e-300  # of the largest weight. Below it quotients of excesses overflow
 
 
 class Smoothed(NamedTuple):

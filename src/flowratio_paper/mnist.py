@@ -96,7 +96,7 @@ PAPER = {
         "regular": (0.084, 0.196, 0.304, 0.493),
     },
 }
-# Papamakarios, Pavlakou, Murray (2017): MAF of 5 blocks, test images of MNIST; nats of logits, bits of a pixel
+# Papamakarios, Pavlakou, Murray (2017): MAF of 5 blocks, test images of MNIST. Nats of logits, bits of a pixel
 MAF_LOGIT, MAF_BITS = -1300.5, 1.89
 PRESETS = {
     "quick": Settings(

@@ -49,7 +49,7 @@ def rational_quadratic_inverse(z: Tensor, params: Tensor, bound: float) -> Pair:
     left, bottom, width, height, *slopes = _locate(value, params, bound, searched=1)
     s, rise = height / width, value - bottom
     bend = rise * (slopes[0] + slopes[1] - 2 * s)
-    # a u² + b u = c with c ≥ 0; of the root's two forms, the one without a difference of near-equals in float32
+    # a u² + b u = c with c ≥ 0. This form of the root has no difference of nearly equal numbers in float32
     a, b, c = height * (s - slopes[0]) + bend, height * slopes[0] - bend, s * rise
     root = torch.addcmul(b * b, a, c, value=4).clamp(min=torch.finfo(z.dtype).tiny).sqrt()
     u = torch.where(b < 0, root - b, 2 * c) / torch.where(b < 0, 2 * a, root + b)

@@ -135,7 +135,7 @@ def fit_prepared(ratio: Any, samples: TwoSamples) -> Any:
     if has_fit_parameter(ratio, "sample_weight"):
         return ratio.fit(X, y, sample_weight=w)
     if not is_whole(w):
-        raise ValueError(f"`sample_weight` is given, but {ratio!r} takes none. Use integers, or another ratio.")
+        raise ValueError(f"`sample_weight` is set, but {ratio!r} takes no weights. Use integers, or another ratio.")
     counts = w.astype(np.int64)
     return ratio.fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
 

@@ -16,7 +16,7 @@ from flowratio._support.validation import check_count
 from flowratio.samples.files import NpyFile, ParquetFile, check_matrix, float_type, ranges
 from flowratio.samples.weighting import systematic
 
-_N_OPEN = 4  # row groups of a Parquet file that are read by turns in a shuffle
+_N_OPEN = 4  # row groups of a Parquet file that are read in turn in a shuffle
 _FILES = {".npy": NpyFile, ".parquet": ParquetFile}
 
 

@@ -260,9 +260,9 @@ def fitted_encoder(
     """Return an encoder of a mixed table with labels y and weights w. A fitted `encoder` is used unchanged."""
     from flowratio.tables.encoder import TableEncoder
 
-    fitted: Any = TableEncoder() if encoder is None else encoder
-    if not hasattr(fitted, "columns_"):
-        fitted = cast(Any, clone(fitted)).fit(frame, y, w)
-    if not fitted.names_:
+    table_encoder: Any = TableEncoder() if encoder is None else encoder
+    if not hasattr(table_encoder, "columns_"):
+        table_encoder = cast(Any, clone(table_encoder)).fit(frame, y, w)
+    if not table_encoder.names_:
         raise ValueError("Every column is constant or an identifier. Use at least one column of another kind.")
-    return fitted
+    return table_encoder

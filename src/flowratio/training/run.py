@@ -26,7 +26,7 @@ _EVALUATION_ROWS = 4096
 _NUMBERS = ("n_losses", "epoch", "step_in_epoch", "n_steps", "rate_factor", "rate")
 _NUMBERS += ("best_loss", "progress_loss", "progress_epoch")
 _MAX_RESTARTS, _RESTART_FACTOR = 3, 0.2
-# private to torch, but its optimizers spend more time on bookkeeping than on one vector; None in some versions
+# private to torch, but its optimizers spend more time on bookkeeping than on one vector. None in some versions
 _FUSED = {name: getattr(torch.ops.aten, f"_fused_{name}_", None) for name in ("adamw", "adam")}
 
 
