@@ -1,9 +1,9 @@
 """Pairs of samples whose log r = log p/q has a closed form, and a check that it is the right one.
 
-Densities are drawn from and written down apart from each other. `failures` compares the two: for the true ratio, and
-for no other, mean_q[h r / (1 + r)] = mean_p[h / (1 + r)] whatever h is. Both sides are bounded, so that the check holds
-where r itself has no variance; with h = 1 on the bins of a histogram it is one of the whole density, and of the
-direction. Where the variance allows, so is mean_q[r] = 1, mean_p[1/r] = 1, and mean_q[r x] = mean_p[x].
+The code that draws rows and the formula of the density are independent. `failures` compares the two. The true ratio,
+and no other, has mean_q[h r / (1 + r)] = mean_p[h / (1 + r)] for every function h. Both sides are bounded, so the check
+also works if r has no variance. With h = 1 on the bins of a histogram it checks the whole density, and the direction of
+the ratio. Where the variance is finite, mean_q[r] = 1, mean_p[1/r] = 1 and mean_q[r x] = mean_p[x] are checked too.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from scipy.special import expit, logsumexp
 
 N_HELD_OUT = 2_000  # rows of p, and as many of q
 N_CHECKED = 200_000
-N_BINS, FEWEST = 10, 100  # a bin with fewer rows of p or of q has no standard error worth the name
-LARGEST_Z = 5.5  # standard errors: some 2500 means are looked at; as many normal ones exceed it in 1 of 10 000 runs
+N_BINS, FEWEST = 10, 100  # a bin with fewer rows of p or of q has no useful standard error
+LARGEST_Z = 5.5  # standard errors: 2500 Gaussian means exceed it in 1 of 10 000 runs
 
 
 class Density(ABC):
@@ -141,7 +141,7 @@ class Ring(Density):
     def log_density(self, X: np.ndarray) -> np.ndarray:
         log_r = np.log(np.hypot(X[:, 0], X[:, 1]))
         u = (log_r - math.log(self.radius)) / self.spread
-        # of the radius, N(u) / (spread r); of the plane, that over 2 π r
+        # of the radius, N(u) / (spread r). Of the plane, that over 2 π r
         return -0.5 * u**2 - math.log(self.spread) - 1.5 * math.log(2 * math.pi) - 2 * log_r
 
 
@@ -162,8 +162,8 @@ class Columns(Density):
 class Problem:
     """Two distributions and the sizes of two samples.
 
-    Defaults may be chosen on the problems of the group "design"; those of "report" show what they are worth. `twins`:
-    the two samples are the same rows.
+    Defaults may be chosen on the problems of the group "design". Those of "report" test the defaults. With `twins` the
+    two samples are the same rows.
     """
 
     number: int
@@ -217,7 +217,7 @@ def paired(n_pairs: int, rho: float) -> Gaussian:
 
 
 def rotated(mean: float, scales: np.ndarray) -> Gaussian:
-    """Return a Gaussian with these scales along axes that are no columns."""
+    """Return a Gaussian with these scales along axes that are not columns."""
     R = stats.ortho_group.rvs(len(scales), random_state=np.random.default_rng(5))
     return Gaussian(np.full(len(scales), mean), (R * scales**2) @ R.T)
 
@@ -227,7 +227,7 @@ def equal_correlations(d: int, mean: float, scale: float, rho: float) -> Gaussia
 
 
 def hidden(d: int, columns: tuple[int, ...], mean: float, scale: float) -> Gaussian:
-    """Return a standard Gaussian but for a few columns."""
+    """Return a standard Gaussian, except for a few columns."""
     means, scales = np.zeros(d), np.ones(d)
     means[list(columns)], scales[list(columns)] = mean, scale
     return Gaussian(means, np.diag(scales**2))
@@ -238,7 +238,7 @@ def two_bumps(d: int, distance: float, share: float) -> Mixture:
 
 
 def four_bumps(shares: tuple[float, ...]) -> Mixture:
-    """Return a mixture of four Gaussians in five columns; only their shares are given."""
+    """Return a mixture of four Gaussians in five columns with these shares."""
     means = 2.0 * np.array([[1, 1, 0, 0, 0], [-1, 1, 1, 0, 0], [0, -1, 1, 1, 0], [0, 0, -1, -1, 1]])
     scales = (1.0, 0.8, 1.2, 0.9)
     return Mixture(shares, tuple(Gaussian(m, s**2 * np.eye(5)) for m, s in zip(means, scales, strict=True)))
@@ -325,7 +325,7 @@ def failures(problem: Problem) -> Iterator[str]:
 
 
 def _bins(h_p: np.ndarray, h_q: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield which rows of p and of q are in each bin that holds enough of both; the pooled rows fill all alike."""
+    """Yield the rows of p and of q in each bin that has enough of both. Bins have equal numbers of pooled rows."""
     edges = np.unique(np.quantile(np.concatenate([h_p, h_q]), np.linspace(0, 1, N_BINS + 1)[1:-1]))
     of_p, of_q = (np.searchsorted(edges, h) for h in (h_p, h_q))
     for k in range(len(edges) + 1):
@@ -334,7 +334,7 @@ def _bins(h_p: np.ndarray, h_q: np.ndarray) -> Iterator[tuple[np.ndarray, np.nda
 
 
 def _z(left: np.ndarray, right: np.ndarray | float) -> float:
-    """Return the difference of two means in standard errors; 0 if they are the same number."""
+    """Return the difference of two means in standard errors. It is 0 if they are the same number."""
     difference = float(np.mean(left) - np.mean(right))
     error = math.sqrt(np.var(left) / len(left) + np.var(right) / N_CHECKED)
     return difference / error if abs(difference) > 1e-12 else 0.0
@@ -356,7 +356,7 @@ def _unlike_scipy(problem: Problem, X: np.ndarray) -> Iterator[str]:
 
 
 def _scipy_log_density(distribution: Density, X: np.ndarray) -> np.ndarray | None:
-    """Return the log-density by another way, or None where there is none: `Bent` has only its draws."""
+    """Return the log-density from SciPy, or None if SciPy does not have it: `Bent` has only its draws."""
     scipy_stats: Any = stats  # its stubs do not know arrays
     if isinstance(distribution, Gaussian):
         return scipy_stats.multivariate_normal(distribution.mean, distribution.cov).logpdf(X)

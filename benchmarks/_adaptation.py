@@ -1,4 +1,4 @@
-"""Covariate shift on real tables: what weights are worth to a simple learner, ours beside those of other libraries.
+"""Covariate shift on real tables: the error of a simple model with our weights, and with those of other libraries.
 
 Tables of scikit-learn, none downloaded: breast cancer (569 × 30, two classes), wine (178 × 13, three classes) and
 diabetes (442 × 10, a number). Columns are standardized. A row goes to the source with a probability that falls from
@@ -6,13 +6,13 @@ diabetes (442 × 10, a number). Columns are standardized. A row goes to the sour
 
     P(source | x) = 0.1 + 0.8 / (1 + exp(3 z)),
 
-and to the target otherwise: y given x is the same in both, and every kind of row is found in both. Methods see the
-source with its labels and the target without; the error is that on the target, where labels are known: the share of
-wrong labels, or the root of the mean squared error. The learner is logistic regression or ridge with defaults, of all
-columns, where it is nearly right everywhere and weights have little to give, and of the first two columns, where it is
-too simple and must choose where to be right; the ratio is always one of all columns. All methods share the learner and
-the scale of the weights, of mean 1. "true ratio" is weighted by the odds above.
-Peers come with their defaults, and give the weights of the source rows; those of skada's discriminator are inverted.
+and to the target otherwise. So y given x is the same in both, and both have rows of every kind. Methods get the source
+with its labels and the target without labels. The error is measured on the target: the share of wrong labels, or the
+root of the mean squared error. The model is logistic regression or ridge with defaults. With all columns it has nearly
+the right form, and weights can help little. With the first two columns it has the wrong form, and weights decide where
+it fits well. The ratio always uses all columns. All methods share the model, and their weights have the mean 1. "true
+ratio" has the weights from the odds above. Peers have their defaults, and return the weights of the source rows. The
+weights of skada's discriminator are inverted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ PEERS = (
     "skada Discriminator",
     "skada KMM",
 )
-N_COLUMNS = (None, 2)  # of the two learners; None for all
+N_COLUMNS = (None, 2)  # of the two models. None for all columns
 SEEDS = range(10)
 TIME_BUDGET = 20.0  # seconds of an `AutoRatio`
 
@@ -91,13 +91,13 @@ Method = Callable[[Split, int], Fitted]  # of a split and a seed
 
 
 def biased_split(table: str, seed: int) -> Split:
-    """Deal the rows of a table to a source and a target."""
+    """Split the rows of a table into a source and a target at random."""
     X, y = TABLES[table](return_X_y=True)
     X = StandardScaler().fit_transform(X)
     z = PCA(1, svd_solver="full").fit_transform(X)[:, 0]
     share = 0.1 + 0.8 * expit(-3 * z / z.std())
     source = np.random.default_rng(seed).random(len(X)) < share
-    log_r = np.log1p(-share) - np.log(share)  # but for a constant, which cancels
+    log_r = np.log1p(-share) - np.log(share)  # up to a constant, which cancels
     return Split(X[source], y[source], X[~source], y[~source], log_r[source])
 
 
@@ -120,8 +120,8 @@ def by_peer(fit: Fit) -> Method:
 
 def by_ours(ratio: Any) -> Method:
     def fit(split: Split, seed: int) -> Fitted:
-        fitted = new_ratio(ratio, seed).fit_samples(split.X_target, split.X)  # once for all learners
-        return lambda learner: ImportanceWeighted(learner, fitted).fit(split.X, split.y)
+        fitted_ratio = new_ratio(ratio, seed).fit_samples(split.X_target, split.X)  # once for all learners
+        return lambda learner: ImportanceWeighted(learner, fitted_ratio).fit(split.X, split.y)
 
     return fit
 
@@ -135,22 +135,22 @@ METHODS: dict[str, Method] = {
 
 
 def target_errors(table: str, method: str, seeds: Sequence[int] = SEEDS) -> np.ndarray:
-    """Return the errors of both learners on the target for each seed, (n_seeds, 2); NaN where the method fails."""
+    """Return the errors of both models on the target for each seed, (n_seeds, 2). NaN if the method fails."""
     return np.array([_errors(METHODS[method], biased_split(table, seed), seed) for seed in seeds])
 
 
 def _errors(method: Method, split: Split, seed: int) -> list[float]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # overlap, and what peers say
+        warnings.simplefilter("ignore")  # about overlap, and those of peers
         try:
-            fitted = method(split, seed)
-            return [split.error(fitted(split.learner(n_columns))) for n_columns in N_COLUMNS]
+            train = method(split, seed)
+            return [split.error(train(split.learner(n_columns))) for n_columns in N_COLUMNS]
         except (ValueError, ArithmeticError, np.linalg.LinAlgError):
             return [math.nan] * len(N_COLUMNS)
 
 
 def with_standard_error(values: np.ndarray, digits: int) -> str:
-    """Write mean ± standard error over seeds, or how often there is none."""
+    """Write mean ± standard error over seeds, or the number of seeds for which the method fails."""
     if n_lost := np.count_nonzero(np.isnan(values)):
         return f"fails for {n_lost} of {len(values)} seeds"
     error = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
@@ -169,9 +169,9 @@ def rows(table: str, seeds: Sequence[int]) -> Iterator[list[str]]:
 
 def covariate_shift(seeds: Sequence[int] = SEEDS) -> None:
     """Print a table for each data set."""
-    header = ["weights", "error, all columns", "less unweighted", "error, two columns", "less unweighted"]
+    header = ["weights", "error, all columns", "minus unweighted", "error, two columns", "minus unweighted"]
     for table in TABLES:
         splits = [biased_split(table, seed) for seed in seeds]
         n_source, n_target = np.mean([(len(split.X), len(split.X_target)) for split in splits], axis=0)
-        print(f"\n{table}: {n_source:.0f} source and {n_target:.0f} target rows, {len(seeds)} seeds; below 0 is better")
+        print(f"\n{table}: {n_source:.0f} source and {n_target:.0f} target rows, {len(seeds)} seeds. Below 0 is better")
         print_table(header, rows(table, seeds))

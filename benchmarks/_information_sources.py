@@ -128,8 +128,8 @@ def product_noise(scale: float, n_columns: int) -> Source:
         return x, (x[:, 0] * x[:, 1] + scale * rng.normal(size=n))[:, None]
 
     def log_ratio(x: Array, y: Array) -> Array:
-        given = _normal((y[:, 0] - x[:, 0] * x[:, 1]) / scale) - math.log(scale)
-        return given - _log(np.interp(y[:, 0], grid, density))
+        log_conditional = _normal((y[:, 0] - x[:, 0] * x[:, 1]) / scale) - math.log(scale)
+        return log_conditional - _log(np.interp(y[:, 0], grid, density))
 
     return Source(float(entropy) - 0.5 * math.log(2 * math.pi * math.e * scale**2), draw, log_ratio)
 
@@ -310,8 +310,8 @@ def normal_table(nats: float, k: int, m: int) -> Array:
     """Return the probabilities of a Gaussian pair in k × m bins of equal margins."""
     rho, u = rho_of(nats), (np.arange(400 * m) + 0.5) / (400 * m)
     edges = ndtri(np.linspace(0, 1, k + 1))
-    given = np.diff(ndtr((edges - rho * ndtri(u)[:, None]) / math.sqrt(1 - rho**2)), axis=1)
-    return given.reshape(m, 400, k).mean(axis=1).T / m
+    conditional = np.diff(ndtr((edges - rho * ndtri(u)[:, None]) / math.sqrt(1 - rho**2)), axis=1)
+    return conditional.reshape(m, 400, k).mean(axis=1).T / m
 
 
 def label_source(shares: Array, means: Array, extra: int = 0) -> Source:
@@ -328,8 +328,8 @@ def label_source(shares: Array, means: Array, extra: int = 0) -> Source:
         return label[:, None].astype(float), y
 
     def log_ratio(x: Array, y: Array) -> Array:
-        given = np.exp(_normal(y[:, None, :2] - means).sum(axis=2))  # (n, k)
-        return np.log(given[np.arange(len(y)), x[:, 0].astype(int)]) - np.log(given @ shares)
+        conditional = np.exp(_normal(y[:, None, :2] - means).sum(axis=2))  # (n, k)
+        return np.log(conditional[np.arange(len(y)), x[:, 0].astype(int)]) - np.log(conditional @ shares)
 
     return Source(truth, draw, log_ratio)
 

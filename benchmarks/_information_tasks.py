@@ -122,7 +122,7 @@ def spiral(speed: float, x: np.ndarray) -> np.ndarray:
 
 
 def entropy_of_sum(f: Callable[[np.ndarray], np.ndarray], scale: float | Callable[[np.ndarray], np.ndarray]) -> float:
-    """Return I(x; f(x) + scale(x) · e), for Gaussian x and e, by sums over grids."""
+    """Return the mutual information of x and f(x) + scale(x) · e, for Gaussian x and e, by sums over grids."""
     x = ndtri((np.arange(20_000) + 0.5) / 20_000)
     centers = f(x)
     widths: Any = scale(x) if callable(scale) else np.full(len(x), scale)

@@ -1,12 +1,12 @@
 """The ratios of other libraries, each as `fit(X_p, X_q, seed)` that returns a function from rows to log r = log p/q.
 
-Each library has a direction of its own: ADAPT and skada weight a source (our q) towards a target (our p), hep_ml an
-original towards a target, densratio(x, y) is x over y. They are used as they come, but for the bandwidths of a grid,
-which ADAPT and skada leave to the user, and hep_ml's constant, which it leaves open. A weight of 0 has no log: the
-smallest counts as machine epsilon, the number that ADAPT and skada add themselves before they take a log.
-`classifiers` takes the odds n_p : n_q out of a plain classifier, `normalized` a mean over whichever rows are scored.
+Each library has its own direction. ADAPT and skada weight a source (our q) to match a target (our p), hep_ml weights an
+original to match a target, and densratio(x, y) is x over y. All have their defaults, with two exceptions. ADAPT and
+skada need a grid of bandwidths from the user. hep_ml does not determine a constant factor, so we normalize. A weight of
+0 has no log, so it counts as machine epsilon, which ADAPT and skada add themselves. `classifiers` subtracts the
+log-odds n_p : n_q from a plain classifier. `normalized` removes a mean over the rows that are scored.
 
-The libraries are benchmark-only: pip install -c constraints.txt -e '.[peers]'
+Only the benchmarks need these libraries: pip install -c constraints.txt -e '.[peers]'
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MODULES = ("adapt.instance_based", "densratio", "skada", "hep_ml.reweight")
 
 
 def peer(module: str) -> Any:
-    """Import a module of a peer; what it changes in scikit-learn's settings is put back."""
+    """Import a module of a peer. Restore the settings of scikit-learn that it changes."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     settings = sklearn.get_config()
@@ -53,7 +53,7 @@ def peer(module: str) -> Any:
 
 
 def load_peers() -> str:
-    """Import them all, so that no clock counts it; return what the figures depend on, in one line."""
+    """Import them all, so that no time includes it. Return their versions in one line."""
     names = ["numpy", "scikit-learn", *(peer(module).__name__.split(".")[0] for module in MODULES)]
     return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
 
@@ -69,7 +69,7 @@ def log_weights(w: Any) -> np.ndarray:
 
 def logistic(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
     X, y = np.concatenate([X_p, X_q]), np.repeat([1, 0], [len(X_p), len(X_q)])
-    return LogisticRegression().fit(X, y).decision_function  # as many rows of p as of q: no odds to take out
+    return LogisticRegression().fit(X, y).decision_function  # as many rows of p as of q, so there are no class odds
 
 
 def boosting(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
@@ -94,7 +94,7 @@ def densratios(method: str) -> Fit:
 
 
 def adapts(method: str, gammas: float | Sequence[float] | None = None, lambdas: Sequence[float] | None = None) -> Fit:
-    """Return ADAPT's KLIEP or ULSIF: with its own defaults, or with its search over the values given."""
+    """Return ADAPT's KLIEP or ULSIF: with its own defaults, or with its search over these values."""
     grid: dict[str, Any] = {} if gammas is None else {"gamma": gammas}
     grid |= {} if lambdas is None else {"lambdas": lambdas}
 
@@ -149,7 +149,7 @@ def skada_kmm(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
     adapter = peer("skada").KMMReweightAdapter()
     X, domain = np.concatenate([X_q, X_p]), np.repeat([1, -1], [len(X_q), len(X_p)])
     w = adapter.fit(X, sample_domain=domain).source_weights_
-    return lambda X: log_weights(w)  # of the rows of q that were fitted: those of others are off by far
+    return lambda X: log_weights(w)  # of the rows of q in the fit: those of other rows are far from the truth
 
 
 def normalized(fit: Fit) -> Fit:
@@ -209,7 +209,7 @@ def sklearn_mlp(seed: int) -> Any:
 
 
 def zuko_difference(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
-    """Fit a flow of zuko to each sample, both in the units of the pooled rows; log r is the difference."""
+    """Fit a flow of zuko to each sample, in units of the pooled rows. log r is the difference of log-densities."""
     import torch
 
     scaler = StandardScaler().fit(np.concatenate([X_p, X_q]))
@@ -225,7 +225,7 @@ def zuko_difference(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Score:
 
 
 def _zuko_maf(X: np.ndarray, seed: int, max_epochs: int = 100, patience: int = 10) -> Any:
-    """Fit a MAF of 3 transforms, hidden (64, 64), by Adam at 1e-3 in batches of 256; stop early on a tenth of rows."""
+    """Fit a MAF of 3 transforms, hidden (64, 64), by Adam at 1e-3, batches of 256. A tenth of the rows is held out."""
     import torch
     import zuko
 

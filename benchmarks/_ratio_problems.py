@@ -16,7 +16,7 @@ N_HELD_OUT = 2_000
 
 @dataclass(frozen=True)
 class Shift:
-    """q = N(0, I) and p = N(shift · 1, I) in d dimensions; KL(p ‖ q) = d · shift² / 2."""
+    """q = N(0, I) and p = N(shift · 1, I) in d dimensions. KL(p ‖ q) is d · shift² / 2."""
 
     d: int
     shift: float

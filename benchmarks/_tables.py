@@ -1,4 +1,4 @@
-"""How the benchmarks print: GitHub's tables, figures beside their bounds."""
+"""How the benchmarks print: Markdown tables, with numbers next to their bounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def short(value: float) -> str:
-    """Write a number with two or three digits that count: 0.012, 0.50, 12.3, 1234; a dash if there is none."""
+    """Write a number with two or three digits that count: 0.012, 0.50, 12.3, 1234. A dash if there is none."""
     if math.isnan(value):
         return "–"
     digits = next((k for k, limit in ((3, 0.1), (2, 10), (1, 100)) if abs(value) < limit), 0)
@@ -23,7 +23,7 @@ def short(value: float) -> str:
 
 
 def verdict(reached: bool) -> str:
-    """Say whether a bound is met."""
+    """Return whether a bound is met, as text."""
     return "PASS" if reached else "short"
 
 

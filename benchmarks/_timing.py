@@ -1,4 +1,4 @@
-"""How the benchmarks time: one thread, contestants by turns, the best of a few rounds."""
+"""How the benchmarks measure time: one thread, alternating methods, the best of a few rounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 def one_thread() -> None:
-    """Give this process one thread, and those that it starts: for us and for the peers, loaded already or later."""
+    """Use one thread in this process and in those that it starts, for us and for the peers."""
     for name in ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "TF_NUM_INTRAOP", "TF_NUM_INTEROP"):
         os.environ[f"{name}_THREADS"] = "1"
     threadpool_limits(1)
@@ -23,7 +23,7 @@ def one_thread() -> None:
 
 
 def versions() -> str:
-    """Return what the figures depend on, in one line."""
+    """Return the versions that the numbers depend on, in one line."""
     import zuko
 
     return (
@@ -32,7 +32,7 @@ def versions() -> str:
 
 
 def by_turns(contestants: dict[str, Callable[[], object]], n_rounds: int = 5) -> dict[str, float]:
-    """Run each contestant once to warm up, then all by turns; return the seconds of the best round of each."""
+    """Run each method once to warm up, then all in turn. Return the seconds of the best round of each."""
     for contestant in contestants.values():
         contestant()
     return {name: min(seconds) for name, seconds in all_turns(contestants, n_rounds).items()}
@@ -41,7 +41,7 @@ def by_turns(contestants: dict[str, Callable[[], object]], n_rounds: int = 5) ->
 def all_turns(
     contestants: dict[str, Callable[[], object]], n_rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, list[float]]:
-    """Run all contestants by turns; return the seconds of every round of each."""
+    """Run all methods in turn. Return the seconds of every round of each."""
     rounds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(n_rounds):
         for name, contestant in contestants.items():
@@ -52,7 +52,7 @@ def all_turns(
 
 
 def timed(work: Callable[[], Result]) -> tuple[Result, float]:
-    """Return what a piece of work gives, and its seconds of processor time, of all threads."""
+    """Return the result of a function, and its seconds of processor time, of all threads."""
     start = time.process_time()
     result = work()
     return result, time.process_time() - start

@@ -69,7 +69,7 @@ class Case:
 
     @property
     def half(self) -> Literal["design", "report"]:
-        """Thresholds were chosen on the problems of the group "design": by a hash of the name."""
+        """The group of the problem, by a hash of its name. Thresholds were chosen on the group "design"."""
         return "design" if hashlib.sha256(self.problem.name.encode()).digest()[0] % 2 else "report"
 
 

@@ -1,17 +1,17 @@
-"""How far log r is off, against the truth and against the field, on 21 problems with a closed form.
+"""The error of log r on 21 problems whose ratio has a closed form, for our ratios and for those of other libraries.
 
-Claim: on the geometric mean over the suite the error of `AutoRatio()` is at most that of an oracle that picks the best
-peer for each problem, and on no problem more than 1.25 × that of its best peer. `FeaturizedRatio("mlp")` has at most
-half the error of the same network in x on the problems with KL ≥ 5.
+Claims: the error of `AutoRatio()`, a geometric mean over the problems, is not above that of an oracle. The oracle picks
+the best peer for each problem. On no problem is the error more than 1.25 × that of the best peer.
+`FeaturizedRatio("mlp")` has half the error of the same network in x, or less, on the problems with KL ≥ 5.
 
-The error is the mean square of the difference to the true log r on 2000 other rows of p and 2000 of q: on all of them,
-and where |log r| < 5. Three seeds. Seconds are processor time of the fit, on one thread; a flow that several ratios
-share counts in full for each. Defaults were chosen on the problems of the group "design" only.
+The error is the mean squared difference from the true log r on 2000 other rows of p and 2000 other rows of q. A second
+error has only rows with |log r| < 5. There are three seeds. Seconds are processor time of the fit, on one thread. A
+flow that several ratios share counts in full for each. Defaults were chosen on the problems of the group "design" only.
 
-`run` appends a line to results/accuracy.jsonl for every fit, and skips those that are there; `table` turns the lines
-into results/accuracy.md and results/accuracy.png; no command means both. `check` holds every closed form against draws
-and scipy.
-Cost: `check` about a minute, the peers about an hour of processor time, `table` some seconds.
+`run` appends a line to results/accuracy.jsonl for every fit, and skips fits that are in the file. `table` writes
+results/accuracy.md and results/accuracy.png from these lines. Without a command, both run. `check` compares every
+closed form with draws and with SciPy.
+Cost: `check` about 1 minute, the peers about 1 hour of processor time, `table` less than 1 minute.
 Command: python benchmarks/accuracy.py [check | table]
          python benchmarks/accuracy.py run [--methods peers,x,z,AutoRatio] [--problems 1,19] [--seeds 0,1,2]
                                            [--group design|report|all] [--limit-seconds 60]
@@ -47,20 +47,20 @@ FLOOR = 1e-4  # an error below it is no better: identical samples can be exact
 LARGE_KL = 5.0 - 1e-9
 NOTE = f"""Mean squared error of log r on {N_HELD_OUT} other rows of p and as many of q, in nats², mean over the seeds
 {{seeds}}. Geometric means and relative errors count an error below {FLOOR:g} as that: identical samples can be exact.
-A geometric mean is over the problems that a method could be run on, their number in brackets; × oracle compares it with
-the best peer on the same problems. Seconds add up the means over seeds, one thread. An asterisk: it cannot score new
-rows, its error is that on the rows of q that were fitted, and it is not among the peers of the oracle. Written by
-`python benchmarks/accuracy.py table`."""
+A geometric mean is over the problems that a method could be run on. Their number is in brackets. "× oracle" compares it
+with the best peer on the same problems. Seconds are the sum of the means over seeds, with one thread. A method with an
+asterisk cannot score new rows. Its error is that on the rows of q of the fit, and the oracle does not use it. This page
+is written by `python benchmarks/accuracy.py table`."""
 Run = Callable[[Problem, int], tuple[Score, float, float]]  # a fitted ratio, its seconds, those of a shared flow
 Kind = Literal["peers", "x", "z", "ensemble", "joint", "auto"]
 
 
 @dataclass(frozen=True)
 class Method:
-    """A ratio, what it takes, and the largest sample that it is run on.
+    """A ratio, its cost, and the largest sample that it is run on.
 
-    Seconds are a rough figure for 1000 rows, which grows as a power of n. `on_fitted`: it can score no rows but those
-    of q that were fitted. It is run where p and q are `least_kl` nats apart, or more.
+    Seconds are approximate, for 1000 rows, and grow as a power of n. With `on_fitted`, it can only score the rows of q
+    of the fit. It is run if KL(p ‖ q) is `least_kl` nats or more.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Method:
         return problem.n <= self.largest and problem.kl >= self.least_kl
 
     def estimate(self, problem: Problem) -> float:
-        """Return roughly how many seconds a fit takes."""
+        """Return the approximate seconds of a fit."""
         return self.seconds * (problem.n / 1000) ** self.power
 
 
@@ -91,7 +91,7 @@ def plain(fit: Fit) -> Run:
 
 @cache
 def shared_flow(problem: Problem, seed: int) -> tuple[flowratio.FlowFeaturizer, float]:
-    """Fit a flow to the pooled rows, once for all ratios; return it and its seconds."""
+    """Fit a flow to the pooled rows, once for all ratios. Return it and its seconds."""
     return timed(partial(flowratio.FlowFeaturizer(random_state=seed).fit, np.concatenate(problem.draw(seed))))
 
 
@@ -101,8 +101,8 @@ def latent(ratio: str) -> Run:
     def run(problem: Problem, seed: int) -> tuple[Score, float, float]:
         featurizer, flow_seconds = shared_flow(problem, seed)
         model = flowratio.FeaturizedRatio(ratio, featurizer=featurizer, random_state=seed)
-        fitted, seconds = timed(partial(model.fit_samples, *problem.draw(seed)))
-        return fitted.log_ratio, seconds + flow_seconds, flow_seconds
+        model, seconds = timed(partial(model.fit_samples, *problem.draw(seed)))
+        return model.log_ratio, seconds + flow_seconds, flow_seconds
 
     return run
 
@@ -169,7 +169,7 @@ METHODS = (*PEERS, *OURS)
 
 
 def measured(problem: Problem, method: Method, seed: int) -> dict[str, Any]:
-    """Fit, and return the errors and seconds; None for what there is not, and a message where the method fails."""
+    """Fit, and return the errors and seconds, None if there are none, and a message if the method fails."""
     record: dict[str, Any] = dict.fromkeys(("error", "error_near", "error_p", "error_q", "seconds", "flow_seconds"))
     try:
         score, seconds, flow_seconds = method.run(problem, seed)
@@ -203,7 +203,7 @@ def records() -> list[dict[str, Any]]:
 
 
 def run(methods: Sequence[Method], problems: Sequence[Problem], seeds: Sequence[int], limit: float) -> None:
-    """Measure what is not there yet, seed by seed, the cheapest first."""
+    """Run the fits that are missing, seed by seed, the cheapest first."""
     there = {(record["problem"], record["method"], record["seed"]) for record in records()}
     cells = [
         (problem, method, seed)
@@ -230,7 +230,7 @@ def run(methods: Sequence[Method], problems: Sequence[Problem], seeds: Sequence[
 
 
 def digits(value: float | None) -> str:
-    """Write a number with two digits that count, however small; a dash if there is none."""
+    """Write a number with two digits that count, however small. A dash if there is none."""
     if value is None or math.isnan(value):
         return "–"
     return f"{value:.2g}" if abs(value) < 1 else short(value)
@@ -238,7 +238,7 @@ def digits(value: float | None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Errors of one region, means over seeds, of shape (problems, methods); NaN where there is none."""
+    """Errors of one region, means over seeds, of shape (problems, methods). NaN if there is none."""
 
     methods: tuple[Method, ...]
     errors: np.ndarray
@@ -255,7 +255,7 @@ class Table:
 
     @property
     def field(self) -> np.ndarray:
-        """The errors of the peers, (problems, methods); NaN for ours, and for a method that scores no new rows."""
+        """The errors of the peers, (problems, methods). NaN for ours, and for a method that cannot score new rows."""
         return np.where([m.kind == "peers" and not m.on_fitted for m in self.methods], self.errors, math.nan)
 
     @property
@@ -319,7 +319,7 @@ def method_table(table: Table, seconds: Table) -> str:
 
 
 def summary(table: Table) -> str:
-    """Say how `AutoRatio` stands against the oracle, on all problems and on each half."""
+    """Compare `AutoRatio` with the oracle, on all problems and on each half."""
     auto = table.column("AutoRatio")
     lines = []
     for group in ("all", "design", "report"):
@@ -332,8 +332,8 @@ def summary(table: Table) -> str:
         mine, best = geometric_mean(auto[rows]), geometric_mean(table.oracle[rows])
         lines.append(
             f"- {group}, {rows.sum()} problems: `AutoRatio` {digits(mine)}, oracle of peers {digits(best)}, ratio "
-            f"{digits(mine / best)} (to reach: 1); worst {digits(times[worst])} × the best peer, on "
-            f"{PROBLEMS[worst].name} (to reach: 1.25)."
+            f"{digits(mine / best)} (target: 1). Worst problem: {digits(times[worst])} × the best peer, on "
+            f"{PROBLEMS[worst].name} (target: 1.25)."
         )
     return "\n".join(lines)
 
@@ -346,12 +346,12 @@ def network_table(table: Table) -> str:
     far = [i for i, p in enumerate(PROBLEMS) if p.kl >= LARGE_KL]
     rows = [[PROBLEMS[i].name, *(digits(column[i]) for column in columns)] for i in far]
     rows.append(["geometric mean", *(digits(geometric_mean(column[far])) for column in columns)])
-    header = ["problem", "mlp in x", "mlp in z", "z : x", "mean of 5 in 5 flows", "bridges in z", "bridges in x"]
-    return markdown(header, rows)
+    header = ["problem", "mlp in x", "mlp in z", "z : x", "mean of 5 in 5 flows"]
+    return markdown([*header, "telescoping in z", "telescoping in x"], rows)
 
 
 def missing(lines: Iterable[dict[str, Any]], seeds: Sequence[int]) -> str:
-    """Say of which methods some fits are not there: their means are over fewer seeds."""
+    """List the methods with missing fits: their means are over fewer seeds."""
     there = Counter((line["method"], line["seed"]) for line in lines)
     wanted = {m.name: sum(m.suits(problem) for problem in PROBLEMS) for m in METHODS}
     few = {name: [there[name, seed] for seed in seeds] for name in wanted}
@@ -384,7 +384,7 @@ def report() -> str:
             method_table(near, seconds),
             "## What failed",
             "\n".join(failed) or "Nothing.",
-            "## What is not there yet",
+            "## Missing fits",
             missing(lines, seeds) or "Nothing.",
             "## Versions",
             f"flowratio {flowratio.__version__}, {versions()}, {load_peers()}",
@@ -415,7 +415,7 @@ def draw_heat_map(table: Table, path: Path) -> None:
     labels = [f"{p.name} (d {p.d}, n {p.n_p}, KL {p.kl:.1f})" for p in PROBLEMS]
     axes.set_yticks(range(len(PROBLEMS)), labels, fontsize=8)
     axes.set_title(
-        "log₁₀ of the error of log r over that of the best; peers left of the line, ours right; gray: not run"
+        "log₁₀ of the error of log r over that of the best (left of the line: peers, right: ours, gray: not run)"
     )
     figure.colorbar(image, extend="max", fraction=0.03, pad=0.01)
     figure.savefig(path, dpi=150)
@@ -441,7 +441,7 @@ def check() -> None:
     for problem in PROBLEMS:
         problems = list(failures(problem))
         wrong += len(problems)
-        print(f"{problem.number} {problem.name}, KL {problem.kl:.2f}: {'; '.join(problems) or 'right'}", flush=True)
+        print(f"{problem.number} {problem.name}, KL {problem.kl:.2f}: {', '.join(problems) or 'right'}", flush=True)
     sys.exit(1 if wrong else 0)
 
 
@@ -454,13 +454,13 @@ def selection(text: str, kind: str, items: dict[str, list[Any]]) -> list[Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How far log r is off: `run`, then `table`; `check` the problems.")
+    parser = argparse.ArgumentParser(description="The error of log r: `run`, then `table`. `check` tests the problems.")
     parser.add_argument("command", nargs="?", choices=("run", "table", "check"), help="if none: run, then table")
-    parser.add_argument("--methods", default="all", help="names, or peers, x, z, joint, auto, all; with commas")
-    parser.add_argument("--problems", default="all", help="numbers, with commas")
+    parser.add_argument("--methods", default="all", help="names, or peers, x, z, joint, auto, all, separated by commas")
+    parser.add_argument("--problems", default="all", help="numbers, separated by commas")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--group", default="all", choices=("design", "report", "all"))
-    parser.add_argument("--limit-seconds", type=float, default=math.inf, help="skip fits that take longer, roughly")
+    parser.add_argument("--limit-seconds", type=float, default=math.inf, help="skip fits that take longer (estimate)")
     arguments = parser.parse_args()
     if arguments.command in ("table", "check"):
         return {"table": write_table, "check": check}[arguments.command]()
@@ -478,5 +478,5 @@ def main() -> None:
 if __name__ == "__main__":
     one_thread()
     use_processor_time()  # the budget of the automatic choice
-    warnings.simplefilter("ignore")  # p and q of some problems hardly overlap, and the ratios say so
+    warnings.simplefilter("ignore")  # p and q of some problems hardly overlap, so the ratios warn
     main()

@@ -1,16 +1,17 @@
-"""What answers are worth: information and nearest neighbors, adaptation and peers, a test's seconds.
+"""Accuracy of the applications: mutual information, domain adaptation and two-sample tests, compared with peers.
 
-Claims: `mutual_information` is the most accurate at 5 columns or more; `ImportanceWeighted` is on the target at least
-as good as the fit without weights and as the peers; a test of 10 000 × 20 rows with 200 permutations takes under 20 s.
+Claims: `mutual_information` is the most accurate method for 5 columns or more. On the target, `ImportanceWeighted` is
+at least as good as the fit without weights and as the peers. A test of 10 000 rows of 20 columns with 200 permutations
+takes under 20 s.
 
-information  Gaussians, ρ ∈ {.1, .5, .9, .99} × d ∈ {1, 5, 20}, n = 2000, 3 seeds: absolute error of I in nats, for
-             scikit-learn's `mutual_info_regression` (nearest neighbors; one column against one, so that I is the sum
-             over the d independent pairs: it knows which columns belong together, and we do not) and for ours,
-             with "qda" and with `AutoRatio`.
-peers        The same for ρ ∈ {.5, .9}, d ∈ {5, 20} and one seed, for latentmi and torch-mist with their defaults (but
-             for smile, two layers of 64 and 100 epochs). Both ask for NumPy 1: give them an environment of their own by
-             `pip install torch-mist latentmi pandas zuko`, with ours on the path.
-adaptation   See `_adaptation.py`: three tables of scikit-learn with a biased split, 10 seeds; needs `.[peers]`.
+information  Absolute error of the mutual information I in nats. Gaussians with ρ ∈ {.1, .5, .9, .99} and d ∈ {1, 5,
+             20}, n = 2000, 3 seeds. Ours is run with "qda" and with `AutoRatio`. The peer is `mutual_info_regression`
+             of scikit-learn (nearest neighbors). It takes one column of each side, so I is the sum over the d
+             independent pairs. It knows which columns belong together, and ours does not.
+peers        The same error for ρ ∈ {.5, .9}, d ∈ {5, 20} and one seed, for latentmi and torch-mist. Both have their
+             defaults, except that torch-mist has smile, two layers of 64 and 100 epochs. Both need NumPy 1. Make an
+             environment for them with `pip install torch-mist latentmi pandas zuko`, and put our source on its path.
+adaptation   Three tables of scikit-learn with a biased split, 10 seeds: see `_adaptation.py`. It needs `.[peers]`.
 testing      Seconds of `two_sample_test`, and those of SciPy's permutation test of a mean difference.
 Cost: about 40, 10, 5 and 1 minutes.
 Command: python benchmarks/applications.py [information] [peers] [adaptation] [testing]
@@ -82,7 +83,7 @@ def peers() -> None:
     try:
         lmi, estimate_mi = import_module("latentmi.lmi"), import_module("torch_mist").estimate_mi
     except ImportError:
-        print("latentmi and torch-mist are not here: see the head of this file.")
+        print("latentmi and torch-mist are not installed. See the top of this file.")
         return
 
     def by_latentmi(x: np.ndarray, y: np.ndarray) -> float:

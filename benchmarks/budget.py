@@ -1,12 +1,12 @@
-"""Whether `AutoRatio(time_budget=b)` ends in time, and whether it is as good as boosting alone.
+"""Time budgets: whether `AutoRatio(time_budget=b)` ends in time, and whether it is as good as boosting alone.
 
 Claims: it ends within 1.2 b or b + 5 seconds, for 200 to 10⁶ rows of both samples together and 2 to 2000 columns. With
 60 seconds its score on 20 000 other rows is never more than two standard errors below that of boosting alone.
 
 The seconds are those of the whole fit, with all checks, the combination and the measure of overlap. Boosting alone has
-no limit. Every line of results/budget.jsonl is one fit, with what ran. Fits that are there are skipped, so that a run
-that was killed resumes. Use a quiet machine, or `--processor-time`: the budget is then seconds of the processor on one
-thread, which is about the time on a quiet machine.
+no limit. Every line of results/budget.jsonl is one fit, with the candidates that ran. Fits in this file are printed and
+not run again, so a run that was killed resumes. Use a quiet machine, or `--processor-time`. The budget is then
+processor time on one thread, which is about the time on a quiet machine.
 Cost: the sum of the budgets, about 35 minutes, and 10 minutes for boosting.
 Command: python benchmarks/budget.py [--grid design] [--cells 200x2000,21000x23] [--budgets 10,60]
                                     [--processor-time] [--out FILE]
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     cells, budgets = filter(None, options.cells.split(",")), filter(None, options.budgets.split(","))
-    chosen, seconds = {*cells}, {*map(float, budgets)}
+    cell_names, seconds = {*cells}, {*map(float, budgets)}
     clock = "processor" if options.processor_time else "wall"
     one_thread()
     if options.processor_time:
@@ -166,7 +166,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     draw, grid = (draw_clusters, REPORT_GRID) if options.grid == "report" else (draw_skewed, GRID)
     for n, d, all_budgets in grid:
-        if chosen and f"{n}x{d}" not in chosen:
+        if cell_names and f"{n}x{d}" not in cell_names:
             continue
         of_boosting = None
         for budget in all_budgets:

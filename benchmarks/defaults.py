@@ -1,8 +1,8 @@
-"""`FlowFeaturizer()` as it comes, from 200 × 1 to 1 M × 100: held-out log-likelihood and the truth, and seconds.
+"""`FlowFeaturizer()` with its defaults, from 200 × 1 to 1 M × 100: held-out log-likelihood and the truth, and seconds.
 
 Claim: the defaults need no tuning. Rows are drawn from ½N(0, S) + ½N(m, S), where neighboring columns are correlated
-by .6 and the means are 4 standard deviations of the first column apart; units differ by columns from 1e-3 to 1e3.
-Beside it: the Gaussian that has the rows' mean and covariance, fitted and scored on the same rows. One thread.
+by .6. The means are 4 standard deviations of the first column apart. Units of the columns differ from 1e-3 to 1e3. The
+comparison is a Gaussian with the mean and covariance of the rows, scored on the same held-out rows. One thread.
 Cost: about 10 minutes. Command: python benchmarks/defaults.py
 """
 
@@ -36,18 +36,18 @@ def main() -> None:
         held_out = X[n:]
         parts = [multivariate_normal.logpdf(held_out, m, covariance) for m in (np.zeros(d), mean)]
         truth = float(np.logaddexp(*parts).mean() - math.log(2) - np.log(units).sum())
-        fitted: Any = X[:n].mean(0), np.atleast_2d(np.cov(X[:n], rowvar=False))
-        gaussian = float(np.mean(multivariate_normal.logpdf(held_out, *fitted)) - np.log(units).sum())
+        moments: Any = X[:n].mean(0), np.atleast_2d(np.cov(X[:n], rowvar=False))
+        gaussian = float(np.mean(multivariate_normal.logpdf(held_out, *moments)) - np.log(units).sum())
         start = time.perf_counter()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             featurizer = FlowFeaturizer(random_state=0).fit(X[:n] * units)
         seconds = time.perf_counter() - start
         score = featurizer.score(held_out * units)
-        said = f" ({len(caught)} warnings)" if caught else ""
+        notes = f" ({len(caught)} warnings)" if caught else ""
         print(
             f"{n:>9,} × {d:<3d}: {score:.3f}, {truth - score:.3f} below the truth "
-            f"(a Gaussian: {truth - gaussian:.3f}); {seconds:.0f} s{said}",
+            f"(a Gaussian: {truth - gaussian:.3f}), {seconds:.0f} s{notes}",
             flush=True,
         )
 

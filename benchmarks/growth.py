@@ -1,9 +1,9 @@
 """How time and memory grow with the number of rows.
 
-Claims: seconds a row of `FlowFeaturizer.fit` at 2 passes, batches of 256, within 1.5 × of each other from 10⁴ to 10⁶
-rows (beside zuko's plain loop, by the row); `transform` of 10⁶ × 20 rows adds under 500 MB to the input's memory; one
-pass over a Parquet file of 5 M × 20 rows stays under 2 GB of resident memory. Each memory figure is the peak of a
-process of its own. One thread. Cost: about 6 minutes, and 0.9 GB of temporary disk.
+Claims: the time per row of `FlowFeaturizer.fit`, with 2 passes and batches of 256, differs by less than 1.5 × from 10⁴
+to 10⁶ rows. zuko's plain loop is the comparison. `transform` of 10⁶ × 20 rows adds under 500 MB to the memory of the
+input. One pass over a Parquet file of 5 M × 20 rows stays under 2 GB of resident memory. Each memory is the peak of a
+separate process. One thread. Cost: about 6 minutes, and 0.9 GB of temporary disk.
 Command: python benchmarks/growth.py
 """
 
@@ -64,13 +64,13 @@ def time_growth() -> None:
     for n in (10_000, 100_000, 1_000_000):
         per_row[n] = fit_seconds(n) / n
         print(f"fit, {n:>9,} rows: {1e6 * per_row[n]:6.1f} µs a row at {PASSES} passes")
-    print(f"largest over smallest: {max(per_row.values()) / min(per_row.values()):.2f} (to reach: 1.5)")
+    print(f"largest over smallest: {max(per_row.values()) / min(per_row.values()):.2f} (target: 1.5)")
     peer = zuko_seconds(10_000) / 10_000
-    print(f"zuko's plain loop, 10 000 rows: {1e6 * peer:.1f} µs a row; ours over zuko's {per_row[10_000] / peer:.2f}")
+    print(f"zuko's plain loop, 10 000 rows: {1e6 * peer:.1f} µs per row, ours / zuko's {per_row[10_000] / peer:.2f}")
 
 
 def transform_memory() -> None:
-    """Print the memory that `transform` adds; run in a process of its own."""
+    """Print the memory that `transform` adds. Run this in a separate process."""
     X = rows(1_000_000, 20)
     featurizer = FlowFeaturizer(max_epochs=1, random_state=0).fit(X[:20_000])
     featurizer.transform(X[:1000])
@@ -78,16 +78,16 @@ def transform_memory() -> None:
     before = resident_mb("VmRSS")
     Z = featurizer.transform(X)
     added = resident_mb("VmHWM") - before
-    print(f"transform of 10⁶ × 20 rows: {added:.0f} MB added, {Z.nbytes / 2**20:.0f} of them z (to reach: 500)")
+    print(f"transform of 10⁶ × 20 rows: {added:.0f} MB added, {Z.nbytes / 2**20:.0f} of them z (target: 500)")
 
 
 def parquet_memory(path: str) -> None:
-    """Print the resident memory of a pass over a large file; run in a process of its own."""
+    """Print the resident memory of a pass over a large file. Run this in a separate process."""
     start = time.perf_counter()
     FlowFeaturizer(hidden=HIDDEN, batch_size=1024, max_epochs=1, random_state=0).fit(path)
     seconds, size = time.perf_counter() - start, Path(path).stat().st_size / 2**20
     print(f"fit from a Parquet file of 5 M × 20 rows ({size:.0f} MB): {seconds:.0f} s")
-    print(f"peak of resident memory: {resident_mb('VmHWM'):.0f} MB (to reach: 2048)")
+    print(f"peak of resident memory: {resident_mb('VmHWM'):.0f} MB (target: 2048)")
 
 
 def write_parquet(path: Path, n: int = 5_000_000, d: int = 20, group: int = 250_000) -> None:

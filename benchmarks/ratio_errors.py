@@ -1,10 +1,10 @@
-"""How far log r is off on held-out rows, and what it costs: every ratio of ours beside those of the peers.
+"""The error of log r on held-out rows, and the time of the fit, for each of our ratios and for those of the peers.
 
-Claim (`kliep`): the error of our `KLIEP` is no larger than that of the best KLIEP among the peers, on each of four
-problems; median of 3 seeds. `all`: every method at n = 1k, 3k, 10k, one seed, but for the slowest fits.
-q = N(0, I), p = N(μ1, I), n rows of each; the error is the mean square of the difference to the true log r on 2000
-other rows of q. A method that can score no new rows is scored on the rows of q that it was fitted to. The true log r is
-linear in x: our `KLIEP`, with its log-linear start, is well specified here, and that of the peers is not. One thread.
+Claim (`kliep`): the error of our `KLIEP` is not larger than that of the best KLIEP among the peers, on each of four
+problems, as a median of 3 seeds. `all` runs every method at n = 1k, 3k, 10k with one seed, except the slowest fits.
+q = N(0, I), p = N(μ1, I), with n rows of each. The error is the mean squared difference from the true log r on 2000
+other rows of q. A method that cannot score new rows is scored on the rows of q of its fit. The true log r is linear in
+x. Our `KLIEP` has a log-linear start, so it has the right form here. That of the peers does not. One thread.
 Cost: about 12 minutes. Command: python benchmarks/ratio_errors.py [kliep] [all]
 """
 
@@ -104,5 +104,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # p and q of these problems hardly overlap, and the ratios say so
+    warnings.simplefilter("ignore")  # p and q of these problems hardly overlap, so the ratios warn
     main()

@@ -1,16 +1,16 @@
-"""Seconds and memory of the ratios, beside their peers in one run.
+"""Seconds and memory of the ratios, compared with their peers in one run.
 
 Claims:
-- kmm: at n = 3000 at least 20 × faster than ADAPT's KMM as one quadratic program, with an objective that is no larger
-  (within 1e-6 of its size) for the same rows, kernel and bounds; n = 100 000 in under 60 s and 2 GB.
+- kmm: at n = 3000 at least 20 × faster than ADAPT's KMM as one quadratic program. The objective is not larger (within
+  1e-6 of its size) for the same rows, kernel and bounds. n = 100 000 takes under 60 s and 2 GB.
 - kliep: at n = 10 000, with the search for its bandwidth, at least 10 × faster than ADAPT's KLIEP with a grid of the
   same size.
-- ulsif: at n = 10 000, with its whole grid, at least 20 × faster than the grids of densratio and ADAPT; under 100 MB.
+- ulsif: at n = 10 000, with its whole grid, at least 20 × faster than the grids of densratio and ADAPT. Under 100 MB.
 - logistic: `ClassifierRatio("logistic")` fits within 1.1 × of the time of scikit-learn's `LogisticRegression`.
 - memory: every ratio scores 10⁶ × 10 rows with under 500 MB added.
 
 q = N(0, I), p = N(1, I), n rows of each, d = 2 and 10. Seconds are processor time. The memory of ours is the peak of a
-process of its own, above what it held before. One thread. Cost: about 12 minutes.
+separate process, above its memory before the task. One thread. Cost: about 12 minutes.
 Command: python benchmarks/ratios.py [kmm] [kliep] [ulsif] [logistic] [memory]
 """
 
@@ -52,14 +52,14 @@ def median_seconds(work: Callable[[], object], n_rounds: int = 3) -> float:
 
 
 def measured(work: Callable[[], Result]) -> tuple[Result, float, float]:
-    """Return what a piece of work gives, its seconds, and the MB that it added at its peak."""
+    """Return the result of a function, its seconds, and the MB that it added at its peak."""
     results: list[tuple[Result, float]] = []
     mb = added_mb(lambda: results.append(timed(work)))
     return *results[0], mb
 
 
 def alone(task: str, name: str, n: int, d: int) -> tuple[float, float]:
-    """Return seconds and added MB of a task in a process of its own."""
+    """Return seconds and added MB of a task in a separate process."""
     command = [sys.executable, __file__, "alone", task, name, str(n), str(d)]
     result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     seconds, mb = json.loads(result.stdout.splitlines()[-1])
@@ -71,7 +71,7 @@ def alone_main(task: str, name: str, n: int, d: int) -> None:
     X_p, X_q = DIMENSIONS[d].draw(n, 0)
     ratio = OURS[name](0)
     if task == "fit":
-        OURS[name](1).fit_samples(X_p[:100], X_q[:100])  # what is imported on the way does not count
+        OURS[name](1).fit_samples(X_p[:100], X_q[:100])  # imports do not count
         _, seconds, mb = measured(partial(ratio.fit_samples, X_p, X_q))
     else:
         X = np.random.default_rng(1).standard_normal((N_SCORED, d))
@@ -130,7 +130,7 @@ def large_kmm_rows(n: int) -> Iterator[list[str]]:
 
 def kmm() -> None:
     n = 3_000
-    print(f"\nKMM, n = {n:,}, the same standardized rows, kernel, B and ε; the objective is ½βᵀKβ − κᵀβ")
+    print(f"\nKMM, n = {n:,}, the same standardized rows, kernel, B and ε. The objective is ½βᵀKβ − κᵀβ")
     header = [
         "d",
         "method",
@@ -157,7 +157,7 @@ def kliep_rows(n: int) -> Iterator[list[str]]:
         peers = {"ADAPT": adapts("KLIEP", grid(n_bandwidths)), "densratio": densratios("KLIEP")}
         for name, fit in peers.items():
             score, seconds = timed(partial(fit, X_p, X_q, 0))
-            size, bound = (f"{n_bandwidths}", at_least(10, seconds / mine)) if name == "ADAPT" else ("its search", "–")
+            size, bound = (f"{n_bandwidths}", at_least(10, seconds / mine)) if name == "ADAPT" else ("its own", "–")
             yield [f"{d}", name, size, short(seconds), short(seconds / mine), bound, short(problem.error(score, X))]
 
 
@@ -209,7 +209,7 @@ def logistic_rows() -> Iterator[list[str]]:
 
 
 def logistic() -> None:
-    print(f'\n`ClassifierRatio("logistic")` beside `LogisticRegression()`: median of {N_ROUNDS} rounds by turns, in ms')
+    print(f'\n`ClassifierRatio("logistic")` compared with `LogisticRegression()`: median of {N_ROUNDS} rounds, in ms')
     fit, score = (["scikit-learn", "ours", f"ratio, {what}"] for what in ("fit", "score of all rows"))
     print_table(["d", "n", *fit, "bound", *score], logistic_rows())
 
@@ -222,7 +222,7 @@ def memory_rows(n: int, d: int) -> Iterator[list[str]]:
 
 def memory() -> None:
     n, d = 2_000, 10
-    print(f"\nlog r of {N_SCORED:,} × {d} rows, fitted to {n:,} of each sample; 8 MB of what is added is log r itself")
+    print(f"\nlog r of {N_SCORED:,} × {d} rows, fitted to {n:,} of each sample. 8 MB of the memory are log r itself")
     print_table(["method", "seconds", "MB added", "bound"], memory_rows(n, d))
 
 
@@ -234,7 +234,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     one_thread()
-    warnings.simplefilter("ignore")  # p and q of these problems hardly overlap, and the ratios say so
+    warnings.simplefilter("ignore")  # p and q of these problems hardly overlap, so the ratios warn
     if sys.argv[1:2] == ["alone"]:
         alone_main(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
     else:

@@ -1,16 +1,18 @@
-"""How fast a file is scored, in how much memory, beside a bare loop; and how fast the command line starts.
+"""Speed and memory of scoring a file, compared with a bare loop, and the start time of the command line.
 
-Claims: `score_file` on a Parquet file of 5 M × 20 rows (float32, row groups of 250 000) reaches 0.6 or more of the rows
-per second of a bare loop, and stays under 1.5 GB of resident memory, at 1 M rows as at 5 M. `flowratio --help` takes
-less than 0.5 s.
+Claims: `score_file` reaches 0.6 × the rows per second of a bare loop, or more, on a Parquet file of 5 M × 20 rows
+(float32, row groups of 250 000). It stays under 1.5 GB of resident memory, with 1 M rows and with 5 M. `flowratio
+--help` takes less than 0.5 s.
 
-All run the network of one `NetworkRatio("mlp")`. The bare loop reads batches of 65 536 rows by pyarrow, stacks them
-to a float32 matrix, standardizes it in place, runs the network once a batch under `torch.inference_mode`, and writes
-the 20 columns, log r and r, both float64, by the same Parquet writer with the same settings. It does less: one pass, so
-that its weights do not have mean 1; no check of values, no log r kept for a run that is killed, no file replaced as a
-whole; and it runs the network in float32, where the library runs it in float64. Another bare loop shows what that
-costs: float64, and all else as before. Each run is a process of its own, with as many threads as the libraries take; by
-turns, the best of three counts. Seconds are those of the work alone, without imports and loading of the model.
+All run the network of one `NetworkRatio("mlp")`. The bare loop reads batches of 65 536 rows by pyarrow, stacks them to
+a float32 matrix and standardizes it in place. It runs the network once for each batch under `torch.inference_mode`. It
+writes the 20 columns, log r and r, both float64, by the same Parquet writer with the same settings.
+
+The bare loop does less. It has one pass, so its weights do not have mean 1. It does not check values, does not record
+log r to resume after a kill, and does not replace the file as a whole. It runs the network in float32, and the library
+runs it in float64. A second bare loop, in float64, shows the cost of that. Each run is a separate process, with as many
+threads as the libraries take. Methods alternate, and the best of three runs counts. Seconds do not include imports and
+loading of the model.
 
 Cost: about 6 minutes on two cores, and 2.5 GB of temporary disk.
 Command: python benchmarks/scoring.py, or with `files --rows 200000 --rounds 1`, or with `startup`
@@ -94,7 +96,7 @@ CONTESTANTS: dict[str, Callable[[Any, Path, Path], None]] = {
 
 
 def run(name: str, folder: Path) -> None:
-    """Score the file once, and print seconds and the peak of resident memory; run in a process of its own."""
+    """Score the file once, and print seconds and the peak of resident memory. Run this in a separate process."""
     model = load(folder / "model")
     start = time.perf_counter()
     CONTESTANTS[name](model, folder / "rows.parquet", folder / f"{name}.parquet")
@@ -115,7 +117,7 @@ def compare(n: int, n_rounds: int, folder: Path) -> Iterator[tuple[str, ...]]:
             results.append(fresh(name, folder))
     log_r = [pl.read_parquet(folder / f"{name}.parquet", columns=["log_ratio"]).to_numpy() for name in CONTESTANTS]
     off = max(float(np.abs(log_r[0] - other).max()) for other in log_r[1:])
-    assert off < 1e-3, f"the contestants differ by {off}: they do not do the same"
+    assert off < 1e-3, f"the results of the methods differ by {off}"
     speed = {name: n / min(result["seconds"] for result in results) for name, results in runs.items()}
     for name, results in runs.items():
         mb, share = max(result["mb"] for result in results), speed[name] / speed["bare loop"]
@@ -124,7 +126,7 @@ def compare(n: int, n_rounds: int, folder: Path) -> Iterator[tuple[str, ...]]:
 
 
 def compare_files(sizes: list[int], n_rounds: int) -> None:
-    print(f"{versions()}. To reach: {SHARE} of the bare loop's rows per second, under {MEMORY_MB} MB.")
+    print(f"{versions()}. Target: {SHARE} of the bare loop's rows per second, under {MEMORY_MB} MB.")
     with tempfile.TemporaryDirectory() as folder:
         save_model(Path(folder) / "model")
         rows = (row for n in sizes for row in compare(n, n_rounds, Path(folder)))
@@ -139,7 +141,7 @@ def time_startup() -> None:
         subprocess.run(command, check=True, capture_output=True)
         seconds.append(time.perf_counter() - start)
     best = min(seconds[1:])
-    print(f"\nflowratio --help: {best:.2f} s, the best of 5 (to reach: {STARTUP}) {verdict(best < STARTUP)}")
+    print(f"\nflowratio --help: {best:.2f} s, the best of 5 (target: {STARTUP}) {verdict(best < STARTUP)}")
 
 
 def main() -> None:

@@ -1,16 +1,21 @@
-"""Whether a verdict keeps its promise: over 750 cross-fitted diagnoses of ratios whose truth has a closed form.
+"""How often verdicts are right: 756 cross-fitted diagnoses of ratios whose truth has a closed form.
 
 Claim: fits with the verdict *reliable* have a median error of log r on p's rows below 0.1 nats², and none above 1. At
 least 9 of 10 fits with the verdict *do not use* are truly unusable.
 
 The error is the mean square of cross-fitted minus true log r over the rows of p. A fit is truly unusable if one of
-these holds: its error is above 1 nats²; it is 0.1 nats² above that of r = 1 everywhere; a weighted column mean of q is
-more than 0.25 standard deviations of p from the true mean of p; the effective sample size of the true ratio on the rows
-of q is below 10. Thresholds were chosen on half of the problems, by a hash of the name, with seeds 0 and 1.
-The table shows both halves. benchmarks/README.md lists what was changed after a look at the other half.
+these holds:
 
-`run` appends a line to results/verdicts.jsonl for every fit, and skips those that are there. `table` prints the counts.
-No command means both.
+- Its error is above 1 nats².
+- Its error is 0.1 nats² above that of r = 1 everywhere.
+- A weighted column mean of q is more than 0.25 standard deviations of p from the true mean of p.
+- The effective sample size of the true ratio on the rows of q is below 10.
+
+Thresholds were chosen on half of the problems, by a hash of the name, with seeds 0 and 1. The table shows both halves.
+benchmarks/README.md lists the rules that were changed after we had seen the other half.
+
+`run` appends a line to results/verdicts.jsonl for every fit, and skips fits that are in the file. `table` prints the
+counts. Without a command, both run.
 Cost: about 25 minutes of processor time.
 Command: python benchmarks/verdicts.py [run | table] [--out FILE] [--limit-seconds 600]
 """
@@ -62,7 +67,7 @@ def is_unusable(line: dict[str, Any]) -> bool:
 
 
 def line_of(case: Case, diagnosis: Diagnosis, truth: dict[str, float], seconds: float) -> dict[str, Any]:
-    """Return what a line of the file holds: the case, the truth, the verdict and the numbers behind it."""
+    """Return a line of the file: the case, the truth, the verdict and the numbers behind it."""
     problem, overlap, rest = case.problem, diagnosis.overlap, diagnosis.residual
     named = {"key": case.key, "problem": problem.name, "method": case.method, "half": case.half}
     numbers = {
@@ -86,7 +91,7 @@ def line_of(case: Case, diagnosis: Diagnosis, truth: dict[str, float], seconds: 
 
 
 def run(path: Path, limit: float) -> None:
-    """Run the cases that the file does not have, for at most so many seconds."""
+    """Run the cases that the file does not have, until these seconds are over."""
     end, lines = time.monotonic() + limit, read(path)
     there = {line["key"] for line in lines}
     one_thread()

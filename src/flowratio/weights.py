@@ -1,11 +1,11 @@
-r"""From log-ratios to weights: normalize, temper, rebalance, cap, smooth, and count what they are worth.
+r"""From log-ratios to importance weights: normalize, temper, rebalance, cap, smooth, and the effective sample size.
 
-A row x of q counts r(x) = p(x) / q(x) times in a mean over p:
+A mean over p is a mean over q in which each row x has the importance weight r(x) = p(x) / q(x):
 
 .. math:: \mathrm{mean}_p\, g = \mathrm{mean}_q\, r g \approx \sum_i w_i\, g(x_i) \Big/ \sum_i w_i,
           \qquad \log w_i = \log r(x_i)
 
-Weights are passed as logs. This module is the only one that exponentiates them. A log-weight of -inf is a weight of 0.
+Weights are passed as logs. Only this module exponentiates them. A log-weight of -inf is a weight of 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIN_ESS_SHARE = 0.25  # of the rows: below 80 rows this limit is the smaller one
 _EPS = float(np.finfo(np.float64).eps)
 _LOG_LARGEST = math.log(np.finfo(np.float64).max)
 _FEWEST, _FEWEST_IN_TAIL = 25, 5  # weights, and weights in their tail, to which a tail is fitted
-_SMALLEST_EXCESS = 1e-300  # of the largest weight; below it quotients of excesses overflow
+_SMALLEST_EXCESS = 1e-300  # of the largest weight. Below it quotients of excesses overflow
 
 
 class Smoothed(NamedTuple):
@@ -90,7 +90,8 @@ def temper(log_r: VectorLike, gamma: float) -> Vector:
     with np.errstate(over="ignore"):
         log_w = float(gamma) * log_r
     if np.isposinf(log_w).any():
-        raise ArgumentError("gamma", f"`gamma` is {gamma!r}, `log_r` up to {log_r.max():.1e}. The product overflows.")
+        problem = f"`gamma` is {gamma!r} and `log_r` has values up to {log_r.max():.1e}. The product overflows"
+        raise ArgumentError("gamma", f"{problem}. Use a smaller `gamma`.")
     return _not_all_zero(log_w, "log_r")
 
 
@@ -128,7 +129,7 @@ def check_proportion(proportion: Any) -> None:
 
 
 def cap(log_w: VectorLike, largest: float | None = None) -> Vector:
-    r"""Lower weights that are above a cap to the cap: log-weights (n,) to log-weights (n,).
+    r"""Lower all weights above a cap to the cap: log-weights (n,) to log-weights (n,).
 
     `largest` is c, the largest weight after capping in units of the mean weight after capping. It is 1 or more. 1 makes
     all weights equal. The cap τ is the solution of
@@ -214,10 +215,10 @@ def pareto_smooth(log_w: VectorLike) -> Smoothed:
     but not larger than the largest weight. Scale and shape are those of Zhang and Stephens [2]_. A weak prior, worth
     ten weights, moves k toward 1/2.
 
-    Returns `log_w`, not normalized, and `k_hat`. Weighted means are reliable up to `largest_k_hat(n)`. From 1 on not
-    even the mean weight is finite. k_hat is -inf if the largest weights are all equal: there is no tail. It is inf if a
-    tail cannot be fitted: n is below 25, fewer than five weights stand out, or they differ by more than a float can
-    hold. In both cases the weights do not change.
+    Returns `log_w`, not normalized, and `k_hat`. Weighted means are reliable if k_hat is not above `largest_k_hat(n)`.
+    If k_hat is 1 or more, not even the mean weight is finite. k_hat is -inf if the largest weights are all equal: there
+    is no tail. It is inf if a tail cannot be fitted: n is below 25, fewer than five weights stand out, or they differ
+    by more than a float can hold. In both cases the weights do not change.
 
     References
     ----------
@@ -282,8 +283,8 @@ def cap_to_design_effect(log_w: VectorLike, design_effect: float) -> Capped:
     r"""Lower the largest weights to the largest cap that meets a bound on the design effect.
 
     The design effect of Kish is the factor by which weights inflate the variance of a mean: n divided by the effective
-    sample size. The bound is 1 or more, and finite. 1 makes all weights equal. Other rows do not receive what is cut
-    off, so the sum of the weights falls.
+    sample size. The bound is finite, and 1 or more. 1 makes all weights equal. Other weights do not change, so the sum
+    of the weights falls.
 
     .. math:: n \sum_i w_i^2 \Big/ \Big(\sum_i w_i\Big)^2 \leq \mathrm{design\ effect}
 
@@ -351,9 +352,9 @@ def effective_sample_size_of_ratio(
 ) -> float:
     r"""Return the effective sample size of n_q rows of q under the weights :math:`r^\gamma`, by rows of both samples.
 
-    The weights of rows of q alone cannot show that no row of q lies where p does. The rows of p do show it, by
-    :math:`\mathrm{mean}_q r^{2\gamma} = \mathrm{mean}_p r^{2\gamma - 1}`. The smaller of the two counts. Log-ratios and
-    weights have shapes (m_p,) and (m_q,): some of the rows are enough.
+    The weights of rows of q alone cannot show that q has no rows in a region of p. The rows of p can show it, by
+    :math:`\mathrm{mean}_q r^{2\gamma} = \mathrm{mean}_p r^{2\gamma - 1}`. The smaller of the two sizes is returned.
+    Log-ratios and weights have shapes (m_p,) and (m_q,): a part of the rows is enough.
     """
     log_square_p, log_square_q = log_mean_exp((2 * gamma - 1) * log_p, w_p), log_mean_exp(2 * gamma * log_q, w_q)
     log_mean_q = log_mean_exp(gamma * log_q, w_q)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 PRESETS = ("quick", "laptop", "paper")
-# in the order of the paper; the modules are imported when they are run
+# in the order of the paper. The modules are imported when they are run
 NAMES = (
     "motivating",
     "toy",

@@ -136,7 +136,7 @@ def grouped(images: Any, labels: Any, classes: int) -> np.ndarray:
 
 
 def black_and_white(images: np.ndarray) -> np.ndarray:
-    """Return drawings of ink, 255, and paper, 0, as they are published: bytes of any shape to the same.
+    """Return drawings with only ink, 255, and paper, 0, like the published ones: bytes of any shape to the same.
 
     A published drawing has no gray. Scaling it down gives some gray values far more often than others. An image that
     was bent has other gray values, so these alone would show which image was generated.

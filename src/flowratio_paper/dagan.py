@@ -292,7 +292,7 @@ class Dagan:
             _step_down(critic_optimizer, loss)
         if not abs(gap) < _TOO_FAR:
             raise TrainingDiverged(
-                f"The critic lost its bound after {len(self.gaps)} steps, with a gap of {gap:.3g}. Use lower rates "
+                f"The critic's gap is {gap:.3g} after {len(self.gaps)} steps, beyond its bound. Use lower rates "
                 f"than {self.settings.learning_rate:g} and {self.settings.critic_rate:g}."
             )
         of, _ = same_class(self.labels, rng, self.settings.batch_size)

@@ -1,9 +1,9 @@
 r"""Table 2, Fig. 9 to 14: images of q from a flow of p and q, by ratios in latent space (z) and in x.
 
-Claim: with sampling-importance-resampling (SIR) from a flow of p and q, a ratio in z draws more of the target q
-than a ratio in x. A ratio in x draws more than the flow alone. At perc = 1 the shares are .860, .754 and .720 for
-digits, and .732, .528 and .493 for backgrounds. Command: `flowratio reproduce mnist --preset laptop --jobs 2`. Cost: 74
-minutes on two cores, several days for `paper`.
+Claim: with sampling-importance-resampling (SIR) from a flow of p and q, weights from latent space (z) draw more of the
+target q than weights from x. Weights from x draw more than the flow alone. At perc = 1 the shares are .860, .754 and
+.720 for digits, and .732, .528 and .493 for backgrounds. Command: `flowratio reproduce mnist --preset laptop --jobs 2`.
+Cost: 74 minutes on two cores, several days for `paper`.
 
 `diff-digits`: p are the ones and twos, q the zeros and sevens. `diff-background`: p are the digits of MNIST, white on
 black, q the same in black on white. There are `perc` times as many images of q as of p. A MAF of 5 blocks is trained on
@@ -18,9 +18,9 @@ samples of digits have .406 to .720. Its classifier was fitted to values from 0 
 1. Its code also swapped the mixing proportions. We use bytes for the classifier, and the equation above. A flow of few
 steps also draws images that belong neither to p nor to q. On these a classifier of p and q guesses.
 
-*Noise.* A ratio in z is fitted to z of images with the noise of the flow's training: see `image_distributions`. Each of
-its ten passes over pairs of images has new noise. If images of q are few, they are repeated in a pass, with new noise
-too. Otherwise the ratio would memorize the noise.
+*Noise.* An estimator in latent space (z) is fitted to z of images with the noise of the flow's training: see
+`image_distributions`. Each of its ten passes over pairs of images has new noise. If images of q are few, they are
+repeated in a pass, with new noise too. Otherwise the ratio would memorize the noise.
 
 *Against draws* is our own method. It weights the same candidates by the ratio of q to the draws of the flow. The other
 weights use the mixture that a perfect flow would draw. See `against_draws`. In z draws cost nothing. A ratio in x would
@@ -35,9 +35,9 @@ settings. In x every candidate is decoded, so `laptop` has 25 candidates for an 
 The ratios p/q are the same in all presets and in both spaces. They have the paper's three layers of 100 units, 10
 epochs, batches of 64, and Adam at .001, annealed as in its code. Ours are pixels with one mean and one scale, 50 steps
 of warm-up, clipped gradients and averaged weights. A tenth of the images selects the weights of a flow and of a ratio
-in x. A ratio in z uses each of its codes once and keeps its last weights. In x a pass uses an image of q four times or
-less, so a pass is shorter if images of q are few. There are perc times as many images of q as of p in every cell: at
-perc = 1, digits have 12 188 of each.
+in x. The ratio in latent space uses each of its codes once and keeps its last weights. In x a pass uses an image of q
+four times or less, so a pass is shorter if images of q are few. There are perc times as many images of q as of p in
+every cell: at perc = 1, digits have 12 188 of each.
 
 *Verdicts.* All methods of a run share its flow, so that they are compared run by run. A difference counts beyond two
 standard errors: that over the runs, or that of the draws from the candidates if it is larger. One run is inconclusive.
@@ -96,7 +96,7 @@ PAPER = {
         "regular": (0.084, 0.196, 0.304, 0.493),
     },
 }
-# Papamakarios, Pavlakou, Murray (2017): MAF of 5 blocks, test images of MNIST; nats of logits, bits of a pixel
+# Papamakarios, Pavlakou, Murray (2017): MAF of 5 blocks, test images of MNIST. Nats of logits, bits of a pixel
 MAF_LOGIT, MAF_BITS = -1300.5, 1.89
 PRESETS = {
     "quick": Settings(

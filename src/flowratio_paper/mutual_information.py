@@ -17,12 +17,11 @@ error of log r, which has a closed form.
 *Why curves rise and fall.* Nearly all rows are separated, and the loss of the exact ratio is .0006. Rows with logits of
 10 or of 16 add almost no loss. The loss of a network is several times larger (.003 in x, .012 in z), because product
 rows have logits up to 11. A penalty on the weights shrinks the logits of all rows. The held-out loss falls, and so does
-the estimate, far below the true value. Without a penalty the estimate in z
-grows beyond the true value. So the penalty decides
-the estimates (the paper's 5e-4 gives about the paper's numbers), and the held-out loss prefers one that leads far
-below. Early stopping cannot prevent the fall in the paper's figure: the loss and the estimate fall together.
-Intermediate distributions between p and q (telescoping) need no penalty. In z, their log r of single rows is still
-wrong by several nats.
+the estimate, far below the true value. Without a penalty the estimate in z grows beyond the true value. So the penalty
+decides the estimates (the paper's 5e-4 gives about the paper's numbers). The held-out loss prefers a penalty that leads
+far below the true value. Early stopping cannot prevent the fall in the paper's figure: the loss and the estimate fall
+together. Intermediate distributions between p and q (telescoping) need no penalty. In z, their log r of single rows is
+still wrong by several nats.
 
 *Differences from the paper.* As in the paper, 80,000 joint and as many product rows are fitted, and 10,000 of each
 decide when to stop. `paper` has its settings: MAF of 5 blocks with batch norm and 200 epochs, and MLP of three layers
@@ -382,7 +381,7 @@ def _claims_of_errors(curve: list[Outcome]) -> list[Claim]:
     """Return whether estimates agree with their standard errors, and whether they have no bias.
 
     A Gaussian has 95 % within two standard errors. A point is biased if a t-test of its runs rejects the true value.
-    The level is 5 % for all points together.
+    The significance level is 5 % for all points together.
     """
     scores = np.concatenate([_scores(one) for one in curve])
     share, size = float(np.mean(np.abs(scores) <= 2)), float(np.sqrt(np.mean(scores**2)))

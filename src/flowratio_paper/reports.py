@@ -1,4 +1,4 @@
-"""What an experiment reports: tables next to the paper's numbers, and claims with verdicts."""
+"""The report of an experiment: tables next to the paper's numbers, and claims with verdicts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 r"""One cell of targeted generation: a flow of p and q, ratios in latent space (z) and in x, and images drawn toward q.
 
-The flow draws N candidates, and n of them are selected by the weights q/h, with h the mixture of p and q. A ratio in z
-weights the candidates directly, and only the selected ones are decoded. For a ratio in x all are decoded. A third
-ratio, of q to the draws of the flow in z, corrects for an imperfect flow: see `against_draws`.
+The flow draws N candidates, and n of them are selected by the weights q/h, with h the mixture of p and q. The ratio
+in latent space weights the candidates directly, and only the selected candidates are decoded. For a ratio in x all are
+decoded. A third ratio, of q to the draws of the flow in z, corrects for an imperfect flow: see `against_draws`.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Settings:
     ratio_epochs
         Passes of the ratios in x and z over pairs of images of p and q, a multiple of `noises`.
     noises
-        Draws of the noise for each image of p, and as many codes of q, for the ratio in z. So many of its passes
-        differ.
+        Draws of the noise for each image of p, and as many codes of q, for the ratio in latent space. So many of its
+        passes differ.
     draws_epochs
         Passes of the ratio to the draws of the flow, a multiple of `noises`.
     samples

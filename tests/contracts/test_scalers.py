@@ -173,7 +173,7 @@ def test_names_of_columns_are_kept(build: Build) -> None:
 def test_wrong_number_of_columns_is_refused(build: Build) -> None:
     X = rows_for(build)
     scaler = build().fit(X)
-    with pytest.raises(ValueError, match=r"`X` has shape \(400, 2\). Use rows of 3 columns"):
+    with pytest.raises(ValueError, match=r"`X` has shape \(400, 2\). Use rows with 3 columns"):
         scaler.forward(X[:, :2])
     with pytest.raises(ValueError, match=r"`Z` has shape \(400, 2\)"):
         scaler.inverse(X[:, :2])

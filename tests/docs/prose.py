@@ -81,7 +81,7 @@ def python_blocks(source: str) -> list[str]:
     """Return the docstrings and the other strings of a Python file that have more than one word."""
     constants = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
     strings = [value for value in constants if isinstance(value, str) and " " in value.strip()]
-    code = re.compile(r"`[^`]+`|^ *(>>>|\.\.\. ).*|^ *\w+(, \w+)*$", re.MULTILINE)  # also names of parameters
+    code = re.compile(r"`[^`]+`|^ *(>>>|\.\.\. |python ).*|^ *\w+(, \w+)*$", re.MULTILINE)  # also names of parameters
     return [paragraph for string in strings for paragraph in _paragraphs(code.sub("CODE", string))]
 
 
@@ -116,5 +116,5 @@ def long_sentences(block: str, max_words: int = MAX_WORDS) -> list[str]:
 
 
 def semicolons(block: str) -> list[str]:
-    """Return the block if it has a semicolon, except in I(X; Y)."""
-    return [block] if ";" in re.sub(r"\bI\([^()]*\)", "", block) else []
+    """Return the block if it has a semicolon, except in I(X; Y) and in a space of LaTeX."""
+    return [block] if ";" in re.sub(r"\bI\([^()]*\)|\\;", "", block) else []

@@ -1,6 +1,6 @@
-"""Flows of zuko, nflows and normflows behind our interface.
+"""Pretrained flows of zuko, nflows and normflows with the interface of flowratio.
 
-Their log-determinant is that of the direction that runs, ours is always that of x → z. No package is imported.
+Their log-determinant is that of the direction that runs. Ours is always that of x → z. No package is imported here.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class AdaptedFlow(Flow):
             return base.sample((n,) if isinstance(base, Distribution) else n).to(like(self))
 
     def config(self) -> dict[str, Any]:
-        raise TypeError(f"A flow of {self.package} cannot be rebuilt. Build it there, load its weights, and adapt it.")
+        raise TypeError(f"A flow of {self.package} cannot be rebuilt. Build and load it with {self.package}.")
 
     @contextmanager
     def _explained(self, direction: str) -> Iterator[None]:
@@ -193,7 +193,7 @@ def _per_row(log_det: Tensor, n: int) -> Tensor:
 
 
 def _refuse_context(flow: nn.Module, package: str) -> None:
-    """Refuse a conditional flow: some layers also run without their context, and give another density."""
+    """Refuse a conditional flow. Some layers also run without their context, but give another density."""
     embedding = getattr(flow, "_embedding_net", None)
     conditional = [] if embedding is None or isinstance(embedding, nn.Identity) else [embedding]
     conditional += [m for m in flow.modules() if any(getattr(m, name, None) is not None for name in _CONTEXT)]

@@ -1,4 +1,4 @@
-"""Coupling flows: one part of the coordinates decides how to map the rest. RealNVP scales and shifts them."""
+"""Coupling flows: the map of one part of the coordinates depends on the rest. RealNVP scales and shifts."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class CouplingFlow(Flow):
 
 
 class RealNVP(CouplingFlow):
-    r"""Affine coupling flow [1]_: part a of the coordinates scales and shifts part b. Both directions cost one pass.
+    r"""Affine coupling flow [1]_: functions of part a scale and shift part b. Each direction costs one pass.
 
     .. math:: z_b = (x_b - \mu(x_a))\, e^{-\alpha(x_a)}, \qquad \log|\det| = -\sum \alpha(x_a)
 

@@ -22,15 +22,15 @@ _MOMENTUM = 0.1  # share of the newest batch in the running statistics, as in to
 
 
 class MAF(Flow):
-    r"""Masked autoregressive flow [1]_: the coordinates before a coordinate shift and scale it.
+    r"""Masked autoregressive flow [1]_: each coordinate is shifted and scaled by functions of those before it.
 
     .. math:: z_i = (x_i + m_i(x_{<i}))\, e^{a_i(x_{<i})}, \qquad \log\left|\det\right| = \sum_i a_i
 
     Parameters
     ----------
     n_features, n_blocks, hidden
-        Number of columns d, number of masked blocks, and widths of the hidden layers of each block's network. The order
-        of the coordinates is reversed after each block.
+        Number of columns d, number of masked blocks, and widths of the hidden layers of each block. The order of the
+        coordinates is reversed after each block.
     batch_norm
         Whether batch normalization follows each block. Training uses the statistics of the batch, evaluation and the
         inverse use their running averages.

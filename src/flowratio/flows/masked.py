@@ -54,7 +54,7 @@ class MaskedNet(nn.Module):
         coordinates = torch.arange(1, n_features + 1)
         self._degrees = [hidden_degrees(n_features, width) for width in hidden]
         below = [coordinates, *self._degrees[:-1]]
-        # reach[r]: how many units of the layer below row r sees; an output must not see its own coordinate
+        # reach[r]: number of units of the layer below that row r sees. An output must not see its own coordinate
         self._reach = [torch.searchsorted(a, b, right=True) for a, b in zip(below, self._degrees, strict=True)]
         self._reach.append(torch.searchsorted(self._degrees[-1], coordinates).repeat(n_params))
         widths = [n_features, *hidden, n_params * n_features]

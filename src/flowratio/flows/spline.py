@@ -1,4 +1,4 @@
-r"""Rational-quadratic spline flows: a monotone spline maps each coordinate, and other coordinates decide its shape.
+r"""Rational-quadratic spline flows: a monotone spline maps each coordinate. Its shape depends on other coordinates.
 
 On [−B, B] a spline has K bins of widths :math:`w_k` and heights :math:`h_k`, with derivatives :math:`\delta_k` at the
 knots :math:`(x_k, y_k)`. Outside it is the identity, and the outermost derivatives are 1 [1]_. In bin k, with
@@ -49,7 +49,7 @@ def rational_quadratic_inverse(z: Tensor, params: Tensor, bound: float) -> Pair:
     left, bottom, width, height, *slopes = _locate(value, params, bound, searched=1)
     s, rise = height / width, value - bottom
     bend = rise * (slopes[0] + slopes[1] - 2 * s)
-    # a u² + b u = c with c ≥ 0; of the root's two forms, the one without a difference of near-equals in float32
+    # a u² + b u = c with c ≥ 0. This form of the root has no difference of nearly equal numbers in float32
     a, b, c = height * (s - slopes[0]) + bend, height * slopes[0] - bend, s * rise
     root = torch.addcmul(b * b, a, c, value=4).clamp(min=torch.finfo(z.dtype).tiny).sqrt()
     u = torch.where(b < 0, root - b, 2 * c) / torch.where(b < 0, 2 * a, root + b)
@@ -87,7 +87,7 @@ def _denominator_and_log_slope(u: Tensor, s: Tensor, slope_0: Tensor, slope_1: T
 
 
 class SplineMAF(Flow):
-    """Autoregressive spline flow: the coordinates before a coordinate decide its spline.
+    """Autoregressive spline flow: the spline of each coordinate depends on the coordinates before it.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class SplineMAF(Flow):
 
 
 class SplineCoupling(CouplingFlow):
-    """Coupling spline flow: one part of the coordinates decides the splines of the rest. Both directions are one pass.
+    """Coupling spline flow: the splines of one part of the coordinates depend on the rest. Each direction is one pass.
 
     Parameters
     ----------

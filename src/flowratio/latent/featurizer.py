@@ -41,7 +41,7 @@ _MAX_HELD_OUT = 20_000
 
 
 class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    r"""Learn an invertible map from x to a standard Gaussian z: the scaling s, then the flow f.
+    r"""Learn an invertible map from x to a standard Gaussian z, the latent space: the scaling s, then the flow f.
 
     .. math:: z = f(s(x)), \qquad \log p(x) = \log p_Z(z) + \log|\det \partial f| + \log|\det \partial s|
 
@@ -72,16 +72,19 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Share of the rows held out to decide when to stop.
     random_state, device, verbose
         Seed, device of torch (`"auto"` is a GPU if there is one), and whether to show a progress bar. The same seed
-        gives the same bits on the same machine. Global generators are never used.
+        gives the same results, to the last bit, on the same machine. Global generators are never used.
     checkpoint, callback
-        Folder that stores the state of the training, so that a killed run resumes and gives the same bits, and function
-        called after each evaluation with the flow and the number of epochs. It is not saved with the model.
+        `checkpoint` is a folder that stores the state of the training. A killed run resumes from it, and gives the same
+        bits. `callback` is called after each evaluation with the flow and the number of epochs. It is not saved.
 
     Attributes
     ----------
-    flow_, scaler_, discrete_, history_
-        The fitted flow, the fitted scaler, the discrete columns (in a file, of a sample of 200 000 rows) or None, and
-        the losses by epoch, with `plot`, or None for a pretrained flow.
+    flow_, scaler_
+        The fitted flow and the fitted scaler.
+    discrete_
+        The discrete columns, or None. In a file they are detected from a sample of 200 000 rows.
+    history_
+        The losses by epoch, with `plot`. None for a pretrained flow.
 
     References
     ----------
@@ -130,11 +133,11 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def fit(self, X: TableLike | str | Path | Rows, y: Any = None) -> Self:
         """Fit the scaling, then the flow. `y` is ignored.
 
-        X has the rows of p and q together, of shape (n, d), or is the path of a `.npy` or `.parquet` file, which is
-        read in blocks, or is `Rows`, which are fitted without a warning about the scaling.
+        X has the rows of p and q together, of shape (n, d). It can also be the path of a `.npy` or `.parquet` file,
+        which is read in blocks, or `Rows`, for which there is no warning about the scaling.
         """
         if y is not None and getattr(y, "ndim", 1) == 2 and y.shape[1] > 1:
-            raise ArgumentError("y", "`y` looks like a second sample. Fit on both as one: `X, y = stack(X_p, X_q)`.")
+            raise ArgumentError("y", "`y` looks like a second sample. Stack both first: `X, y = stack(X_p, X_q)`.")
         with unchanged_on_failure(self):
             self._fit(X)
         return self
@@ -166,7 +169,7 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.flow_ = self._new_flow(d, rows.n_rows, seed).to(choose_device(self.device)).eval()
         if self.flow_.n_features != d:
             after = "" if d == rows.n_features else " after scaling"
-            message = f"`flow` maps {self.flow_.n_features} columns, but the data have {d}{after}. Use a flow of {d}."
+            message = f"`flow` maps {self.flow_.n_features} columns, but the data have {d}{after}. Use a flow for {d}."
             raise ArgumentError("flow", message)
         return rows, seed
 
@@ -306,7 +309,8 @@ class FlowFeaturizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         Z = np.asarray(check_array(Z, dtype=_FLOATS))
         if Z.shape[1] != self._n_features_out:
-            raise ValueError(f"`Z` has {Z.shape[1]} columns, but the latent space has {self._n_features_out}.")
+            rule = f"the latent space has {self._n_features_out}. Use rows of z, such as those of `transform`"
+            raise ValueError(f"`Z` has {Z.shape[1]} columns, but {rule}.")
         kind, X = like(self.flow_), np.empty((len(Z), self.n_features_in_), Z.dtype)
         for part in chunks(len(Z), self.n_features_in_, _CHUNK_VALUES):
             z = torch.tensor(Z[part], dtype=kind.dtype, device=kind.device)

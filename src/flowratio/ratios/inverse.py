@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class InverseRatio(RatioEstimator):
-    """Estimate q/p from an estimator of p/q. `RatioEstimator.inverse` returns one without another fit.
+    """Estimate q/p from an estimator of p/q. `RatioEstimator.inverse` returns it without another fit.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The one table of ratios: every public class, and every name that stands for a ratio.
 
-Estimators, `AutoRatio`, the command line and the pages read it. A new ratio is its module, its line here, and its unit
-test. Nothing is imported before it is used, so names cost no torch.
+Estimators, `AutoRatio`, the command line and the docs read it. A new ratio is its module, its line here, and its unit
+test. A module is imported at its first use, so that the names alone do not load torch.
 """
 # isort: skip_file
 
@@ -59,7 +59,7 @@ class RatioEntry:
         return getattr(import_module("flowratio"), self.cls)(**settings)
 
 
-def _of_normal_columns(name: str) -> RatioEntry:
+def _after_gaussianizing(name: str) -> RatioEntry:
     return RatioEntry("FeaturizedRatio", {"estimator": name, "featurizer": RatioEntry("Gaussianizer")}, candidate=True)
 
 
@@ -71,13 +71,13 @@ RATIOS: dict[str, RatioEntry] = {
     "telescoping": RatioEntry("TelescopingRatio", candidate=True),
     "quadratic": RatioEntry("ClassifierRatio", {"classifier": "quadratic"}, candidate=True),
     "additive": RatioEntry("ClassifierRatio", {"classifier": "additive"}, candidate=True),
-    "additive of normal columns": _of_normal_columns("additive"),
-    "telescoping of normal columns": _of_normal_columns("telescoping"),
+    "additive after gaussianizing": _after_gaussianizing("additive"),
+    "telescoping after gaussianizing": _after_gaussianizing("telescoping"),
     "kliep": RatioEntry("KLIEP", candidate=True),
     "ulsif": RatioEntry("ULSIF", candidate=True),
     "boosting": RatioEntry("ClassifierRatio", {"classifier": "boosting"}, candidate=True),
     "mlp": RatioEntry("NetworkRatio", {"network": "mlp"}, candidate=True),
-    "mlp of normal columns": _of_normal_columns("mlp"),
+    "mlp after gaussianizing": _after_gaussianizing("mlp"),
     "difference": RatioEntry("FlowDifferenceRatio", candidate=True),
     "mlp in z": RatioEntry("FeaturizedRatio", {"estimator": "mlp"}, candidate=True),
     "kliep in z": RatioEntry("FeaturizedRatio", {"estimator": "kliep"}, candidate=True),
@@ -114,7 +114,7 @@ def new_ratio(ratio: Any, seed: int, verbose: bool = False, argument: str = "rat
 
 
 def is_additive(ratio: Any) -> bool:
-    """Return whether log r of a ratio, or of its name, is a sum over columns. That of another library is not."""
+    """Return whether log r of a ratio, or of its name, is a sum over columns. For another library it is False."""
     ratio = named_ratio(ratio) if isinstance(ratio, str) else ratio
     return isinstance(ratio, RatioEstimator) and ratio.is_additive()
 
@@ -137,7 +137,7 @@ def fit_prepared(ratio: Any, samples: TwoSamples) -> Any:
     if has_fit_parameter(ratio, "sample_weight"):
         return ratio.fit(X, y, sample_weight=w)
     if not is_whole(w):
-        raise ValueError(f"`sample_weight` is given, but {ratio!r} takes none. Use integers, or another ratio.")
+        raise ValueError(f"`sample_weight` is set, but {ratio!r} takes no weights. Use integers, or another ratio.")
     counts = w.astype(np.int64)
     return ratio.fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
 

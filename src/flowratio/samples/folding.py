@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 def folds(n: int, n_folds: int, rng: np.random.Generator) -> Vector:
-    """Return a fold for every row, from 0 to `n_folds` - 1, of shape (n,). Fold sizes differ by 1 at most."""
+    """Return a fold for every row, from 0 to `n_folds` - 1, of shape (n,). The sizes of two folds differ by 0 or 1."""
     return rng.permutation(n) % n_folds
 
 
 def paired_folds(X: Matrix, n_p: int, n_folds: int, rng: np.random.Generator) -> Vector:
     """Return a fold for every row of two samples, those of p first, of shape (n,). Equal rows of p and q are paired.
 
-    A row with one copy in p and one in q gets the same fold in both. Values with more copies, as those of discrete
-    columns, are not paired: their folds would all be alike, and held-out rows like the fitted ones. Only if both
-    samples have the same rows, such as one file twice, all rows are paired.
+    A row that occurs once in p and once in q gets the same fold in both. Rows with more copies, such as those of
+    discrete columns, are not paired: all folds would then be alike, and held-out rows would equal the fitted ones. If
+    both samples have the same rows, such as one file twice, all rows are paired.
     """
     _, value = np.unique(np.ascontiguousarray(X).view(f"V{X.itemsize * X.shape[1]}").ravel(), return_inverse=True)
     parts = value[:n_p], value[n_p:]
@@ -37,7 +37,7 @@ def paired_folds(X: Matrix, n_p: int, n_folds: int, rng: np.random.Generator) ->
     for of_sample, rows in zip(fold, pairs, strict=True):
         of_sample[rows] = of_pairs
         rest = of_sample < 0
-        of_sample[rest] = (n_pairs + rng.permutation(int(rest.sum()))) % n_folds  # sizes still differ by 1 at most
+        of_sample[rest] = (n_pairs + rng.permutation(int(rest.sum()))) % n_folds  # sizes still differ by 0 or 1
     return np.concatenate(fold)
 
 

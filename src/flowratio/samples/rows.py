@@ -16,15 +16,15 @@ from flowratio._support.validation import check_count
 from flowratio.samples.files import NpyFile, ParquetFile, check_matrix, float_type, ranges
 from flowratio.samples.weighting import systematic
 
-_N_OPEN = 4  # row groups of a Parquet file that are read by turns in a shuffle
+_N_OPEN = 4  # row groups of a Parquet file that are read in turn in a shuffle
 _FILES = {".npy": NpyFile, ".parquet": ParquetFile}
 
 
 class Rows(ABC):
     """Rows of a float matrix that come in blocks, so that a pass needs memory for a few blocks only.
 
-    Values are float32 where the source is float32, and float64 otherwise. Every method that takes `rng` returns the
-    same rows for the same state of it, and uses it before it returns.
+    Values are float32 if the source is float32, and float64 otherwise. Every method that takes `rng` returns the same
+    rows for the same state of `rng`, and uses it before it returns.
     """
 
     n_rows: int
@@ -222,7 +222,7 @@ def open_rows(path: PathLike) -> Rows:
 
 
 def _by_turns(streams: Iterable[Iterator[Matrix]]) -> Iterator[Matrix]:
-    """Read a few streams by turns, and open the next one when one of them ends."""
+    """Read a few streams in turn, and open the next stream when one of them ends."""
     waiting = iter(streams)
     streams_in_use = deque(islice(waiting, _N_OPEN))
     while streams_in_use:

@@ -1,4 +1,4 @@
-"""Columns that alone separate two samples, so that no row of q can stand for a row of p.
+"""Columns that alone separate two samples, so that no weights on rows of q can match p.
 
 Such a column has disjoint ranges, is constant in each sample but different, has no category in common, or is missing
 in one sample only.

@@ -25,8 +25,8 @@ def stack(X_p: TableLike, X_q: TableLike, *, names: tuple[str, str] = ("X_p", "X
     """Stack a sample of p and a sample of q into one labeled table, for :math:`r(x) = p(x) / q(x)`.
 
     Returns the rows of p, then those of q, of shape (n_p + n_q, d), and their labels: 1 on rows of p, 0 on rows of q.
-    The rows are a table of one library (pandas, polars or Arrow) if both samples are. Otherwise numbers are an array,
-    and rows with text or dates from two libraries a data frame of polars.
+    If both samples are tables of the same library (pandas, polars or Arrow), so is the result. Otherwise numbers become
+    an array, and rows with text or dates become a data frame of polars.
 
     Parameters
     ----------

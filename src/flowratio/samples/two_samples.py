@@ -57,7 +57,7 @@ class TwoSamples:
             n = len(positions)
             if n == 0 or (n == 1 and w[positions].sum() < 2):  # a row of weight 2 counts as two rows
                 problem = f"The sample {name} has {n} row{'s' * (n != 1)} of positive weight"
-                raise ValueError(f"{problem}. Each sample must have at least 2 rows.")
+                raise ValueError(f"{problem}. Each sample must have at least 2 such rows.")
         n_p = len(rows[0])
         if not ((w > 0).all() and is_p[:n_p].all()):
             order = np.concatenate(rows)
@@ -183,7 +183,7 @@ def standardized(X: Matrix, mean: Vector, scale: Vector) -> Matrix:
 
 def bounded(X: Matrix, mean: Vector, scale: Vector) -> Matrix:
     """Return rows in their own units, (n, d), in float64, none farther out than a flow can map."""
-    reach = _FARTHEST_MAPPED * np.where(np.isfinite(scale), scale, 0.0)  # constant columns say nothing
+    reach = _FARTHEST_MAPPED * np.where(np.isfinite(scale), scale, 0.0)  # constant columns carry no information
     return np.clip(X.astype(np.float64, order="C", copy=False), mean - reach, mean + reach)
 
 
@@ -201,7 +201,7 @@ def two_samples(
 
     X_p and X_q are arrays or tables of shapes (n_p, d) and (n_q, d), or (n_p,) and (n_q,) for one column. Their weights
     of shapes (n_p,) and (n_q,) are 1 if None. `encoder` has settings or is fitted: with None, only mixed tables are
-    encoded. `blind` fits it without the labels, so that labels can be permuted. `arguments` stand in errors.
+    encoded. `blind` fits it without the labels, so that labels can be permuted. `arguments` are the names in errors.
     """
     X_p, X_q = to_tables(X_p, X_q)
     if encoder is not None or is_mixed(X_p) or is_mixed(X_q):
@@ -260,9 +260,9 @@ def fitted_encoder(
     """Return an encoder of a mixed table with labels y and weights w. A fitted `encoder` is used unchanged."""
     from flowratio.tables.encoder import TableEncoder
 
-    fitted: Any = TableEncoder() if encoder is None else encoder
-    if not hasattr(fitted, "columns_"):
-        fitted = cast(Any, clone(fitted)).fit(frame, y, w)
-    if not fitted.names_:
-        raise ValueError("Every column is constant or an identifier. Give at least one column that varies.")
-    return fitted
+    table_encoder: Any = TableEncoder() if encoder is None else encoder
+    if not hasattr(table_encoder, "columns_"):
+        table_encoder = cast(Any, clone(table_encoder)).fit(frame, y, w)
+    if not table_encoder.names_:
+        raise ValueError("Every column is constant or an identifier. Use at least one column of another kind.")
+    return table_encoder

@@ -69,7 +69,7 @@ def weighted_moments(X: Matrix, share: Vector) -> tuple[Vector, Vector]:
         raise ValueError("`X` has a column that varies by less than 1e-150, whose squares vanish. Change the units.")
     constant = scale <= 4 * np.finfo(np.float64).eps * np.abs(mean)
     if constant.all():
-        raise ValueError("Every column of `X` is constant, so there is no ratio. Give at least one column that varies.")
+        raise ValueError("Every column of `X` is constant, so there is no ratio. Use at least one column that varies.")
     scale[constant] = np.inf
     return mean, scale
 

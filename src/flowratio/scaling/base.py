@@ -17,7 +17,7 @@ from flowratio.scaling.curves import Pair
 
 
 class ScalingWarning(UserWarning):
-    """Columns are left out of z, rows contradict the fitted relations between columns, or most levels are not used."""
+    """Columns are left out of z, rows contradict the fitted relations between columns, or integers are very small."""
 
 
 class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
@@ -51,7 +51,7 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         return self
 
     def fit_message(self, names: Sequence[str] | None = None) -> str:
-        """Return what a user should know about the fit, such as columns that are left out, or an empty text."""
+        """Return a warning about the fit, such as columns that are left out, or an empty string."""
         messages = []
         for step in self.steps_:
             messages.append(step.fit_message(names))
@@ -67,15 +67,14 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
         return off
 
     def off_plane_message(self, blocks: Iterable[Matrix]) -> str:
-        """Return a warning about rows that contradict the fitted relations between columns, or an empty text."""
+        """Return a warning about rows that contradict the fitted relations between columns, or an empty string."""
         if self.n_features_out_ == self.n_features_in_:
             return ""
         masks = [self.off_plane(block) for block in blocks]
         n_off, n_rows = sum(int(mask.sum()) for mask in masks), sum(map(len, masks))
-        what = (
-            f"In {n_off} of {n_rows} rows, columns that were constant or linear combinations at fit have other values."
-        )
-        return f"{what} These columns are ignored. Fit on rows of both samples, or drop these columns." if n_off else ""
+        columns = "columns that were constant in the fit, or a linear combination of others, have different values"
+        advice = "These columns are ignored. Fit on rows of both samples, or drop these columns."
+        return f"In {n_off} of {n_rows} rows, {columns}. {advice}" if n_off else ""
 
     def forward(self, X: Matrix, rng: np.random.Generator | None = None) -> Pair:
         """Map x to z: (n, d) to (n, d_z), and the log-determinant of x → z, of shape (n,)."""
@@ -119,5 +118,5 @@ class Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, ABC):
 def _checked(X: Matrix, name: str, n_features: int) -> Matrix:
     X = np.asarray(X, dtype=np.float64)
     if X.ndim != 2 or X.shape[1] != n_features:
-        raise ValueError(f"`{name}` has shape {X.shape}. Use rows of {n_features} columns.")
+        raise ValueError(f"`{name}` has shape {X.shape}. Use rows with {n_features} columns.")
     return X

@@ -13,10 +13,10 @@ from flowratio.scaling.curves import Pair
 
 
 class ScalerChain(Scaler):
-    """One scaler after the other. Log-determinants add up. An empty chain is the identity.
+    """Apply several scalers, one after the other. Their log-determinants add up. An empty chain is the identity.
 
-    `fit` clones the `steps`, which are scalers in the order in which they act, and passes the noisy rows of a
-    `Dequantizer` to the next step, so that a pixel that is always black still varies.
+    `steps` are the scalers, in the order in which they act. `fit` clones them. The step after a `Dequantizer` is fitted
+    to its noisy rows, so that a pixel that is always black still varies.
 
     Examples
     --------

@@ -5,9 +5,9 @@ two knots, it is the rational quadratic spline of [1]_,
 
 .. math:: t = t_k + (t_{k+1} - t_k) \frac{\xi^2 + a\,\xi(1 - \xi)}{1 + (a + b - 2)\,\xi(1 - \xi)}
 
-The knots are rows at levels evenly spaced in normal scores. Equal values share their mean rank. Beyond the outermost
-knot, with slope s there, :math:`t = t_e + \log(1 + \rho s\,(x - x_e)) / \rho`: a straight line for :math:`\rho = 0`,
-and the curve of a log-normal column for :math:`\rho > 0`. Finally the scores are standardized.
+The knots are quantiles whose probabilities are evenly spaced in normal scores. Equal values share their mean rank.
+Beyond the outermost knot, with slope s there, :math:`t = t_e + \log(1 + \rho s\,(x - x_e)) / \rho`: a straight line
+for :math:`\rho = 0`, and the curve of a log-normal column for :math:`\rho > 0`. At the end the scores are standardized.
 
 .. [1] Gregory, Delbourgo (1982). *Piecewise rational quadratic interpolation to monotonic data.*
 """
@@ -130,7 +130,7 @@ def straight_curve(mean: np.ndarray, scale: np.ndarray) -> Curve:
 
 
 def _levels(n: int, n_knots: int) -> np.ndarray:
-    """Levels evenly spaced in normal scores, with at least as many rows between two as beyond the outermost."""
+    """Return probabilities evenly spaced in normal scores. As many rows as lie beyond them are between any two."""
     beyond = np.clip(n / 20, 0.5, 8.5) / n
     levels = [beyond]
     for level in ndtr(np.linspace(ndtri(beyond), -ndtri(beyond), n_knots)):

@@ -1,6 +1,6 @@
 """Discrete columns: the cell of each value, uniform noise within it, and the way back.
 
-Without noise the likelihood of a flow has no maximum: the density can gather in ever narrower spikes. With uniform
+Without noise the likelihood of a flow has no maximum, because the density can form ever narrower spikes. With uniform
 noise within cells, from midpoint to midpoint, the best density at a value times the width of its cell is P(value).
 """
 

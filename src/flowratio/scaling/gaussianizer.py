@@ -1,4 +1,4 @@
-"""Bring each column to a Gaussian shape."""
+"""Gaussianize each column."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ _MAX_ROWS = 200_000  # rows that the curves are fitted to
 
 
 class Gaussianizer(Scaler):
-    """Bring each column to a Gaussian shape by a monotone spline between quantiles, with extrapolating tails.
+    """Gaussianize each column: a monotone spline maps its quantiles to those of a Gaussian, and tails extrapolate.
 
-    Columns are left out as in `Standardizer`. `flowratio.scaling.curves` has the formulas.
+    Constant columns and linear combinations are left out, as in `Standardizer`. `flowratio.scaling.curves` has the
+    formulas.
 
     Parameters
     ----------
     n_knots
         Maximum number of knots of a curve, at least 2. The default is n^0.4, from 5 to 64.
     sparing
-        Whether to only standardize a column if its curve gains less than ½ log n per knot in log-likelihood over a
-        Gaussian density [1]_.
+        If True, a column is only standardized if its curve gains little over a Gaussian density: less than ½ log n per
+        knot in log-likelihood [1]_.
 
     References
     ----------

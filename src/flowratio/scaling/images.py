@@ -39,7 +39,7 @@ class Dequantizer(Scaler):
         what = f"The largest value is {self.largest_}, but {self.levels - 1} is possible. Sampled rows may exceed it."
         chain = f"ScalerChain([Dequantizer(levels={self.largest_ + 1}), Logit(), Standardizer()])"
         is_low = 0 < self.largest_ < self.levels // 4
-        return f"{what} If it is the maximum, use scaling={chain} instead of 'image'." if is_low else ""
+        return f"{what} If {self.largest_} is the maximum, use scaling={chain} instead of 'image'." if is_low else ""
 
     def _check(self, X: np.ndarray) -> None:
         top = self.levels - 1
@@ -57,7 +57,7 @@ class Dequantizer(Scaler):
 
 
 class Logit(Scaler):
-    r"""Open the interval [0, 1] to the real line. `inverse` maps values of z outside the range to 0 or 1.
+    r"""Map the interval [0, 1] to the real line by the logit. `inverse` maps values of z outside the range to 0 or 1.
 
     .. math:: z = \log \frac{y}{1 - y}, \qquad y = \lambda + (1 - 2\lambda) x
 

@@ -23,17 +23,17 @@ class Standardizer(Scaler):
 
     .. math:: z_j = (x_j - m_j) / s_j, \qquad \log|\det| = -\sum_j \log s_j
 
-    A column that is constant, or a linear combination of earlier columns, up to rounding, has no density. It is left
+    A column has no density if it is constant, or a linear combination of earlier columns, up to rounding. It is left
     out of z, `inverse` rebuilds it, and `fit` issues a `ScalingWarning`. Densities refer to the other columns.
-    Combinations are only searched while there are at least 7 more rows than columns: fewer rows fit one by chance.
+    Combinations are searched only if there are at least 7 more rows than columns. Fewer rows fit one by chance.
 
     Attributes
     ----------
     mean_, scale_
         Mean and standard deviation of every column, of shape (d,). The deviation of a constant is 0.
     columns_, redundant_, coef_
-        Positions of the columns of z and of the columns that are left out, and the coefficients of the latter on z,
-        after standardization, of shape (d - d_z, d_z). Zero for constants.
+        Positions of the columns of z, and of the columns that are left out. The coefficients predict the standardized
+        columns that are left out from z, of shape (d - d_z, d_z). They are 0 for constants.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Remove the correlations of the columns."""
+"""Remove the correlations between columns (whitening)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flowratio.scaling.curves import Pair
 
 
 class Whitener(Scaler):
-    r"""Remove the correlations of the columns, in their order: z = L⁻¹ (x − m), with L triangular.
+    r"""Remove the correlations between columns by Cholesky whitening: z = L⁻¹ (x − m), with L lower triangular.
 
     .. math:: L L^\top = D\,((1 - \lambda) R + \lambda I)\,D, \qquad \log|\det| = -\sum_j \log L_{jj}
 

@@ -123,7 +123,7 @@ def _check_header(header: list[str], lines: list[str], name: str) -> None:
         values = [line.split(separator) for line in (*header, *lines)]
         alike = len(header) == 1 < len(values[0]) and len({*map(len, values)}) == 1 < len(values)
         if alike and all(map(_is_number, chain.from_iterable(values[1:]))):
-            rule = "The separator must be one of , ; | and the tab. Write it as CSV"
+            rule = "The separator must be a comma, semicolon, tab or |. Write it as CSV"
             raise ValueError(f"{name} has only one column, in which {words} separates numbers. {rule}.")
 
 

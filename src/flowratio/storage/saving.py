@@ -43,18 +43,18 @@ _STALE_FILE = re.compile(rf"(\.[0-9a-f]{{8}}\.)?{_TENSOR_FILE.pattern}|\.[0-9a-f
 
 
 def save(model: BaseEstimator | Flow, folder: PathLike) -> None:
-    """Save a fitted model in a folder. A model that is there is replaced.
+    """Save a fitted model in a folder. An existing model in the folder is replaced.
 
-    Predictions of the loaded model agree to the last bit. Three things come back as something else: a `random_state`
-    that is a generator as None, a function such as `flow=lambda d: …` as its result (`flow_`), and a fitted
-    `HistGradientBoostingClassifier` as `BoostedTrees`. What cannot be saved raises a TypeError.
+    Predictions of the loaded model agree to the last bit. Three settings change: a `random_state` that is a generator
+    becomes None. A function such as `flow=lambda d: …` becomes its result (`flow_`). A fitted
+    `HistGradientBoostingClassifier` becomes `BoostedTrees`. A part that cannot be saved raises a TypeError.
 
     Parameters
     ----------
     model
         A fitted estimator of flowratio, one of its flows, or an estimator of scikit-learn.
     folder
-        It is created if it does not exist. One process may save to it at a time.
+        The folder, which is created if it does not exist. Only one process at a time may save to it.
 
     Examples
     --------
@@ -87,8 +87,8 @@ def save(model: BaseEstimator | Flow, folder: PathLike) -> None:
 def load(folder: PathLike) -> Any:
     """Load a model that `save` wrote. Predictions agree to the last bit on the same machine.
 
-    No code in the folder is run. The model is moved to its `device`, or to the CPU if that is not available. Parts of
-    another minor version of scikit-learn raise a warning.
+    No code in the folder is run. The model is moved to its `device`, or to the CPU if that device is not available. If
+    the model was saved with another minor version of scikit-learn, there is a warning.
     """
     path = model_file(folder)
     try:

@@ -98,9 +98,9 @@ def score_file(
 ) -> ScoringSummary:
     r"""Add `log_ratio`, in nats, and `weight`, with mean 1, to each row of a file of any size. r = p/q, p is y = 1.
 
-    Rows stay in order and memory holds a few batches. The output is complete, or unchanged. A run that was killed
-    resumes if it is started again with the same ratio, source and output, but not with standard input. A second run to
-    the same output is refused while the first one runs.
+    Rows stay in order, and only a few batches are in memory. The output is complete, or unchanged. If a run was killed,
+    start it again with the same ratio, source and output: it resumes, except for standard input. A second run to the
+    same output is refused while the first one runs.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def score_file(
         The folder from which the ratio was loaded. A run resumes only if the folder still has the same model. Without
         it, the log r of the first batch must agree.
     gamma, largest
-        The weight uses r^γ, as in `temper`. No weight is above `largest` times the mean, as in `cap`. None for no cap.
+        The weight uses r^γ, as in `temper`. The maximum is `largest` times the mean, as in `cap`. None for no cap.
     scores_only, verbose
         Whether to leave out the columns of the source, and to show a progress bar on standard error.
     batch_rows, workers
@@ -203,7 +203,7 @@ def _columns_of(ratio: Any, table: TableFile, scores_only: bool) -> list[str]:
     needed = names if encoder is None else encoder.used_columns()
     missing = [name for name in needed if name not in table.columns]
     if missing:
-        advice = f"A file to score must have all {len(needed)} columns that the model uses."
+        advice = f"A file to score must have all {len(needed)} columns that the model uses. Add what is missing."
         raise ValueError(f"{table.name} has no column {listed(missing)}. {advice}")
     return [name for name in names if name in table.columns]
 
@@ -238,7 +238,7 @@ class _Scorer:
         if log_r.shape != (len(frame),) or not np.isfinite(log_r).all():
             n_bad = np.count_nonzero(~np.isfinite(log_r))
             problem = f"log r of shape {log_r.shape} for {len(frame)} rows, {n_bad} of them not finite"
-            raise ValueError(f"`ratio` returned {problem}. It must return one finite value a row.")
+            raise ValueError(f"`ratio` returned {problem}. It must return one finite value per row.")
         return log_r, unseen
 
 

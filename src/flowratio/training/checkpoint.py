@@ -22,8 +22,8 @@ _SHARE = 0.02  # of the time of a run, that may go into writing
 class Checkpoint:
     """The state of a run in a folder, so that the run resumes after a kill.
 
-    Two writes are `seconds` apart, and at least 50 times the duration of the last. At 0 every occasion is used. The
-    fingerprint, as JSON, is what the state depends on: the state of another run is refused.
+    The time between two writes is `seconds`, and at least 50 times the duration of the last write. 0 writes on every
+    occasion. The fingerprint, as JSON, is what the state depends on. The state of another run is refused.
     """
 
     def __init__(self, folder: Path, seconds: float, fingerprint: dict[str, Any]) -> None:

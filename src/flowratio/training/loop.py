@@ -46,10 +46,10 @@ def train(
     model, loss
         The module whose parameters are fitted, and the mean loss of a batch of shape (b, d).
     rows, held_out
-        Rows to fit, or an array of them, and rows of shape (m, d) that decide when to stop and which weights are best.
+        Rows to fit, or an array of them, and held-out rows, (m, d), which decide when to stop and select the weights.
     recipe, seed, prepare, verbose
-        Settings of the loop, seed of the order of the rows and of all noise, function applied to each block of rows
-        with a generator for noise, and whether to show a progress bar.
+        Settings of the loop, and seed of the order of the rows and of all noise. `prepare` is applied to each block of
+        rows, with a generator for noise. `verbose` shows a progress bar.
     checkpoint, checkpoint_seconds
         Folder that stores the state of the run, so that it survives a kill, and seconds between two writes.
     callback

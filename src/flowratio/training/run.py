@@ -26,13 +26,13 @@ _EVALUATION_ROWS = 4096
 _NUMBERS = ("n_losses", "epoch", "step_in_epoch", "n_steps", "rate_factor", "rate")
 _NUMBERS += ("best_loss", "progress_loss", "progress_epoch")
 _MAX_RESTARTS, _RESTART_FACTOR = 3, 0.2
-# private to torch, but its optimizers spend more time on bookkeeping than on one vector; None in some versions
+# private to torch, but its optimizers spend more time on bookkeeping than on one vector. None in some versions
 _FUSED = {name: getattr(torch.ops.aten, f"_fused_{name}_", None) for name in ("adamw", "adam")}
 
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """A callback that ends a training run after some seconds. The model gets the best weights so far."""
+    """A callback that ends a training run after `seconds` seconds. The model gets the best weights so far."""
 
     seconds: float
     callback: Callback | None = None  # is called as well
@@ -55,15 +55,16 @@ class Recipe:
     max_epochs, batch_size
         Maximum number of passes over the rows, and rows of one step.
     learning_rate, weight_decay, optimizer
-        Highest step size of Adam, and decay of the weights: decoupled in `"adamw"`, added to the gradient in `"adam"`.
+        Highest learning rate of Adam, and weight decay: decoupled in `"adamw"`, added to the gradient in `"adam"`.
     schedule, warm_up
         `"constant"`, or `"cosine"`, which lowers the rate to zero over `max_epochs`, after a rise over `warm_up` steps.
     patience, min_gain, settle
-        Training stops after `patience` epochs in which the held-out loss did not fall by `min_gain`. The model gets the
-        best weights after `settle` steps, at most a sixth of all: before, a barely trained network can look best.
+        Training stops after `patience` epochs in which the held-out loss did not fall by `min_gain`. Weights of the
+        first `settle` steps, up to a sixth of all, are never selected: a barely trained network can look best.
     clip_norm, average, tolerance
-        Maximum length of the gradient, whether to average the weights over about the last tenth of the steps, and the
-        fall of the loss in the last tenth of `max_epochs` above which a `ConvergenceWarning` is issued.
+        `clip_norm` is the maximum length of the gradient. `average` averages the weights over about the last tenth of
+        the steps. If the loss falls by more than `tolerance` in the last tenth of `max_epochs`, there is a
+        `ConvergenceWarning`.
     """
 
     max_epochs: int

@@ -202,7 +202,7 @@ def test_a_ratio_that_takes_no_weights_is_fitted_to_repeated_rows() -> None:
     frame, target = pd.DataFrame(X), pd.DataFrame(X_target)
     model = ImportanceWeighted(Ridge(), Unweighted()).fit(frame, y, X_target=target, sample_weight=counts)
     np.testing.assert_array_equal(model.ratio_.X_, np.concatenate([X_target, np.repeat(X, counts, axis=0)]))
-    with pytest.raises(ValueError, match=r"takes none\. Use integers, or another ratio"):
+    with pytest.raises(ValueError, match=r"takes no weights\. Use integers, or another ratio"):
         model.fit(X, y, X_target=X_target, sample_weight=counts + 0.5)
 
 

@@ -80,7 +80,7 @@ def test_intervals_cover_and_standard_errors_are_those_of_the_estimate() -> None
         ("logistic", "'logistic'"),
         ("lda", "'lda'"),
         ("additive", "'additive'"),
-        ("additive of normal columns", "'additive of normal columns'"),
+        ("additive after gaussianizing", "'additive after gaussianizing'"),
         (ClassifierRatio("logistic"), "'logistic'"),
         (InverseRatio(ClassifierRatio("lda")), "InverseRatio"),
         (ConvexRatio(["lda", ClassifierRatio("additive")]), "ConvexRatio"),

@@ -224,7 +224,7 @@ class TestPretrained:
         np.testing.assert_allclose(FlowFeaturizer(flow).fit(X).score_samples(X), expected, rtol=0, atol=1e-5)
 
     def test_of_another_dimension_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"`flow` maps 3 columns, but the data have 2. Use a flow of 2"):
+        with pytest.raises(ValueError, match=r"`flow` maps 3 columns, but the data have 2. Use a flow for 2"):
             FlowFeaturizer(pretrained(3)).fit(normal())
         X = normal()
         X[:, 1] = 7

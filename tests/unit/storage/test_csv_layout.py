@@ -68,7 +68,7 @@ def test_a_character_on_the_edge_of_what_is_looked_at(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["a b\n1 2\n3 4\n", "a:b\n1:2\n", "a^b\n1^2\n"])
 def test_other_separators_are_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ValueError, match=r"separates numbers\. The separator must be one of"):
+    with pytest.raises(ValueError, match=r"separates numbers\. The separator must be a comma"):
         layout_of(tmp_path, text)
 
 

@@ -434,7 +434,7 @@ class TestRefused:
         path.write_text(rows.write_csv() + "1,2\n")
         self.refused(path, tmp_path / "out.csv", "has 2 values in line 105", batch_rows=10)
         rows.with_columns(x1=pl.lit(float("nan"))).write_parquet(source)
-        self.refused(source, tmp_path / "out.csv", "103 of them not finite. It must return one finite value a row")
+        self.refused(source, tmp_path / "out.csv", "103 of them not finite. It must return one finite value per row")
 
     @pytest.mark.parametrize("n_rows", [90, 99, 101, 110])
     def test_a_source_that_changes_meanwhile(

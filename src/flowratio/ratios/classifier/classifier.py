@@ -35,18 +35,18 @@ class ClassifierRatio(RatioEstimator):
     Parameters
     ----------
     classifier
-        `"logistic"` (log r linear in x), `"quadratic"` (log r quadratic in x, exact for two Gaussians), `"lda"` and
-        `"qda"` (the same two, from Gaussian densities), `"additive"` (a sum of curves, one for each column),
-        `"boosting"` (trees), or any scikit-learn classifier with `predict_proba`. It is cloned. For networks use
-        `NetworkRatio`.
+        A name, or any scikit-learn classifier with `predict_proba`, which is cloned. `"logistic"` and `"lda"` have log
+        r linear in x. `"quadratic"` and `"qda"` have log r quadratic in x, exact for two Gaussians. `"lda"` and `"qda"`
+        fit Gaussian densities. `"additive"` is a sum of curves, one for each column. `"boosting"` is gradient boosting.
+        For networks use `NetworkRatio`.
     calibration
         `"isotonic"` (any increasing function) or `"sigmoid"` (a line) corrects the logits on held-out rows. None leaves
         them unchanged. A classifier that has only `decision_function`, such as a support vector machine, needs one.
     n_folds
         Number of folds of the calibration. One more classifier is fitted for each fold.
     random_state
-        Seed: the same seed gives the same bits on the same machine. It also fills in each `random_state` of
-        `classifier` that is None.
+        Seed. The same seed gives the same results, to the last bit, on the same machine. It also replaces each
+        `random_state` of `classifier` that is None.
 
     Attributes
     ----------

@@ -110,8 +110,9 @@ def _dense_density(own: Moments, r_own: Noisy, other: Moments, r_other: Noisy, s
 def _covariance_factor(own: Moments, r_own: Noisy, other: Moments, r_other: Noisy, shared: bool) -> Matrix:
     """Return the lower factor (d, d) of the covariance of a sample, shrunk toward the other one and independence.
 
-    If shrinking each entry by its own share gives no covariance, or one that the sample contradicts, it is blended with
-    the covariance whose entries all have one share, and that one with the covariance of the sample.
+    Each entry is shrunk by its own share. If the result is not a covariance, or the sample contradicts it, it is
+    blended with the covariance whose entries all have one share. If that fails too, the latter is blended with the
+    covariance of the sample.
     """
     of_other = other.n / (own.n + other.n)
 

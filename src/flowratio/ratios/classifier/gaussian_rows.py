@@ -114,8 +114,8 @@ def wide_density(own: Moments, other: Moments, shared: bool) -> GaussianDensity:
     variances = np.exp(v_own.moved_to(v_other, way).value)
     sums = _CorrelationSums.of(own, other)
     way = of_other if shared else of_other * sums.share_of_difference()
-    kept = 1 - sums.share_after(way)
-    U = np.concatenate([math.sqrt(kept * (1 - way)) * own.rows, math.sqrt(kept * way) * other.rows])  # (m, d)
+    share = 1 - sums.share_after(way)
+    U = np.concatenate([math.sqrt(share * (1 - way)) * own.rows, math.sqrt(share * way) * other.rows])  # (m, d)
     diagonal = 1 + _SMALLEST - np.square(U).sum(axis=0)  # the diagonal of correlations is 1
     scaled = U / diagonal
     lower = cholesky(scaled @ U.T + np.eye(len(U)), lower=True)  # (m, m)

@@ -34,29 +34,31 @@ class FeaturizedRatio(RatioEstimator):
     .. math:: r(x) = \frac{p(x)}{q(x)}
                    = \frac{p_Z(f(x))\, |\det \partial f|}{q_Z(f(x))\, |\det \partial f|} = r_Z(f(x))
 
-    This is separate training, Algorithm 1 of Choi et al. (2021) [1]_. A flow f is fitted to the mixture of p and q,
-    both samples are mapped to z = f(x), and any method estimates the ratio of z, where the mixture is a standard
-    Gaussian, which can be easier.
+    This is separate training, Algorithm 1 of Choi et al. (2021) [1]_. A flow f is fitted to the mixture of p and q. It
+    maps both samples to the latent space, z = f(x), where the mixture is a standard Gaussian. Any method then estimates
+    the ratio in latent space, which can be easier.
 
     Parameters
     ----------
     estimator
-        The ratio of z: a name (`"logistic"`, `"mlp"`, `"kliep"`, …), a ratio, or any object with `fit(X, y)` and
-        `log_ratio(X)`. It is cloned.
+        The estimator in latent space (z): a name (`"logistic"`, `"mlp"`, `"kliep"`, …), a ratio, or any object with
+        `fit(X, y)` and `log_ratio(X)`. It is cloned.
     featurizer
         The map. A `FlowFeaturizer`, or a scaler such as `Gaussianizer()`, is cloned and fitted to both samples. A
         fitted one is used unchanged, also by clones of this ratio, so one flow can serve many ratios. None for
         `FlowFeaturizer()`.
     mixture
-        What the map is fitted to: `"pooled"` (all rows alike) or `"balanced"` (both samples in equal parts).
+        Rows that the map is fitted to: `"pooled"` (every row counts the same) or `"balanced"` (each sample counts one
+        half).
     random_state, verbose
-        Seed: the same seed gives the same bits on the same machine. It fills in that of `estimator` and `featurizer`.
-        Whether to show progress bars.
+        The same seed gives the same results, to the last bit, on the same machine. `estimator` and `featurizer`
+        get the same seed if they have none. `verbose` shows progress bars.
 
     Attributes
     ----------
     featurizer_, ratio_
-        The fitted map from x, in the units of the input, to z, with a flow in float64, and the fitted ratio of z.
+        The fitted map from x, in the units of the input, to z, with a flow in float64. The fitted estimator in latent
+        space.
 
     Notes
     -----
@@ -110,7 +112,7 @@ class FeaturizedRatio(RatioEstimator):
         return _is_columnwise(self.featurizer) and is_additive(self.estimator)
 
     def _new_estimator(self) -> tuple[Any, int]:
-        """Check the settings before a flow is trained, and return the unfitted ratio of z and the seed."""
+        """Check the settings before a flow is trained. Return the unfitted estimator in latent space and the seed."""
         check_choice(self.mixture, "mixture", MIXTURES)
         seed = seed_from(self.random_state)
         return new_ratio(self.estimator, seed, self.verbose, "estimator"), seed
@@ -128,7 +130,7 @@ class FeaturizedRatio(RatioEstimator):
         return featurizer
 
     def _in_latent_space(self, samples: TwoSamples, estimator: Any, seed: int) -> TwoSamples:
-        """Map x to z, several times if the scaling has noise and the ratio of z asks for several versions."""
+        """Map x to z, several times if the scaling has noise and the estimator asks for several versions."""
         scaler = self.featurizer_.scaler_ if isinstance(self.featurizer_, FlowFeaturizer) else self.featurizer_
         several = scaler.stochastic and isinstance(estimator, RatioEstimator) and estimator.requires.noise
         n_versions = min(max(_MAX_NOISY_ROWS // len(samples.X), 1), _MAX_VERSIONS) if several else 1

@@ -1,4 +1,4 @@
-"""Flow and ratio trained together: a classifier of z and the likelihood decide how the flow maps x."""
+"""Flow and ratio trained together: the loss is that of a classifier of z, plus the likelihood of the flow."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class JointFeaturizedRatio(RatioEstimator):
     .. math:: L_\mathrm{sup} = \tfrac12 \mathrm{mean}_p \log(1 + e^{-g(f(x))})
                              + \tfrac12 \mathrm{mean}_q \log(1 + e^{g(f(x))})
 
-    This is the joint training of Choi et al. (2021) [1]_, and with `alpha=1` their discriminative training, after which
-    z need not be Gaussian. L_sup is the loss of a classifier of z = f(x), whose logit is log r.
+    This is the joint training of Choi et al. (2021) [1]_. L_sup is the loss of a classifier of z = f(x), whose logit is
+    log r. `alpha=1` is their discriminative training, after which z need not be Gaussian.
 
     Parameters
     ----------
@@ -49,16 +49,17 @@ class JointFeaturizedRatio(RatioEstimator):
     hidden
         Widths of the hidden layers of the classifier. If None, three of 32 to 200 units, as in `NetworkRatio`.
     mixture
-        Rows of L_flow: `"pooled"` (all rows alike) or `"balanced"` (both samples in equal parts).
+        Rows of L_flow: `"pooled"` (every row counts the same) or `"balanced"` (each sample counts one half).
     random_state, callback, verbose
-        As in `NetworkRatio`. The seed also fills in that of `featurizer`, and the callback gets flow and network as one
-        module.
+        As in `NetworkRatio`. `featurizer` gets the same seed if it has none. The callback gets flow and network
+        as one module.
 
     Attributes
     ----------
-    featurizer_, network_, history_
-        The fitted map from x, in the units of the input, to z, with a flow in float64, the fitted classifier of z,
-        whose output is log r, and losses by epoch, with `plot`.
+    featurizer_
+        The fitted map from x, in the units of the input, to z, with a flow in float64.
+    network_, history_
+        The fitted classifier in latent space, whose output is log r, and the losses by epoch, with `plot`.
 
     References
     ----------

@@ -31,7 +31,7 @@ _JOINING = 20  # largest number of functions that get a coefficient above 0 in o
 
 
 class KLIEP(RatioEstimator):
-    r"""Estimate r = p/q (p is y = 1) by kernels that correct a log-linear ratio, with maximum likelihood on p.
+    r"""Estimate r = p/q (p is y = 1) by maximum likelihood on p: kernels that correct a log-linear ratio.
 
     .. math:: r(x) = e^{\theta \cdot x} \Big[ \beta_0 + \beta_1 \frac{1}{1 + e^{-2 (\theta \cdot x - \tau)}}
               + \sum_l \alpha_l \exp\big(-\|x - c_l\|^2 / (2 \sigma^2)\big) \Big], \qquad \alpha, \beta \ge 0
@@ -40,9 +40,9 @@ class KLIEP(RatioEstimator):
     exact algorithm for mixture proportions [4]_. The centers are rows of p. Rows are standardized.
 
     - *Start.* The kernels correct a log-linear ratio [2]_ [3]_, whose direction θ comes from logistic regression with a
-      small ridge. Kernels alone let r fall like a Gaussian wherever p has no rows.
-    - *Step.* If p reaches beyond the rows of q, the constraint would scale all of r by a wrong factor. The step at the
-      last row of q (τ is the maximum of θ·x on q) prevents it.
+      small ridge. With kernels alone, r falls like a Gaussian wherever p has no rows.
+    - *Step.* If p has rows beyond those of q, the constraint would scale all of r by a wrong factor. A step at the last
+      row of q (τ is the maximum of θ·x on q) prevents this.
     - *Bandwidth.* σ is the widest of ten candidates, among them ∞ (no kernels), whose cross-validated
       `RatioEstimator.score` is within one standard error of the best.
 
@@ -207,7 +207,7 @@ def _fitted(
 
 
 def _maximized(A: np.ndarray, w: np.ndarray, b: np.ndarray, tolerance: float) -> tuple[np.ndarray, float]:
-    r"""Maximize :math:`\sum_i w_i \log \sum_l a_l A_{li} / b_l` over the simplex; return a, (k,), and the residual.
+    r"""Maximize :math:`\sum_i w_i \log \sum_l a_l A_{li} / b_l` over the simplex. Return a, (k,), and the residual.
 
     Three steps of EM come first. The optimum is also that of :math:`f(a) = \sum_l a_l - \sum_i w_i \log(\cdot)` over
     a >= 0, so each further step minimizes the quadratic model of f, where a > 0 and for functions that gain most.

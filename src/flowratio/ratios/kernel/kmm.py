@@ -27,7 +27,7 @@ _COARSE = 0.03  # the gap, as a share of the landmarks' residual, at which the f
 
 
 class KMM(RatioEstimator):
-    r"""Estimate r = p/q (p is y = 1) by kernel mean matching: weights β under which rows of q have p's kernel mean.
+    r"""Estimate r = p/q (p is y = 1) by kernel mean matching: weighted by β, rows of q have the kernel mean of p.
 
     .. math:: \min_\beta \ \tfrac12 \sum_{ij} \beta_i \beta_j k(x_i, x_j) - \sum_i \beta_i \kappa_i, \qquad
               \kappa_i = \frac{n_q}{n_p} \sum_j k(x_i, x^p_j), \qquad k(x, x') = e^{-\|x - x'\|^2 / (2 \sigma^2)}
@@ -36,9 +36,10 @@ class KMM(RatioEstimator):
     standardized. A row of weight w counts as w equal rows.
 
     - *Precision.* An interior-point method finds the point of the central path whose objective is within `gap` of the
-      minimum. The kernel means of n rows are known to about 1/n of their squared length, so a smaller gap fits noise:
-      for q = N(0, I), p = N(1, I), d = 2, n = 1000, the mean squared error of log r is 0.27 for a gap of 3/n, 8 for
-      1e-6 and 23 for 1e-7. The default is about 3/n. For the exact quadratic program set `gap=1e-7`.
+      minimum. The kernel means of n rows are known to about 1/n of their squared length, so a smaller `gap` fits noise.
+      An example is q = N(0, I), p = N(1, I), d = 2 and n = 1000. There the mean squared error of log r is 0.27 for
+      `gap` = 3/n, 8 for 1e-6 and 23 for 1e-7. The default is about 3/n. For the exact quadratic program set
+      `gap=1e-7`.
     - *New rows.* With the barrier μ and the multiplier ν of ε, the optimality conditions give β(x) for any x:
 
       .. math:: \frac{\mu}{\beta(x)} - \frac{\mu}{B - \beta(x)} + \nu = h(x)

@@ -234,7 +234,7 @@ class ULSIF(_LeastSquaresRatio):
     the minimum of :math:`\tfrac12 \mathrm{mean}_q r^2 - \mathrm{mean}_p r + \tfrac\lambda2 \|\theta\|^2`. The centers
     are rows of p. Rows are standardized.
 
-    11 bandwidths and 13 regularizations are compared by exact leave-one-out with `RatioEstimator.score`, not with the
+    Exact leave-one-out compares 11 bandwidths and 13 regularizations by `RatioEstimator.score`. It does not use the
     objective of [1]_, which depends on few rows. The result is the strongest regularization whose score is within 2 %
     of the best. The sum can be negative, so r has a floor between 1/n_p and 1, also selected by leave-one-out.
 
@@ -273,15 +273,15 @@ class ULSIF(_LeastSquaresRatio):
 
 
 class RULSIF(_LeastSquaresRatio):
-    r"""Estimate r = p/q (p is y = 1) through the relative ratio, which is bounded however far apart p and q are.
+    r"""Estimate r = p/q (p is y = 1) from the relative ratio, which is bounded for every p and q.
 
     .. math:: r_\alpha(x) = \frac{p(x)}{\alpha p(x) + (1 - \alpha) q(x)} \le \frac1\alpha, \qquad
               r = \frac{(1 - \alpha)\, r_\alpha}{1 - \alpha r_\alpha}
 
-    The relative ratio is fitted like `ULSIF`, which is :math:`\alpha = 0`, with
+    The relative ratio is fitted like `ULSIF` (which has :math:`\alpha = 0`), with
     :math:`\alpha\, \mathrm{mean}_p \phi \phi^\top + (1 - \alpha)\, \mathrm{mean}_q \phi \phi^\top` in place of the mean
-    over q [1]_. The fit can exceed 1/α, where r is infinite. So r also has a ceiling between 1 and n_q, selected like
-    the floor.
+    over q [1]_. The fit can exceed 1/α, and r would be infinite there. So r also has a ceiling between 1 and n_q,
+    selected like the floor.
 
     Parameters
     ----------

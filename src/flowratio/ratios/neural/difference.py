@@ -31,30 +31,31 @@ class FlowDifferenceRatio(RatioEstimator):
 
     .. math:: \log r(x) = \log \hat p(x) - \log \hat q(x)
 
-    This is the baseline of all methods that learn the ratio directly. It works however far apart p and q are. Both
+    This is the baseline for all methods that learn the ratio directly. It also works if p and q are far apart. Both
     flows are trained with one seed, so swapping p and q negates log r, and equal samples have log r = 0.
 
     Parameters
     ----------
     featurizer
         A `FlowFeaturizer`, cloned for each sample. A `checkpoint` gets the folders `p` and `q`. None for a default one,
-        which is small for more than 50 columns with fewer than 10 rows each.
+        which is small if there are more than 50 columns and fewer than 10 rows for each.
     random_state, callback, verbose
-        Seed: the same seed gives the same bits on the same machine. Function called after each evaluation of each flow,
-        as in `FlowFeaturizer`, or None for that of `featurizer`. Whether to show a progress bar for each flow.
+        The same seed gives the same results, to the last bit, on the same machine. `callback` is called after each
+        evaluation of each flow, as in `FlowFeaturizer`. None for that of `featurizer`. `verbose` shows a progress bar
+        for each flow.
 
     Attributes
     ----------
     featurizer_p_, featurizer_q_
         The two fitted densities of standardized rows, in float64.
     columns_, low_, high_
-        Positions of the columns that the densities use (neither constant nor linear combinations of others), and
-        corners of the box in which the flows are trusted, in standardized units, each of shape (d_z,).
+        Positions of the columns that the densities use: neither constant nor linear combinations of others. Corners of
+        the box in which the flows are trusted, in standardized units. Each has shape (d_z,).
 
     Notes
     -----
     Both samples get Gaussian noise of 1e-4 pooled standard deviations, so that log r is finite where a column is
-    constant in one sample. The tails of a flow are arbitrary, so rows are scored at the nearest point of a box that
+    constant in one sample. The tails of a flow are arbitrary. So rows are scored at the nearest point of a box that
     ends one pooled standard deviation beyond the training rows. Weights repeat rows, up to 200 000 rows of a sample.
 
     Examples

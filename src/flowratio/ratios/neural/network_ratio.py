@@ -25,14 +25,15 @@ class NetworkRatio(RatioEstimator):
 
     .. math:: L(f) = \tfrac12 \mathrm{mean}_p \log(1 + e^{-f}) + \tfrac12 \mathrm{mean}_q \log(1 + e^{f})
 
-    has its minimum at f = log p/q. Both samples count one half, so there are no odds to take out.
+    has its minimum at f = log p/q. Both samples count one half, so there are no class odds to subtract.
 
     Parameters
     ----------
     network
         `"mlp"` (three hidden layers) or `"cnn"` (convolutions, for images).
     hidden
-        Widths of the hidden layers, by default three of 32 to 200 units, or filters, by default four times 64.
+        Widths of the hidden layers, by default three of 32 to 200 units. For `"cnn"` the numbers of filters, by default
+        four layers of 64.
     max_epochs, batch_size, learning_rate, weight_decay, patience
         Settings of the training. If None, they are chosen from the number of rows. A batch is half p and half q.
     l2_penalty
@@ -43,8 +44,8 @@ class NetworkRatio(RatioEstimator):
         Channels, height and width of the image in a row. If None: one square channel for `"cnn"`, and no image for
         `"mlp"`, which standardizes each column by itself.
     random_state, device, verbose
-        Seed: the same seed gives the same bits on the same machine. `"auto"` for a GPU if there is one, or the name of
-        a torch device. Whether to show a progress bar.
+        The same seed gives the same results, to the last bit, on the same machine. `device` is the name of a torch
+        device, or `"auto"` for a GPU if there is one. `verbose` shows a progress bar.
     callback
         Called with the network and the number of epochs after each held-out evaluation. It is not saved.
 
@@ -58,7 +59,7 @@ class NetworkRatio(RatioEstimator):
     For n rows of the smaller sample and d columns, the hidden layers are 32 wide below 500 rows, 64 below 2000,
     otherwise 10 d, from 100 to 200. Batches have 256 to 2048 rows. Training takes 1000 steps or 10 epochs, with a
     learning rate of 0.002 and a weight decay of 300/n, from 0.03 to 1. It stops after a sixth of the epochs without
-    progress. The weights of the first 150 steps are never selected, because on few rows they can look best.
+    progress. The weights of the first 150 steps are never selected: on a small validation set they can look best.
 
     References
     ----------
@@ -151,7 +152,7 @@ class NetworkRatio(RatioEstimator):
         validation.check_nonnegative(self.l2_penalty, "l2_penalty", optional=True)
         if self.l2_penalty is not None and self.weight_decay is not None:
             both = f"`l2_penalty` is {self.l2_penalty} and `weight_decay` is {self.weight_decay}"
-            raise ValueError(f"{both}. Only one of them can be set.")
+            raise ValueError(f"{both}. Only one of them can be set. Set the other to None.")
 
 
 def _pixel_units(mean: Vector, scale: Vector) -> tuple[Vector, Vector]:

@@ -184,8 +184,8 @@ def choose_recipe(n: int, settings: Mapping[str, Any], images: bool = False) -> 
 class PairedRows(Rows):
     """Pairs of a row of p and a row of q, side by side, (m, 2 d). A batch of them is half p and half q.
 
-    There are as many pairs as rows in the larger sample, but a row of the smaller sample is in four pairs at most: a
-    network memorizes rows that it meets more often in a pass. Each shuffle draws new pairs, rows in proportion to their
+    There are as many pairs as rows in the larger sample, but a row of the smaller sample is in four pairs or fewer. A
+    network memorizes rows that come more often in a pass. Each shuffle draws new pairs, rows in proportion to their
     weights. Rows with the same number in `groups`, of shapes (n_p,) and (n_q,), are held out together.
     """
 

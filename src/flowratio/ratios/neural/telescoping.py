@@ -29,19 +29,19 @@ _REPEATS = 4  # pairs that each held-out row is in
 
 
 class TelescopingRatio(RatioEstimator):
-    r"""Add up the log-ratios of neighbors on a chain of intermediate distributions: r = p/q, p is y = 1 [1]_.
+    r"""Estimate r = p/q (p is y = 1) by telescoping: log r is a sum over a chain of intermediate distributions [1]_.
 
     .. math:: \log r(x) = \sum_{k=0}^{m-1} \log\frac{p_k(x)}{p_{k+1}(x)}, \qquad
               x_k = \sqrt{1 - \alpha_k^2}\, x_p + \alpha_k\, x_q, \quad 0 = \alpha_0 < \dots < \alpha_m = 1
 
     The intermediate distribution :math:`p_k` is that of :math:`x_k`. Rows of p and q are paired at random, again in
     each epoch. One network has an output for each of the m steps and is trained with a logistic loss on neighbors. A
-    single classifier learns little where it separates p from q without error.
+    single classifier learns little if it separates p from q without error.
 
     Parameters
     ----------
     n_bridges
-        Number of steps m from p to q. 1 is a classifier of p against q. If None, see the notes.
+        Number of steps m from p to q. 1 is a classifier of p against q. None chooses it from the data: see the notes.
     mixing
         Spacing of the intermediate distributions. `"even"`: neighbors are equally far apart by their moments.
         `"linear"`: :math:`\alpha_k = k / m`. `"angular"`: :math:`\alpha_k = \sin(\pi k / 2m)`.
@@ -66,10 +66,11 @@ class TelescopingRatio(RatioEstimator):
 
     .. math:: \int \sqrt{\textstyle\sum_i \dot\mu_i^2 / v_i + \tfrac12 \dot v_i^2 / v_i^2}
 
-    There is one step for each 1.5 of it, from 1 to 20 steps, after subtracting what sampling noise adds.
+    There is one step for each 1.5 of this length, from 1 to 20 steps. The part due to sampling noise is subtracted
+    first.
 
-    Each output of the network starts at the log-ratio of two Gaussians, which extrapolates better, in coordinates that
-    look Gaussian in both samples. It grows up to 4 standard deviations of the wider sample.
+    Each output of the network starts at the log-ratio of two Gaussians, in coordinates that look Gaussian in both
+    samples. This extrapolates better. It grows up to 4 standard deviations of the wider sample.
 
     References
     ----------

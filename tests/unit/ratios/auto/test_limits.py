@@ -33,7 +33,7 @@ def endless_flow() -> FlowFeaturizer:
 def test_training_can_be_limited_and_other_fits_cannot() -> None:
     for ratio in ("mlp", "telescoping", "difference", "mlp in z", "kliep in z", FeaturizedRatio("lda")):
         assert can_be_limited(ratio)
-    for ratio in ("lda", "boosting", "kliep", "additive of normal columns", "magic", ClassifierRatio, object()):
+    for ratio in ("lda", "boosting", "kliep", "additive after gaussianizing", "magic", ClassifierRatio, object()):
         assert not can_be_limited(ratio)
     assert not can_be_limited(FeaturizedRatio("lda", featurizer=Gaussianizer()))
     assert can_be_limited(FeaturizedRatio("mlp", featurizer=Gaussianizer()))

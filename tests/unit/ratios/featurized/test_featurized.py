@@ -537,7 +537,7 @@ class TestRatios:
         weighted = quick(Means()).fit(X, Y, sample_weight=w)
         repeated = quick(Means()).fit(np.repeat(X, w, axis=0), np.repeat(Y, w))
         np.testing.assert_allclose(weighted.log_ratio(X_NEW), repeated.log_ratio(X_NEW), rtol=0, atol=1e-9)
-        with pytest.raises(ValueError, match=r"`sample_weight` is given, but .*Means.* takes none. Use integers"):
+        with pytest.raises(ValueError, match=r"`sample_weight` is set, but .*Means.* takes no weights. Use integers"):
             quick(Means()).fit(X, Y, sample_weight=w + np.linspace(0, 0.5, len(w)))
 
     @pytest.mark.parametrize(("given", "shape"), [(np.full(200, np.nan), 200), (np.zeros((200, 1)), 0), (0.0, 0)])
