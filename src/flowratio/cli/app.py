@@ -119,8 +119,8 @@ def fit(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("fit", {"X_p": p, "X_q": q})):
         check_paths(tables=[p, q], new_model=out, force=force)
+        from flowratio.cli.fit_text import answers, details
         from flowratio.cli.inputs import column_kinds, named_method, read_tables
-        from flowratio.cli.summary import answers, details
         from flowratio.report.model import fit_tables
 
         ratio = named_method(method, budget if no_flow else _SHARE_OF_CHOICE * budget)

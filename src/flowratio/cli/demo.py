@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from flowratio.cli.demo_data import customers
+from flowratio.cli.fit_text import answers, for_terminal
 from flowratio.cli.motivating import NEAR, estimates_of
-from flowratio.cli.summary import answers, for_terminal
 from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.registry import silent
 from flowratio.report.drift import is_significant

@@ -58,7 +58,9 @@ def on_flow(race: Race, log_ratios: Matrix, weights: Vector) -> str:
 
 def _only_latent(others: list[Candidate]) -> str:
     """Return what is known if only candidates in latent space have a score on all folds."""
-    if others and all(one.status is Status.STOPPED for one in others):
+    if not others:
+        return f"{_UNKNOWN}: there is no candidate without it."
+    if all(one.status is Status.STOPPED for one in others):
         return f"The flow helped: the candidates without it were clearly worse {min(one.detail for one in others)}."
     return f"{_UNKNOWN}: not every candidate without it was scored."
 
