@@ -20,7 +20,7 @@ import typer.main
 from matplotlib.figure import Figure
 
 import flowratio
-from flowratio.cli import demo
+from flowratio.cli import demo, motivating
 from flowratio.cli.app import app, main
 from flowratio.ratios.registry import RATIOS
 from flowratio_paper import NAMES
@@ -99,7 +99,8 @@ def test_commands_run_in_order(
     monkeypatch.chdir(tmp_path)
     for name, entry in RATIOS.items():
         monkeypatch.setitem(RATIOS, name, replace(entry, candidate=name in QUICK))
-    monkeypatch.setattr(demo, "_CANDIDATES", list(QUICK))
+    for module in (demo, motivating):
+        monkeypatch.setattr(module, "CANDIDATES", list(QUICK))
     write_tables(tmp_path)
     for command in commands(page):
         if {*command[:2]} & {*NOT_RUN}:

@@ -239,10 +239,47 @@ def test_the_automatic_choice_prints_its_table(files: Path, tmp_path: Path, run:
     assert code == 0
     assert "candidate" in out
     assert "logistic" in out
-    again = run("fit", files / "p.csv", files / "q.csv", "-o", tmp_path / "m", "--method", "lda", "--quiet", "--json")
-    assert again[0] == 0  # a model is replaced by another
-    assert json.loads(again[1])["diagnosis"]["verdict"] in ("reliable", "use with care", "do not use")
+
+
+def test_a_model_is_replaced_only_by_force(
+    files: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["fit", files / "p.csv", files / "q.csv", "-o", tmp_path / "m", "--method", "lda", "--no-flow", "--quiet"]
+    assert run(*words)[0] == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
+    with monkeypatch.context() as patch:
+        patch.setattr("flowratio.cli.inputs.read_table", None)  # nothing is read before the error
+        code, out, err = run(*words)
+    problem = f"{tmp_path / 'm'} already has a model"
+    advice = "Use --force to replace it, or choose another folder with -o."
+    assert (code, out, err) == (2, "", f"flowratio: {problem}. {advice}\n")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
+    code, out, _ = run(*words, "--force", "--json", "--seed", 1)
+    assert (code, json.loads(out)["origin"]["seed"]) == (0, 1)
+    assert json.loads(out)["diagnosis"]["verdict"] in ("reliable", "use with care", "do not use")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+
+
+def test_odd_names_are_escaped_and_shortened(tmp_path: Path, run: Run) -> None:
+    odd, long = "a\x1b[31mge\u202e", "income " + 900 * "very long "
+    for name, older in (("p", True), ("q", False)):
+        frame = people(200, 0, older).select(pl.col("age").alias(odd), pl.col("hours").alias(long), "job")
+        frame = frame.with_columns(job=pl.col("job") + "\x07" + 3000 * "!")
+        frame.write_parquet(tmp_path / f"{name}.parquet")
+    p, q = tmp_path / "p.parquet", tmp_path / "q.parquet"
+    for words in (
+        ["fit", p, q, "-o", tmp_path / "m", "--method", "additive", "--quiet"],
+        ["test", p, q, "--permutations", 40, "--quiet"],
+        ["divergence", p, q, "--method", "lda", "--quiet", "--columns", odd],
+        ["fit", p, q, "-o", tmp_path / "n", "--exclude", "b" * 5000],
+        ["fit", tmp_path / ("\x1b[31m" + "n" * 220), q, "-o", tmp_path / "n"],
+        ["fit", "x" * 9000, q, "-o", tmp_path / "n"],
+        ["score", tmp_path / "m", q, "-o", tmp_path / ("o" * 9000 + ".csv")],
+        ["y" * 9000],
+    ):
+        _, out, err = run(*words)
+        assert all(character.isprintable() for character in (out + err).replace("\n", ""))
+        assert max(map(len, (out + err).splitlines())) < 900, words[0]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
@@ -523,6 +560,7 @@ finally:
         ("fit q.csv none.csv -o m", "There is no file none.csv"),
         ("fit q.csv q.csv -o q.csv", "q.csv is a file"),
         ("fit q.csv q.csv -o q.csv/m", "Cannot write q.csv/m"),
+        ("fit q.csv q.csv -o model", "model already has a model"),
         ("score none q.csv", "There is no folder none"),
         ("score model none.csv", "There is no file none.csv"),
         ("score model q.csv -o none/x.csv", "Cannot write none/x.csv"),

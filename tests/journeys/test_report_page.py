@@ -11,14 +11,15 @@ import pytest
 
 from flowratio import AutoRatio, FlowFeaturizer
 from flowratio.report.evidence import Origin, gather
-from flowratio.report.page import count, sig, write_report
+from flowratio.report.numbers import count, sig
+from flowratio.report.page import write_report
 from flowratio.weights import cap, effective_sample_size, temper
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
 IMAGE, SCRIPT = "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>"
-MADE: Origin = {
+ORIGIN: Origin = {
     "command": "flowratio fit p.csv q.csv -o model",
     "date": "2026-01-02T03:04:05+00:00",
     "seed": 0,
@@ -42,7 +43,9 @@ def table(n: int, shift: float, rng: np.random.Generator) -> pl.DataFrame:
     return pl.DataFrame(
         {
             IMAGE: rng.normal(shift, 1, n),
-            "gaps": [None if missing else float(value) for missing, value in zip(gap, rng.normal(size=n), strict=True)],
+            "missing": [
+                None if missing else float(value) for missing, value in zip(gap, rng.normal(size=n), strict=True)
+            ],
             SCRIPT: rng.choice([IMAGE, "baker", "a level whose name is so long that it fills a line"], n).tolist(),
             "a_column_with_a_name_that_is_very_long_and_has_no_blank_at_all": rng.random(n),
         }
@@ -60,7 +63,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # three epochs are few
         flow = FlowFeaturizer(max_epochs=3, hidden=(8,), n_blocks=1, random_state=0).fit(X)
-    evidence = gather(ratio, P[300:], Q[300:], featurizer=flow, origin=MADE)
+    evidence = gather(ratio, P[300:], Q[300:], featurizer=flow, origin=ORIGIN)
     return Page(write_report(evidence, tmp_path_factory.mktemp("report") / "page.html"), evidence)
 
 
@@ -157,7 +160,7 @@ def test_headers_sort(browser: Chrome) -> None:
     assert sizes == sorted(sizes, reverse=True)
     heads[0].find_element(By.TAG_NAME, "button").click()
     names = run(browser, "return [...document.querySelectorAll('#drivers tbody th')].map((one) => one.dataset.v)")
-    assert (names[-1], order()[0]) == ("gaps", "ascending")
+    assert (names[-1], order()[0]) == ("missing", "ascending")
     drawn = "return document.querySelectorAll('#drivers tbody tr .spark svg').length"
     assert run(browser, drawn) == len(names)
 

@@ -1,23 +1,46 @@
-"""Phrases that several error messages share."""
+"""Names as people read them, and phrases that several messages share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from unicodedata import category
 
+LONGEST_PATH = 200  # characters of a path in a message. Its end has the name of the file
+_LONGEST_NAME = 60  # characters of the name of a column or of a category
 _MAX_LISTED = 8
+
+
+def shown(name: object, longest: int = _LONGEST_NAME) -> str:
+    """Return a name for people: control characters are escaped, and the middle of a long name is left out."""
+    text = "".join(letter.encode("unicode_escape").decode() if _is_hidden(letter) else letter for letter in str(name))
+    n_last = longest // 3
+    return text if len(text) <= longest else f"{text[: longest - n_last - 1]}…{text[-n_last:]}"
+
+
+def _is_hidden(letter: str) -> bool:
+    """Return whether a character moves, hides or reverses text. Spaces of any width do not."""
+    return not letter.isprintable() and category(letter) != "Zs"
+
+
+def quoted(name: object) -> str:
+    """Return a name in quotes: text as people can read it, any other value as its `repr`."""
+    if not isinstance(name, str):
+        return shown(repr(name))
+    mark = '"' if "'" in name else "'"
+    return f"{mark}{shown(name)}{mark}"
 
 
 def listed(names: Sequence[object]) -> str:
     """Return names in quotes, the first 8 of them."""
     more = f" and {len(names) - _MAX_LISTED} more" * (len(names) > _MAX_LISTED)
-    return ", ".join(map(repr, names[:_MAX_LISTED])) + more
+    return ", ".join(map(quoted, names[:_MAX_LISTED])) + more
 
 
 def nearest(name: object, choices: Iterable[str]) -> str:
     """Return the question whether the nearest of the choices was meant, after a space, or an empty text."""
     near = get_close_matches(str(name), list(choices), 1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    return f" Did you mean {quoted(near[0])}?" if near else ""
 
 
 def check_distinct(columns: Sequence[str], table: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowratio._support.types import Vector
+from flowratio._support.wording import shown
 from flowratio.diagnostics.thresholds import THRESHOLDS
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class ColumnChanges:
         effect, error = self.effect[: len(at)], self.standard_error[: len(at)]
         color = ["0.4" if p <= THRESHOLDS.alpha else "0.85" for p in self.p_value[: len(at)]]
         axes.barh(at, effect, xerr=error, color=color, edgecolor="black")
-        axes.set_yticks(at, self.names[: len(at)])
+        axes.set_yticks(at, [shown(name) for name in self.names[: len(at)]])
         axes.set(xlabel="effect (nats), dark if the corrected p ≤ 0.05", xlim=(0, None))
 
     def __str__(self) -> str:
@@ -84,4 +85,7 @@ class ColumnChanges:
         """Return the cells of the first columns as text."""
         columns = zip(self.names, self.effect, self.standard_error, self.p_value, self.change, strict=True)
         first = islice(columns, MAX_SHOWN)
-        return [(name, f"{effect:.2f} ± {error:.2f}", f"{p:.2g}", change) for name, effect, error, p, change in first]
+        return [
+            (shown(name), f"{effect:.2f} ± {error:.2f}", f"{p:.2g}", shown(change))
+            for name, effect, error, p, change in first
+        ]

@@ -277,7 +277,7 @@ class TargetedSampler(BaseEstimator):
         """Return log r of all candidates, of shape (n,)."""
         log_r = np.empty(n)
         n_batches = sum(1 for _ in chunks(n, flow.n_features))
-        with warnings.catch_warnings(), progress(n_batches, "candidates", self.verbose) as step:
+        with warnings.catch_warnings(), progress(n_batches, "batches of candidates", self.verbose) as step:
             warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)  # they were compared
             for part, Z in _candidates(flow, n, seed):
                 values = np.asarray(score(Z), np.float64)

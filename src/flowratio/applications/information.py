@@ -19,6 +19,7 @@ from scipy.special import expit
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, seed_from
+from flowratio._support.wording import quoted
 from flowratio.applications.crossfit import FEWEST_ROWS, check_folds, cross_fit, ratio_to_fit
 from flowratio.applications.dependence import Dependence, dependence
 from flowratio.applications.divergences import clipped_terms, is_above, kl_terms, variance_of_fits
@@ -335,7 +336,7 @@ def _with_groups(result: MutualInformation, variables: Variables) -> MutualInfor
     """Return the result with a note on rare categories that count as one."""
     if not variables.grouped:
         return result
-    shares = ", ".join(f"{share:.0%} of the rows of {name!r}" for name, share in variables.grouped.items())
+    shares = ", ".join(f"{share:.0%} of the rows of {quoted(name)}" for name, share in variables.grouped.items())
     reason = f"{result.reason} The rare categories of text columns count as one: {shares}."
     if max(variables.grouped.values()) <= THRESHOLDS.too_large or result.verdict is Verdict.DO_NOT_USE:
         return replace(result, reason=reason)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flowratio._support.wording import quoted
 from flowratio.applications.result import Limit
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.trust import rare_columns
@@ -31,7 +32,7 @@ def with_support(result: Divergence, samples: TwoSamples) -> Divergence:
     for name, (of_p, of_q) in one_sided_shares(samples).items():
         if max(of_p, of_q) > THRESHOLDS.too_large:
             rows = f"{of_p:.0%} of the rows of p and {of_q:.0%} of the rows of q"
-            note = f"In {name!r}, {rows} have a category that the other sample does not have."
+            note = f"In {quoted(name)}, {rows} have a category that the other sample does not have."
             is_infinite = result.kind in _UNBOUNDED and (of_q if result.kind == "reverse-kl" else of_p) > 0
             (open_notes if is_infinite else notes).append(note)
     if result.kind in _UNBOUNDED:
@@ -64,4 +65,4 @@ def _extrapolated(samples: TwoSamples, of: str, other: str) -> list[str]:
         return []
     column = [name for k, name in enumerate(samples.column_names) if k not in samples.codes][j]
     count = f"{n_far[j]} row{'s' * bool(n_far[j] > 1)} of {of} lie{'s' * bool(n_far[j] == 1)}"
-    return [f"{count} far from every row of {other} in {column!r}, where log r is extrapolated."]
+    return [f"{count} far from every row of {other} in {quoted(column)}, where log r is extrapolated."]

@@ -16,6 +16,7 @@ from scipy.stats import beta
 from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, check_choice, check_count, check_fraction, seed_from
+from flowratio._support.wording import shown
 from flowratio.applications.column_changes import ColumnChanges
 from flowratio.applications.column_tests import ColumnTests, SourceColumns, source_columns
 from flowratio.applications.crossfit import check_folds
@@ -86,13 +87,14 @@ class TwoSampleTest(Result):
         return " ".join(filter(None, [conclusion, changes, self.note]))
 
     def _changes(self) -> str:
-        names = self.drivers.clear
+        names = [shown(name) for name in self.drivers.clear]
         if names:
             more = f" and {len(names) - _MAX_NAMED} more" * (len(names) > _MAX_NAMED)
             return f"Largest change{'s' * (len(names) > 1)}: {', '.join(names[:_MAX_NAMED])}{more}."
         if self.importance is None:
             return "No single column differs clearly."
-        return f"No single column differs clearly. These move log r most: {', '.join(self.importance.names[:2])}."
+        names = [shown(name) for name in self.importance.names[:2]]
+        return f"No single column differs clearly. These move log r most: {', '.join(names)}."
 
 
 def two_sample_test(

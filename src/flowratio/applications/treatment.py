@@ -10,6 +10,7 @@ from sklearn.utils.validation import _num_samples
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
+from flowratio._support.wording import quoted
 from flowratio.applications.crossfit import FEWEST_ROWS, check_folds, cross_fit
 from flowratio.samples.containers import to_table
 from flowratio.samples.folding import folds
@@ -65,7 +66,7 @@ def _checked_treatment(treatment: VectorLike, n: int) -> np.ndarray:
     except (TypeError, ValueError):
         numbers = None
     if numbers is None or (values.dtype.kind == "O" and any(isinstance(value, str) for value in values)):
-        raise ArgumentError("treatment", f"`treatment` has values such as {values[0]!r}. {rule}")
+        raise ArgumentError("treatment", f"`treatment` has values such as {quoted(values[0])}. {rule}")
     is_bad = ~np.isin(numbers, (0.0, 1.0))
     if is_bad.any():
         first = f"the first is {numbers[is_bad][0]:g}"

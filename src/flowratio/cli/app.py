@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import typer
 from typer import Argument, BadParameter, Option
@@ -22,15 +23,29 @@ from flowratio.cli.paths import check_paths
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
+Command = TypeVar("Command", bound=Callable[..., None])
+
 _SHARE_OF_CHOICE = 0.7  # of the budget of `fit`: the flow and the checks come after the automatic choice
 _PAGES = (".html", ".htm")
-_EXPERIMENTS = f"One of {', '.join(import_module('flowratio_paper').NAMES)}, or all."  # by name: nothing depends on it
+_EXPERIMENTS = ", ".join(import_module("flowratio_paper").NAMES)  # by name: flowratio does not depend on it
 _QUICK = "quick is a small problem that shows that everything runs. Do not compare its numbers with the paper."
+_RATIOS = opt.METHODS.removesuffix(", auto")
+_KINDS = "kl, reverse-kl, js, pearson, tv or hellinger"
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
     leave(lambda: app(prog_name="flowratio", standalone_mode=False))
+
+
+def _command(name: str | None = None) -> Callable[[Command], Command]:
+    """Register a function as a command. The list of commands has the first line of its docstring, in full."""
+
+    def register(function: Command) -> Command:
+        first = (function.__doc__ or "").partition("\n")[0]
+        return app.command(name, short_help=first)(function)
+
+    return register
 
 
 def _version(wanted: bool) -> None:
@@ -39,12 +54,15 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
+@app.callback(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 def _start(
     context: typer.Context,
     version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
-    """Estimate density ratios r(x) = p(x) / q(x) from two samples, in the latent space of a normalizing flow.
+    """Compare two files: find data drift, see which columns changed, and weight one file to match the other.
 
     Example: flowratio fit new.csv old.csv -o model && flowratio score model old.csv -o weights.csv
     """
@@ -52,45 +70,30 @@ def _start(
         print(context.get_help())
 
 
-@app.command()
+@_command()
 def demo(
-    out: Annotated[Path, Option(help="Folder for the figure, the model and its page.")] = Path("flowratio-demo"),
+    out: opt.FolderOut = Path("flowratio-demo"),
     seed: opt.Seed = 0,
-    rows: Annotated[int, Option(min=50, max=1_000_000, help="Rows of each sample.", hidden=True)] = 3_000,
+    rows: Annotated[int, Option(min=50, max=1_000_000, help="Rows of each table.", hidden=True)] = 3_000,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Estimate r = p/q for two Gaussians, p = N(0, I) and q = N((3, 3), I), in x, in latent space and automatically.
+    """Find drift in two example files, weight one file to match the other, and write reports.
 
-    The true ratio is known, so the table shows true errors. The folder gets ratios.png (estimates against the truth),
-    report.html (a page on the automatic choice) and model/ (for the other commands).
+    It also runs the paper's example, and shows a case in which weights do not help. It takes less than a minute.
 
     Example: flowratio demo --out my-demo --seed 1
     """
     opt.check_folder(out)
-    from rich.console import Console
-    from rich.table import Table
+    from flowratio.cli.demo import run_demo
 
-    from flowratio.cli.demo import NEAR, run_demo
-    from flowratio.ratios.registry import silent
-
-    print(f"p = N((0, 0), I), the numerator, and q = N((3, 3), I), the denominator: {rows} rows of each.", flush=True)
-    with silent():  # p and q hardly overlap, as the page shows
-        estimates, model = run_demo(out, rows, seed, command_line(), not quiet)
-    table = Table("ratio", "mean squared error of log r", f"where |log r| < {NEAR:g}", "seconds")
-    for one in estimates:
-        table.add_row(one.name, f"{one.error:.3g}", f"{one.error_near:.3g}", f"{one.seconds:.1f}")
-    Console().print(table)
-    print(model.ratio.results_)
-    print("The flow is invertible, so r(x) = p(x) / q(x) = p_Z(z) / q_Z(z): a ratio learned in z is the ratio in x.")
-    print("Here log r is linear in x, and a linear ratio in x is hard to beat. The automatic choice finds it.")
-    print(f"figure: {out / 'ratios.png'}\npage:   {out / 'report.html'}\nmodel:  {out / 'model'}")
+    run_demo(out, rows, seed, not quiet)
 
 
-@app.command()
+@_command()
 def fit(
     p: opt.TableP,
     q: opt.TableQ,
-    out: Annotated[Path, Option("--out", "-o", help="Folder for the model.")],
+    out: Annotated[Path, Option("--out", "-o", metavar="MODEL", help="Folder for the model.")],
     method: opt.Method = "auto",
     budget: opt.Budget = 240.0,
     columns: opt.Columns = None,
@@ -99,12 +102,15 @@ def fit(
     date_format: opt.DateFormat = None,
     encoding: opt.Encoding = None,
     folds: opt.Folds = 5,
-    no_flow: Annotated[bool, Option("--no-flow", help="Train no extra flow: faster, but without `sample`.")] = False,
+    no_flow: Annotated[
+        bool, Option("--no-flow", help="Train no extra flow. This is faster, but `sample` needs a flow.")
+    ] = False,
+    force: Annotated[bool, Option("--force", help="Replace the model if the folder already has one.")] = False,
     seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Fit r = p/q to all rows of two files, and check it by cross-fitting.
+    """Fit the density ratio r = p/q of two files, name the columns that changed, and check the fit.
 
     Columns may hold numbers, text, dates and missing values. `score`, `report` and `sample` use the model folder.
 
@@ -112,8 +118,9 @@ def fit(
     """
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("fit", {"X_p": p, "X_q": q})):
-        check_paths(tables=[p, q], new_model=out)
+        check_paths(tables=[p, q], new_model=out, force=force)
         from flowratio.cli.inputs import column_kinds, named_method, read_tables
+        from flowratio.cli.summary import answers, details
         from flowratio.report.model import fit_tables
 
         ratio = named_method(method, budget if no_flow else _SHARE_OF_CHOICE * budget)
@@ -136,17 +143,18 @@ def fit(
         parts = {name: model.evidence[name] for name in ("origin", "diagnosis", "candidates")}
         print_result({"model": str(out), **parts}, as_json)
         return
+    print(answers(model.evidence), end="\n\n")
+    print(details(model.evidence))
     if model.ratio.encoder_ is not None:
         print(column_kinds(model.ratio.encoder_))
     if hasattr(model.ratio, "results_"):  # of an AutoRatio
         print(model.ratio.results_)
-    _print_checks(model.evidence)
     ending = ".parquet" if q.lower().endswith((".parquet", ".pq")) else ".csv"
-    print(f"model: {out}\nNext: flowratio score {shlex.quote(str(out))} {shlex.quote(q)} -o scores{ending}")
-    print(f"      flowratio report {shlex.quote(str(out))} -o report.html")
+    print(f"\nmodel: {out}\nNext: flowratio report {shlex.quote(str(out))} -o report.html")
+    print(f"      flowratio score {shlex.quote(str(out))} {shlex.quote(q)} -o weighted{ending}")
 
 
-@app.command()
+@_command()
 def score(
     model: opt.ModelFolder,
     data: Annotated[str, Argument(metavar="DATA", help=f"Rows: {opt.KINDS}.")],
@@ -155,13 +163,15 @@ def score(
     largest: opt.Cap = None,
     scores_only: Annotated[bool, Option("--scores-only", help="Leave out the columns of DATA.")] = False,
     encoding: opt.Encoding = None,
-    workers: Annotated[int, Option(min=1, max=64, help="Batches that are scored at the same time.")] = 2,
+    workers: Annotated[
+        int, Option(min=1, max=64, metavar="N", help="Number of batches to score at the same time.")
+    ] = 2,
     quiet: opt.Quiet = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Add the columns log_ratio (in nats) and weight (with mean 1) to each row of a file of any size.
+    """Add the columns log_ratio (in nats) and weight (with mean 1) to each row of a file.
 
-    Rows keep their order. If the run is killed, the same command resumes.
+    The file may be of any size. Rows keep their order. If the run is killed, the same command resumes.
 
     Example: flowratio score model old.parquet -o weights.parquet
     """
@@ -186,14 +196,14 @@ def score(
         print_result(scores, as_json, sys.stderr if out == "-" else sys.stdout)  # standard output is for the rows
 
 
-@app.command()
+@_command()
 def report(
     model: opt.ModelFolder,
-    out: Annotated[Path, Option("--out", "-o", help="The HTML file.")] = Path("report.html"),
-    p: Annotated[str | None, Option("--p", metavar="P", help="Other rows of p for the checks.")] = None,
-    q: Annotated[str | None, Option("--q", metavar="Q", help="Other rows of q, together with --p.")] = None,
+    out: Annotated[Path, Option("--out", "-o", metavar="FILE", help="HTML file.")] = Path("report.html"),
+    p: Annotated[str | None, Option("--p", metavar="P", help="Other rows of p for the checks. Needs --q.")] = None,
+    q: Annotated[str | None, Option("--q", metavar="Q", help="Other rows of q for the checks. Needs --p.")] = None,
 ) -> None:
-    """Write one HTML page on a model: what differs, how accurate the ratio is, and whether to use the weights.
+    """Write one HTML page on a model: what changed, and whether to use the weights.
 
     The page needs no network. It shows the checks of `fit`, or checks on other rows with --p and --q.
 
@@ -219,12 +229,16 @@ def report(
     print(f"page: {out}")
 
 
-@app.command("test")
+@_command("test")
 def compare(
     p: opt.TableP,
     q: opt.TableQ,
-    method: Annotated[str | None, Option(help=f"Without it, a fast rank test. {opt.MethodHelp}")] = None,
-    permutations: Annotated[int, Option(min=1, help="The smallest p-value is 1 / (this + 1).")] = 200,
+    method: Annotated[
+        str | None, Option(metavar="NAME", help=f"Without it, a fast rank test. Otherwise a ratio: {_RATIOS}.")
+    ] = None,
+    permutations: Annotated[
+        int, Option(min=1, metavar="N", help="Number of permutations. The smallest p-value is 1 / (N + 1).")
+    ] = 200,
     columns: opt.Columns = None,
     exclude: opt.Exclude = None,
     decimal: opt.Decimal = None,
@@ -234,7 +248,7 @@ def compare(
     quiet: opt.Quiet = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Test whether the rows of two files have the same distribution, and name the columns that differ most.
+    """Test whether two files have the same distribution, and name the columns that changed.
 
     Example: flowratio test new.csv old.csv --exclude id
     """
@@ -254,11 +268,11 @@ def compare(
         print(f"\n{result.drivers}")
 
 
-@app.command()
+@_command()
 def divergence(
     p: opt.TableP,
     q: opt.TableQ,
-    kind: Annotated[str, Option(help="kl, reverse-kl, js, pearson, tv or hellinger.")] = "kl",
+    kind: Annotated[str, Option(metavar="KIND", help=f"Divergence: {_KINDS}.")] = "kl",
     method: opt.Method = "auto",
     budget: opt.Budget = 60.0,
     columns: opt.Columns = None,
@@ -270,7 +284,7 @@ def divergence(
     quiet: opt.Quiet = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Measure how much the distributions of two files differ, with a standard error.
+    """Estimate a divergence: how much the distributions of two files differ.
 
     Example: flowratio divergence new.csv old.csv --kind js --method boosting
     """
@@ -288,7 +302,7 @@ def divergence(
     print_result(result, as_json)
 
 
-@app.command()
+@_command()
 def mi(
     x: Annotated[str, Argument(metavar="X", help=f"Rows of X: {opt.KINDS}.")],
     y: Annotated[str, Argument(metavar="Y", help="Rows of Y, in the same order.")],
@@ -302,7 +316,7 @@ def mi(
     quiet: opt.Quiet = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Measure how much the rows of two files depend on each other: the mutual information, in nats and bits.
+    """Estimate the mutual information of two files whose rows belong together.
 
     Example: flowratio mi pixels.npy labels.csv --method boosting
     """
@@ -320,16 +334,20 @@ def mi(
     print_result(result, as_json)
 
 
-@app.command()
+@_command()
 def sample(
     model: opt.ModelFolder,
-    n: Annotated[int, Option("-n", min=1, help="Number of rows.")] = 1000,
-    toward: Annotated[Literal["p", "q"], Option(help="The sample that the new rows resemble.")] = "p",
+    n: Annotated[int, Option("-n", min=1, metavar="N", help="Number of rows.")] = 1000,
+    toward: Annotated[
+        Literal["p", "q"], Option(metavar="SAMPLE", help="Sample that the new rows resemble: p or q.")
+    ] = "p",
     out: opt.RowsOut = "-",
     seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Draw new rows of p or of q from the flow, by sampling-importance-resampling.
+    """Draw new rows that resemble p or q.
+
+    The rows come from the normalizing flow of the model, by sampling-importance-resampling.
 
     Example: flowratio sample model -n 500 --toward p -o new-rows.csv
     """
@@ -346,18 +364,23 @@ def sample(
         print(f"They were drawn from {len(draws.log_w)} candidates with {ess}.")
 
 
-@app.command()
+@_command()
 def reproduce(
-    name: Annotated[str, Argument(metavar="NAME", help=_EXPERIMENTS)],
-    preset: Annotated[str, Option(help="quick, laptop or paper: the size of the experiment.")] = "quick",
-    seeds: Annotated[int | None, Option(min=1, help="Number of repetitions.")] = None,
-    jobs: Annotated[int, Option(min=1, max=256, help="Number of processes.")] = 2,
-    out: Annotated[Path, Option("--out", "-o", help="Folder for results and figures.")] = Path("results"),
-    restart: Annotated[bool, Option("--restart", help="Delete earlier results first.")] = False,
-    report: Annotated[bool, Option("--report", help="Only write tables and figures of earlier results.")] = False,
+    name: Annotated[str, Argument(metavar="NAME", help=f"Experiment: {_EXPERIMENTS} or all.")],
+    preset: Annotated[
+        str,
+        Option(metavar="SIZE", help="Size of the experiment: quick, laptop (up to an hour) or paper (up to a week)."),
+    ] = "quick",
+    seeds: Annotated[int | None, Option(min=1, metavar="N", help="Number of repetitions.")] = None,
+    jobs: Annotated[int, Option(min=1, max=256, metavar="N", help="Number of processes.")] = 2,
+    out: opt.FolderOut = Path("results"),
+    restart: Annotated[bool, Option("--restart", help="Start from the beginning, not from earlier results.")] = False,
+    report: Annotated[
+        bool, Option("--report", help="Run nothing. Write tables and figures of earlier results again.")
+    ] = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Run an experiment of the paper, and print its table next to the paper's numbers, with a verdict on each claim.
+    """Run an experiment of the paper, and compare its results with the paper's numbers.
 
     Each result is written as soon as it is there. If the run is killed, the same command resumes.
 
@@ -379,27 +402,6 @@ def reproduce(
         if preset == "quick":
             print(_QUICK)
         print(f"{result}\n{' '.join(map(str, paths))}", flush=True)
-
-
-def _print_checks(evidence: dict[str, Any]) -> None:
-    """Print what the checks show, and the verdict."""
-    from flowratio.report.category_changes import category_sentences
-
-    origin, diagnosis = evidence["origin"], evidence["diagnosis"]
-    overlap, auc = diagnosis["overlap"], diagnosis["leftover"]["auc"]
-    print("r = p/q with p = {file_p} and q = {file_q}. Fitted to {n_p} and {n_q} rows".format(**origin), end=" ")
-    print("in {seconds:.0f} seconds.".format(**origin))
-    print(f"Checked in {diagnosis['n_folds']} folds: each row is scored by a model that was not fitted to it.")
-    print("Score: {score:.4f} ± {score_error:.4f} nats (0 = identical, 0.69 = separable).".format(**diagnosis))
-    size = "{ess_q:.0f} ± {ess_error:.0f} of {n_q:.0f} rows".format(**overlap)
-    print(f"Effective sample size of {origin['file_q']}: {size}.")
-    print("log n_q − KL(p ‖ q): {headroom:.1f} nats (3.5 or more is good, below 2 is too little).".format(**overlap))
-    print(f"After weighting, a classifier is right for {auc:.0%} of pairs (50 % = a guess).")
-    for text in category_sentences(evidence):
-        print(text)
-    print(f"Verdict: {diagnosis['verdict']}.")
-    for text in [*diagnosis["warnings"], *(f"Advice: {words}" for words in diagnosis["advice"])]:
-        print(f"- {text}")
 
 
 if __name__ == "__main__":

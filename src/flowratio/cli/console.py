@@ -14,10 +14,12 @@ from typing import Any, TextIO, cast
 import typer
 
 from flowratio._support.errors import ArgumentError, renamed
+from flowratio._support.wording import LONGEST_PATH, shown
 
 # the base class of all errors of the parser, which is in another module in each version of typer
 _UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 _EXPECTED = ("TrainingDiverged", "PanicException")  # by name, because their modules load torch and polars
+_LONGEST_LINE = 2_000  # characters of an error or a warning: longer than each text of ours with a few long names
 _RESUMED = ("score", "reproduce")  # commands that resume after a kill
 
 
@@ -62,8 +64,11 @@ def _text(error: BaseException) -> str:
 
 
 def say(text: str) -> None:
-    """Print one line to standard error."""
-    print(f"flowratio: {' '.join(text.split())}", file=sys.stderr)
+    """Print one line to standard error. Control characters are escaped, and long arguments are shortened."""
+    for word in sys.argv[1:]:
+        if len(word) > LONGEST_PATH:
+            text = text.replace(word, shown(word, LONGEST_PATH))
+    print(f"flowratio: {shown(' '.join(text.split()), _LONGEST_LINE)}", file=sys.stderr)
 
 
 def _refusal(error: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from flowratio._support.errors import ArgumentError
-from flowratio._support.wording import listed, nearest
+from flowratio._support.wording import listed, nearest, quoted, shown
 from flowratio.cli.options import TextOptions
 from flowratio.ratios.registry import named_ratio
 from flowratio.report.model import places_named
@@ -31,7 +31,7 @@ def read_tables(
     names = {name for path, table in zip(paths, tables, strict=True) for name in _all_columns(path, table, text)}
     for name in exclude or ():
         if name not in names:
-            fault = f"`exclude` names {name!r}, which is not a column of {' or '.join(paths)}."
+            fault = f"`exclude` names {quoted(name)}, which is not a column of {' or '.join(paths)}."
             raise ArgumentError("exclude", fault + nearest(name, names))
     tables = [table.drop(exclude or (), strict=False) for table in tables]
     for path, table in zip(paths, tables, strict=True):
@@ -80,5 +80,5 @@ def column_kinds(encoder: TableEncoder) -> str:
     for column in encoder.columns_:
         kinds.setdefault(column.kind, []).append(column.name)
     notes = {"constant": " (left out)", "identifier": " (left out)"}
-    lines = [f"  {kind}: {', '.join(names)}{notes.get(kind, '')}" for kind, names in kinds.items()]
+    lines = [f"  {kind}: {', '.join(map(shown, names))}{notes.get(kind, '')}" for kind, names in kinds.items()]
     return "\n".join([f"Columns, encoded as {len(encoder.names_)} columns of numbers:", *lines])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 from typer import Argument, BadParameter, Option
 
 import flowratio
-from flowratio._support.wording import nearest
+from flowratio._support.wording import nearest, quoted
 
 if TYPE_CHECKING:
     from flowratio.tables.formats import TextFormat
@@ -94,8 +94,10 @@ _check_budget = rule(lambda seconds: 0 < seconds < float("inf"), "Use seconds ab
 _check_power = rule(lambda power: 0 <= power < float("inf"), "Use a power of 0 or more, such as 0.5.")
 _check_cap = rule(lambda cap: 1 <= cap < float("inf"), "Use 1 or more, in units of the mean weight, such as 20.")
 
-Seed = Annotated[int, Option(callback=_check_seed, help="Integer. The same seed gives the same result.")]
-Quiet = Annotated[bool, Option("--quiet", help="Show no progress bars.")]
+Seed = Annotated[
+    int, Option(callback=_check_seed, metavar="N", help="Integer of 0 or more. The same seed gives the same result.")
+]
+Quiet = Annotated[bool, Option("--quiet", help="Show no progress.")]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
 Columns = Annotated[list[str] | None, Option(callback=_names, metavar="A,B", help="Use only these columns.")]
 Exclude = Annotated[list[str] | None, Option(callback=_names, metavar="A,B", help="Leave out these columns.")]
@@ -106,22 +108,35 @@ KINDS = (
     "CSV, Parquet, Feather, JSON lines, Excel, NPY or NPZ. A file, a folder of parts, "
     "a pattern in quotes, or - for standard input"
 )
-TableP = Annotated[str, Argument(metavar="P", help=f"Rows of p, the numerator: {KINDS}.")]
-TableQ = Annotated[str, Argument(metavar="Q", help="Rows of q, the denominator.")]
+TableP = Annotated[str, Argument(metavar="P", help=f"Rows of p, the numerator, such as the new data: {KINDS}.")]
+TableQ = Annotated[str, Argument(metavar="Q", help="Rows of q, the denominator, such as the old data.")]
 ModelFolder = Annotated[Path, Argument(metavar="MODEL", help="Folder that `flowratio fit` wrote.")]
-RowsOut = Annotated[str, Option("--out", "-o", help="CSV or Parquet file, or - for CSV to standard output.")]
-Budget = Annotated[float, Option(callback=_check_budget, metavar="SECONDS", help="Time for --method auto to choose.")]
-Folds = Annotated[int, Option(min=2, max=20, metavar="N", help="Folds of the checks: each row is scored without it.")]
-Power = Annotated[float, Option("--temper", callback=_check_power, metavar="GAMMA", help="Power of r, such as 0.5.")]
-Cap = Annotated[float | None, Option("--cap", callback=_check_cap, metavar="MAX", help="Maximum weight (mean = 1).")]
-MethodHelp = f"One of {', '.join(method_names())}."
-Method = Annotated[str, Option(help=MethodHelp)]
+RowsOut = Annotated[
+    str, Option("--out", "-o", metavar="FILE", help="CSV or Parquet file, or - for CSV to standard output.")
+]
+FolderOut = Annotated[Path, Option("--out", "-o", metavar="FOLDER", help="Folder for all files.")]
+Budget = Annotated[
+    float, Option(callback=_check_budget, metavar="SECONDS", help="Time in which --method auto chooses a ratio.")
+]
+Folds = Annotated[
+    int, Option(min=2, max=20, metavar="N", help="Folds of the checks: each row is scored by a fit without it.")
+]
+Power = Annotated[
+    float, Option("--temper", callback=_check_power, metavar="GAMMA", help="Power of the weights, such as 0.5.")
+]
+Cap = Annotated[
+    float | None, Option("--cap", callback=_check_cap, metavar="MAX", help="Largest weight, if the mean is 1.")
+]
+METHODS = ", ".join(method_names())
+Method = Annotated[str, Option(metavar="NAME", help=f"Ratio: {METHODS}.")]
 
 
 def check_one_of(value: str, choices: Sequence[str], hint: str) -> None:
     """Refuse a value that is not one of the choices, and suggest the nearest one."""
     if value not in choices:
-        raise BadParameter(f"{value!r} is not one of {', '.join(choices)}.{nearest(value, choices)}", param_hint=hint)
+        raise BadParameter(
+            f"{quoted(value)} is not one of {', '.join(choices)}.{nearest(value, choices)}", param_hint=hint
+        )
 
 
 def check_folder(out: Path) -> None:

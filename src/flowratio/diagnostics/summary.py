@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flowratio._support.wording import shown
 from flowratio.diagnostics.identities import Identity
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict
@@ -62,7 +63,8 @@ def _form(diagnosis: Diagnosis) -> list[str]:
             f"Stability: variance of log r on rows of p {spread:.3g} nats² (good below {THRESHOLDS.stability})."
         )
     lines += [
-        f"Grouping: {share:.1%} of rows have a rare category in {name}." for name, share in diagnosis.grouping.items()
+        f"Grouping: {share:.1%} of rows have a rare category in {shown(name)}."
+        for name, share in diagnosis.grouping.items()
     ]
     return lines
 
@@ -127,9 +129,9 @@ def _reliability(diagnosis: Diagnosis) -> list[str]:
 def _balance(diagnosis: Diagnosis) -> list[str]:
     columns, left = diagnosis.balance, diagnosis.leftover
     worst = columns.worst(_COLUMNS)
-    width, auc = max([6, *(len(columns.names[j]) for j in worst)]), f"{left.auc:.1%} ± {left.standard_error:.1%}"
+    width, auc = max([6, *(len(shown(columns.names[j])) for j in worst)]), f"{left.auc:.1%} ± {left.standard_error:.1%}"
     table = [
-        f"  {columns.names[j]:<{width}}  {columns.before[j]:+8.3f}  {columns.after[j]:+8.3f} ± "
+        f"  {shown(columns.names[j]):<{width}}  {columns.before[j]:+8.3f}  {columns.after[j]:+8.3f} ± "
         f"{columns.standard_error[j]:.3f}      {columns.deviation_before[j]:8.3f}  {columns.deviation_after[j]:8.3f}"
         for j in worst
     ]

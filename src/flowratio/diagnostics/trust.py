@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flowratio._support.wording import shown
 from flowratio.diagnostics.reliability import Reliability
 from flowratio.diagnostics.residual import Residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
@@ -64,7 +65,7 @@ def wrong_slope(curve: Reliability, deviation: float) -> list[Finding]:
 def rare_columns(shares: dict[str, float], least: float = THRESHOLDS.grouping) -> str:
     """Name the text columns with rows in rare categories, by their share. Empty if all are below `least`."""
     columns = sorted((-share, name) for name, share in shares.items() if share > least)
-    listed = [f"{name} ({-share:.{0 if -share > 0.095 else 1}%} of the rows)" for share, name in columns]
+    listed = [f"{shown(name)} ({-share:.{0 if -share > 0.095 else 1}%} of the rows)" for share, name in columns]
     return ", ".join(listed[:3]) + f" and {len(listed) - 3} more" * (len(listed) > 3)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from flowratio._support.types import Vector
+from flowratio._support.wording import shown
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.identities import BoundedIdentity, Identities
 from flowratio.diagnostics.overlap import Overlap
@@ -126,8 +127,9 @@ def out_of_range(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Fin
     beyond = [j for j in np.argsort(-share, kind="stable") if share[j] > THRESHOLDS.outside + 3 * chance]
     if not beyond:
         return _far_out(p, q, names)
-    words = f"Rows of p lie beyond every row of q in {_first([f'{names[j]} ({share[j]:.0%})' for j in beyond])}: no row"
-    words += " of q represents them. Draw conclusions about p only where q is, or drop the column."
+    columns = _first([f"{shown(names[j])} ({share[j]:.0%})" for j in beyond])
+    words = f"Rows of p lie beyond every row of q in {columns}: no row of q represents them."
+    words += " Draw conclusions about p only where q is, or drop the column."
     return [Finding(words, bool(share.max() > THRESHOLDS.outside_grave))]
 
 
@@ -139,7 +141,7 @@ def _far_out(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Finding
     far = [j for j in np.argsort(-n_far, kind="stable") if n_far[j]]
     if not far:
         return []
-    rows = _first([f"{names[j]} ({n_far[j]} row{'s' if n_far[j] > 1 else ''})" for j in far])
+    rows = _first([f"{shown(names[j])} ({n_far[j]} row{'s' if n_far[j] > 1 else ''})" for j in far])
     return [Finding(f"Rows of p lie far from every row of q in {rows}: their log r is extrapolated.", False)]
 
 
@@ -228,7 +230,7 @@ def differing(balance: Balance) -> tuple[Vector, str]:
 
 
 def _changes(balance: Balance, columns: Iterable[int]) -> list[str]:
-    return [f"{balance.names[j]} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in columns]
+    return [f"{shown(balance.names[j])} ({balance.before[j]:+.2f} to {balance.after[j]:+.2f})" for j in columns]
 
 
 def _worse(balance: Balance, size: Vector) -> list[Finding]:

@@ -24,6 +24,7 @@ from typing_extensions import Self
 from flowratio._support.chunks import chunks
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import unchanged_on_failure
+from flowratio._support.wording import quoted
 from flowratio.ratios.categories import CategoryOdds, with_category_odds
 from flowratio.ratios.labels import labels_of_rows, refuse_second_sample, row_weights, two_classes
 from flowratio.ratios.shared_support import SharedSupport, kish, shared_support
@@ -298,7 +299,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         if scores.unseen:
             from flowratio.tables.encoder import UnseenWarning
 
-            columns = [f"{name!r} ({n} row{'s' * (n != 1)})" for name, n in list(scores.unseen.items())[:8]]
+            columns = [f"{quoted(name)} ({n} row{'s' * (n != 1)})" for name, n in list(scores.unseen.items())[:8]]
             problem = "`X` has categories, missing values or far values that did not occur at fit"
             effect = "New categories count as '(other)' or as the most frequent one. Their effect is unknown."
             warnings.warn(f"{problem}, in {', '.join(columns)}. {effect}", UnseenWarning, stacklevel=2)

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from flowratio._support.errors import ArgumentError
 from flowratio._support.lazy import lazily
 from flowratio._support.types import Matrix, TableLike, Vector
-from flowratio._support.wording import nearest
+from flowratio._support.wording import nearest, quoted
 from flowratio.ratios.base import Design, OverlapWarning, RatioEstimator
 from flowratio.samples.stacking import column_names, to_matrix
 from flowratio.samples.two_samples import TwoSamples
@@ -94,7 +94,9 @@ def named_ratio(name: str, argument: str = "ratio") -> Any:
     entry = RATIOS.get(name) or RATIOS.get(name.replace("-", " "))
     if entry is None:
         hint = nearest(name, RATIOS)
-        raise ArgumentError(argument, f"`{argument}` is {name!r}.{hint} Use a ratio, or one of {', '.join(RATIOS)}.")
+        raise ArgumentError(
+            argument, f"`{argument}` is {quoted(name)}.{hint} Use a ratio, or one of {', '.join(RATIOS)}."
+        )
     return entry.build()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from flowratio._support.row_counts import is_whole
 from flowratio._support.types import Vector
+from flowratio._support.wording import shown
 from flowratio.samples.separating import SeparatingColumn, separating_columns
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.weights import MIN_ESS, MIN_ESS_SHARE, effective_sample_size, effective_sample_size_of_ratio, is_small
@@ -82,11 +83,11 @@ def _percent(share: float) -> str:
 
 def _listed(columns: list[SeparatingColumn]) -> str:
     """Return a phrase such as "columns `site` and `year` separate the samples"."""
-    shown = columns[:_MOST_NAMED]
+    largest = columns[:_MOST_NAMED]
     names: dict[str, list[str]] = {}
-    for column in shown:
-        names.setdefault(column.effect, []).append(f"`{column.name}`")
-    n_more = len(columns) - len(shown)
+    for column in largest:
+        names.setdefault(column.effect, []).append(f"`{shown(column.name)}`")
+    n_more = len(columns) - len(largest)
     more = f", and {n_more} more column{'s' * (n_more > 1)} differ so" * bool(n_more)
     return " and ".join(_phrase(own, effect) for effect, own in names.items()) + more
 

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 import polars as pl
 
-LEVELS = 20  # categories in the table of a column. The others are counted together
+CATEGORIES = 20  # categories in the table of a column. The others are counted together
 _LISTED = 10  # categories in a list of new, vanished or changed ones
 _BEYOND_CHANCE = 3.0  # standard errors from which on a change is listed
 
@@ -27,22 +27,22 @@ class ChangedCategories(TypedDict):
 def category_shares(p: pl.Series, q: pl.Series) -> pl.DataFrame:
     """Return a row for each category of two columns of text, with its share in each sample, the most frequent first."""
     parts = [
-        pl.DataFrame({"level": s.cast(pl.String), "is_p": pl.repeat(k == 0, len(s), eager=True)})
+        pl.DataFrame({"category": s.cast(pl.String), "is_p": pl.repeat(k == 0, len(s), eager=True)})
         for k, s in enumerate((p, q))
     ]
     n_p, n_q = max(len(p), 1), max(len(q), 1)
-    counts = pl.concat(parts).group_by("level").agg(n=pl.len(), n_p=pl.col("is_p").sum())
-    shares = counts.select("level", p=pl.col("n_p") / n_p, q=(pl.col("n") - pl.col("n_p")) / n_q)
-    return shares.sort([pl.col("p") + pl.col("q"), "level"], descending=[True, False])
+    counts = pl.concat(parts).group_by("category").agg(n=pl.len(), n_p=pl.col("is_p").sum())
+    shares = counts.select("category", p=pl.col("n_p") / n_p, q=(pl.col("n") - pl.col("n_p")) / n_q)
+    return shares.sort([pl.col("p") + pl.col("q"), "category"], descending=[True, False])
 
 
-def levels_of(shares: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the frequent categories with their shares. Rare ones are counted together."""
-    rows = [_level(row) for row in shares[:LEVELS].iter_rows(named=True)]
-    if shares.height > LEVELS:
-        rest = shares[LEVELS:]
-        name = f"{rest.height} others"
-        rows.append({"level": name, "p": _rounded(rest["p"].sum()), "q": _rounded(rest["q"].sum())})
+def frequent_categories(shares: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the frequent categories with their shares. The last row counts rare ones together, as `n_others`."""
+    rows = [_shares(row) for row in shares[:CATEGORIES].iter_rows(named=True)]
+    if shares.height > CATEGORIES:
+        rest = shares[CATEGORIES:]
+        total = {"category": f"{rest.height} others", "p": rest["p"].sum(), "q": rest["q"].sum()}
+        rows.append({**_shares(total), "n_others": rest.height})
     return rows
 
 
@@ -65,11 +65,11 @@ def changed_categories(
     return {
         "n_new": new.height,
         "share_new": _rounded(new["p"].sum()),
-        "new": [_level(row) for row in new[:_LISTED].iter_rows(named=True)],
+        "new": [_shares(row) for row in new[:_LISTED].iter_rows(named=True)],
         "n_vanished": vanished.height,
         "share_vanished": _rounded(vanished["q"].sum()),
-        "vanished": [_level(row) for row in vanished[:_LISTED].iter_rows(named=True)],
-        "changed": [_level(row) for row in both.iter_rows(named=True)],
+        "vanished": [_shares(row) for row in vanished[:_LISTED].iter_rows(named=True)],
+        "changed": [_shares(row) for row in both.iter_rows(named=True)],
     }
 
 
@@ -102,8 +102,8 @@ def _counted(n: int) -> str:
     return f"{n} categor{'y' if n == 1 else 'ies'}"
 
 
-def _level(row: dict[str, Any]) -> dict[str, Any]:
-    return {"level": row["level"], "p": _rounded(row["p"]), "q": _rounded(row["q"])}
+def _shares(row: dict[str, Any]) -> dict[str, Any]:
+    return {"category": row["category"], "p": _rounded(row["p"]), "q": _rounded(row["q"])}
 
 
 def _rounded(share: Any) -> float:

@@ -25,14 +25,15 @@ from flowratio.diagnostics.diagnosis import Diagnosis, diagnose, diagnosis_of
 from flowratio.diagnostics.evaluation import MAX_FITTED, Evaluation
 from flowratio.diagnostics.summary import k_hat_text
 from flowratio.ratios.base import Design, RatioEstimator
-from flowratio.report.category_changes import category_shares, changed_categories, levels_of
+from flowratio.report.category_changes import category_shares, changed_categories, frequent_categories
+from flowratio.report.drift import drift_test
 from flowratio.report.folder import FILE
 from flowratio.tables.cells import cells_of, pooled
 from flowratio.tables.columns import Column
 from flowratio.tables.encoder import TableEncoder
 from flowratio.weights import largest_k_hat
 
-_FORMAT, _VERSION = "flowratio evidence", 3
+_FORMAT, _VERSION = "flowratio evidence", 4
 _LOG_RATIOS = 5_000  # log-ratios of each sample
 _ROWS, _COLUMNS = 1_000, 30  # rows of each sample with their encoded columns
 _BINS = 24
@@ -42,7 +43,7 @@ _OUTER = 0.005  # share of the rows on either side that the outermost bars of a 
 
 
 class Origin(TypedDict):
-    """How a model was made, from the caller of `gather`, which adds the last four."""
+    """How a model was made, from the caller of `gather`, which adds those of the checks."""
 
     command: str
     date: str  # ISO form
@@ -57,6 +58,7 @@ class Origin(TypedDict):
     checked_q: NotRequired[int]
     max_fitted: NotRequired[int]  # rows of each file that the model of a fold was fitted to, at most
     versions: NotRequired[dict[str, str]]  # of flowratio, Python and the libraries
+    model: NotRequired[str]  # folder of the model, from `read_evidence`
 
 
 def gather(
@@ -71,8 +73,8 @@ def gather(
     """Check a fitted ratio r = p/q on rows P and Q, and return everything that a report needs.
 
     `evaluation` has cross-fitted log-ratios of these rows. Without it they must be held-out rows. The latent picture
-    needs a fitted `FlowFeaturizer` of encoded rows. `latent`, `training` and `candidates` may be None. All values are
-    plain numbers, texts, lists and dictionaries.
+    needs a ratio with a flow, and this `featurizer`. `test`, `latent`, `training` and `candidates` may be None. All
+    values are plain numbers, texts, lists and dictionaries.
     """
     design = ratio.design(P)
     X_p, X_q = design.matrix, ratio.design(Q).matrix
@@ -81,6 +83,10 @@ def gather(
     k_hats = {"q": k_hat_text(overlap.k_hat_q), "p": k_hat_text(overlap.k_hat_p)}  # JSON has no infinity
     versions = {"flowratio": __version__, "python": platform.python_version()}
     versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "torch", "polars")}
+    encoder = ratio.encoder_ or TableEncoder().fit(pooled(P.select(design.columns), Q.select(design.columns)))
+    P, Q = encoder.parse(P), encoder.parse(Q)
+    if ratio.mixture_flow() is None:  # a flow that is only there to draw rows says nothing about the ratio
+        featurizer = None
     rng = np.random.default_rng(0)
     some_p, some_q = (rng.permutation(len(X))[:_LOG_RATIOS] for X in (X_p, X_q))
     few_p, few_q = some_p[:_ROWS], some_q[:_ROWS]
@@ -95,7 +101,8 @@ def gather(
             "max_fitted": MAX_FITTED,
             "versions": versions,
         },
-        "columns": _columns(ratio.encoder_, design, P, Q, diagnosis),  # in both samples, and their effect on log r
+        "test": drift_test(P, Q),  # whether the files differ
+        "columns": _columns(encoder, design, P, Q, diagnosis),  # in both samples, and their effect on log r
         "diagnosis": _shortened(diagnosis),
         "k_hat": {**k_hats, "limit": _finite(largest_k_hat(overlap.n_q))},
         "rows": {**log_ratios, **_compared(ratio.encoder_, design, X_q, few_p, few_q, diagnosis.balance)},
@@ -114,7 +121,7 @@ def write_evidence(evidence: dict[str, Any], folder: str | os.PathLike[str]) -> 
 
 
 def read_evidence(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the evidence from a folder that `flowratio fit` wrote."""
+    """Read the evidence from a folder that `flowratio fit` wrote. Its origin has the name of the folder."""
     path = Path(folder) / FILE
     if not path.is_file():
         fault = f"{folder} has no file {FILE}" if Path(folder).is_dir() else f"There is no folder {folder}"
@@ -132,7 +139,7 @@ def read_evidence(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f"{path} has format version {edition}. This flowratio reads version {_VERSION}. {advice}")
     if document.pop("sha256", None) != _digest(document):
         raise ValueError(f"{path} was changed after it was written: its digest does not match. {remedy}")
-    return document
+    return {**document, "origin": {**document["origin"], "model": os.fspath(folder)}}
 
 
 def _digest(evidence: dict[str, Any]) -> str:
@@ -140,11 +147,10 @@ def _digest(evidence: dict[str, Any]) -> str:
 
 
 def _columns(
-    encoder: TableEncoder | None, design: Design, P: pl.DataFrame, Q: pl.DataFrame, diagnosis: Diagnosis
+    encoder: TableEncoder, design: Design, P: pl.DataFrame, Q: pl.DataFrame, diagnosis: Diagnosis
 ) -> list[dict[str, Any]]:
-    """Describe the source columns, that with the largest effect on log r first, constants last."""
-    encoder = encoder or TableEncoder().fit(pooled(P.select(design.columns), Q.select(design.columns)))
-    P, Q, importance, balance = encoder.parse(P), encoder.parse(Q), diagnosis.importance, diagnosis.balance
+    """Describe the columns of parsed tables, that with the largest effect on log r first, constants last."""
+    importance, balance = diagnosis.importance, diagnosis.balance
     numbers = zip(importance.effect, importance.standard_error, importance.share, strict=True)
     effects = dict(zip(importance.columns.tolist(), numbers, strict=True))
     column_of = {column.name: column for column in encoder.columns_}
@@ -190,14 +196,14 @@ def _shortened(diagnosis: Diagnosis) -> dict[str, Any]:
 
 def _described(column: Column, p: pl.Series, q: pl.Series) -> dict[str, Any]:
     """Describe parsed cells of both samples: missing values, and numbers (dates as days since 1970) or categories."""
-    gaps = {"p": _finite(p.null_count() / len(p)), "q": _finite(q.null_count() / len(q))}
-    description = {"name": column.name, "kind": column.kind, "gaps": gaps}
+    missing = {"p": _finite(p.null_count() / len(p)), "q": _finite(q.null_count() / len(q))}
+    description = {"name": column.name, "kind": column.kind, "missing": missing}
     n_rows, p, q = (len(p), len(q)), p.drop_nulls(), q.drop_nulls()
     if column.kind not in ("number", "integer", "date"):
         shares = category_shares(_categories(column, p), _categories(column, q))
         if column.kind == "category":
             description["changes"] = changed_categories(shares, len(p), len(q), n_rows)
-        return {**description, "levels": levels_of(shares)}
+        return {**description, "categories": frequent_categories(shares)}
     values_p, values_q = _numbers(p), _numbers(q)
     moments = {"p": _moments(values_p), "q": _moments(values_q)}
     return {**description, "numbers": moments, "histogram": _histogram(values_p, values_q)}
@@ -296,9 +302,10 @@ def _candidates(results: Any) -> dict[str, Any] | None:
     if results is None:
         return None
     numbers = {"score": "score", "error": "standard_error", "seconds": "seconds", "weight": "weight"}
+    texts = [{"name": one.name, "status": one.status.value, "note": one.note} for one in results.candidates]
     table = [
-        {"name": one.name, **{key: _finite(getattr(one, name)) for key, name in numbers.items()}, "note": one.note}
-        for one in results.candidates
+        {**text, **{key: _finite(getattr(one, name)) for key, name in numbers.items()}}
+        for text, one in zip(texts, results.candidates, strict=True)
     ]
     return {"verdict": results.verdict, "table": table}
 

@@ -12,6 +12,7 @@ import secrets
 import shutil
 from pathlib import Path
 
+from flowratio._support.wording import quoted
 from flowratio.storage.model_files import is_model, model_file
 
 FILE = "evidence.json"
@@ -28,8 +29,8 @@ def check_model_folder(folder: Path) -> None:
     if target.is_dir() and any(target.iterdir()) and not is_model(target):
         raise OSError(errno.EEXIST, f"{folder} has files that are not a model of flowratio. Choose another folder.")
     if target.is_dir() and (others := _others(target)):
-        text = f"{folder} has {others[0]!r} next to a model. A new model replaces the whole folder. Choose another one."
-        raise OSError(errno.EEXIST, text)
+        problem = f"{folder} has {quoted(others[0])} next to a model"
+        raise OSError(errno.EEXIST, f"{problem}. A new model replaces the whole folder. Choose another one.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         restore_folder(target)

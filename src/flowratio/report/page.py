@@ -9,7 +9,6 @@ import math
 import os
 import re
 from collections import Counter
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from flowratio._support.atomic import replacing
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import reliability_advice
 from flowratio.report.category_changes import category_sentences
+from flowratio.report.numbers import count, fixed, in_units, moment, percent, sig, signed
 
 _ALIKE = 0.55  # share of pairs that the ratio orders correctly, up to which two samples hardly differ
-_MOST_DAYS = 1e8  # from 1970: the dates of JavaScript end there
 _DRIVERS = 3  # columns named in the verdict
 _TONES = {"reliable": ("good", "✓"), "use with care": ("care", "!"), "do not use": ("bad", "✕")}
 _HEADLINES = {
@@ -90,7 +89,7 @@ def _has_changes(column: dict[str, Any]) -> bool:
 def _payload(content: dict[str, Any]) -> dict[str, Any]:
     """Return the data of the script."""
     diagnosis, balance, weights = content["diagnosis"], content["balance"], content["weights"]
-    of_column = ("name", "kind", "histogram", "levels")
+    of_column = ("name", "kind", "histogram", "categories")
     return {
         "rows": {name: content["rows"][name] for name in ("log_p", "log_q", "p", "q", "scale")},
         "n_q": diagnosis["n_q"],
@@ -167,8 +166,11 @@ def _advice(evidence: dict[str, Any], balance: dict[str, Any], tone: str) -> lis
 def _samples(columns: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the share of missing values in each sample, and the kinds of columns."""
     kinds = Counter(column["kind"] for column in columns)
-    gaps = {f"gaps_{k}": sum(column["gaps"][k] for column in columns) / max(len(columns), 1) for k in "pq"}
-    return {**gaps, "kinds": ", ".join(f"{n} of {_PLURALS.get(kind, f'{kind}s')}" for kind, n in kinds.most_common())}
+    missing = {f"missing_{k}": sum(column["missing"][k] for column in columns) / max(len(columns), 1) for k in "pq"}
+    return {
+        **missing,
+        "kinds": ", ".join(f"{n} of {_PLURALS.get(kind, f'{kind}s')}" for kind, n in kinds.most_common()),
+    }
 
 
 def _balance(evidence: dict[str, Any]) -> dict[str, Any]:
@@ -197,11 +199,11 @@ def _typical(column: dict[str, Any]) -> dict[str, str]:
     """Return one number of a column in both samples: its mean, or the share of the category that differs most."""
     if "numbers" in column:
         p, q = (column["numbers"][sample] for sample in "pq")
-        return {"what": "mean", "p": _value(column, p and p["mean"]), "q": _value(column, q and q["mean"])}
-    if not column["levels"]:
+        return {"what": "mean", "p": in_units(column, p and p["mean"]), "q": in_units(column, q and q["mean"])}
+    if not column["categories"]:
         return {"what": "all missing", "p": "–", "q": "–"}
-    level = max(column["levels"], key=lambda one: (one["level"] == "true", abs(one["p"] - one["q"])))
-    return {"what": f"share of {level['level']}", "p": percent(level["p"]), "q": percent(level["q"])}
+    category = max(column["categories"], key=lambda one: (one["category"] == "true", abs(one["p"] - one["q"])))
+    return {"what": f"share of {category['category']}", "p": percent(category["p"]), "q": percent(category["q"])}
 
 
 def _numbers(column: dict[str, Any]) -> list[dict[str, Any]]:
@@ -210,68 +212,11 @@ def _numbers(column: dict[str, Any]) -> list[dict[str, Any]]:
     for sample in "pq":
         moments = column["numbers"][sample] or {"mean": None, "sd": None, "quartiles": [None] * 5}
         sd = sig(moments["sd"]) + " days" * (column["kind"] == "date" and column["numbers"][sample] is not None)
-        mean, *quartiles = (_value(column, value) for value in (moments["mean"], *moments["quartiles"]))
+        mean, *quartiles = (in_units(column, value) for value in (moments["mean"], *moments["quartiles"]))
         rows.append({"name": column["name"], "sample": sample, "css": f"of-{sample}", "cells": [mean, sd, *quartiles]})
     return rows
-
-
-def _value(column: dict[str, Any], value: float | None) -> str:
-    """Write a value in its own units: days since 1970 as a date."""
-    if column["kind"] != "date" or value is None:
-        return sig(value)
-    return str(np.datetime64(math.floor(min(max(value, -_MOST_DAYS), _MOST_DAYS)), "D"))
 
 
 def code(text: str) -> Markup:
     """Escape a text, and set everything in backticks as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
-
-
-def sig(value: float | None, digits: int = 3) -> str:
-    """Write a number with this many significant digits."""
-    if not value or not math.isfinite(value):
-        return "0" if value == 0 else "–"
-    rounded = float(f"{value:.{digits - 1}e}")
-    power = math.floor(math.log10(abs(rounded)))
-    if not -4 <= power < 6:
-        mantissa, exponent = f"{rounded:.{digits - 1}e}".split("e")
-        return f"{mantissa.replace('-', '−')}e{int(exponent)}"
-    return f"{rounded:,.{max(0, digits - 1 - power)}f}".replace(",", "\u202f").replace("-", "−")
-
-
-def signed(value: float | None) -> str:
-    """Write a difference with its sign and two decimals, up to 1000."""
-    if value is None:
-        return "–"
-    if abs(value) > 1000:
-        return "> 1000" if value > 0 else "< −1000"
-    text = f"{value:+.2f}".replace("-", "−")
-    return text[1:] if float(f"{value:.2f}") == 0 else text
-
-
-def fixed(value: float | None) -> str:
-    """Write a score with four decimals."""
-    return "–" if value is None else f"{round(value, 4) + 0.0:.4f}".replace("-", "−")
-
-
-def count(value: float) -> str:
-    """Write a number of rows, in groups of three digits."""
-    return f"{value:,.0f}".replace(",", "\u202f") if value >= 100 or value == round(value) else sig(value)
-
-
-def moment(date: str) -> str:
-    """Write a date in ISO form for people. Any other text stays unchanged."""
-    try:
-        when = datetime.fromisoformat(date)
-    except ValueError:
-        return date
-    return f"{when.day} {when:%B %Y, %H:%M} {when.tzname() or ''}".rstrip()
-
-
-def percent(share: float | None) -> str:
-    """Write a share in percent."""
-    if share is None:
-        return "–"
-    if 0 < share < 0.001:
-        return "<\u00a00.1\u00a0%"
-    return f"{100 * share:.1f}\u00a0%" if 0 < share < 0.0995 else f"{100 * share:.0f}\u00a0%"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flowratio._support.types import Matrix, PathLike
+from flowratio._support.wording import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +83,9 @@ class ParquetFile:
 
         number = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
         fields = [self.schema.field(name) for name in self.columns]
-        others = [f"{field.name!r} ({field.type})" for field in fields if not any(is_(field.type) for is_ in number)]
+        others = [
+            f"{quoted(field.name)} ({field.type})" for field in fields if not any(is_(field.type) for is_ in number)
+        ]
         if others:
             raise ValueError(f"{self.name} has columns that are not numbers: {', '.join(others)}. Encode or drop them.")
         check_matrix((self.n_rows, len(fields)), self.float_type, self.name)

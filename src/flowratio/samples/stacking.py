@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from flowratio._support.types import Matrix, TableLike, Vector
-from flowratio._support.wording import check_distinct, listed
+from flowratio._support.wording import check_distinct, listed, quoted
 from flowratio.samples.containers import in_order, is_arrow_table, library_of, to_tables
 from flowratio.tables.detection import is_mixed
 
@@ -202,6 +202,6 @@ def _check_rows(A: Matrix, name: str, columns: Sequence[object]) -> None:
     is_infinite = np.isinf(A)
     if is_infinite.any():
         i, j = divmod(int(np.argmax(is_infinite)), A.shape[1])
-        place = f"row {i} (counted from 0), column {columns[j]!r}"
+        place = f"row {i} (counted from 0), column {quoted(columns[j])}"
         values = f"{np.count_nonzero(is_infinite)} infinite values"
         raise ValueError(f"`{name}` has {values}, the first in {place}. Drop these rows, or replace the values.")

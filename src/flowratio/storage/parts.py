@@ -10,7 +10,7 @@ from typing import TypeAlias
 import polars as pl
 from polars.exceptions import PolarsError
 
-from flowratio._support.wording import listed
+from flowratio._support.wording import listed, quoted
 from flowratio.storage.csv_layout import NoRowsError, no_rows
 from flowratio.storage.sources import Part
 from flowratio.storage.table_file import Frames, TableFile
@@ -105,4 +105,4 @@ def _common_type(name: str, a: pl.DataType, b: pl.DataType, part: Path) -> pl.Da
         if a in texts and b in texts:
             return pl.String()
         rule = "All parts of a table must have the same types. Write this part again"
-        raise ValueError(f"Column {name!r} of {part} has type {b}, but other parts have {a}. {rule}.") from error
+        raise ValueError(f"Column {quoted(name)} of {part} has type {b}, but other parts have {a}. {rule}.") from error

@@ -34,7 +34,7 @@ from flowratio._support.journal import Batches, Journal
 from flowratio._support.progress import progress
 from flowratio._support.types import PathLike, Vector
 from flowratio._support.validation import check_count
-from flowratio._support.wording import listed
+from flowratio._support.wording import listed, quoted
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.storage.csv_layout import safe_separator
 from flowratio.storage.outputs import TABLE_ENDINGS, check_output
@@ -77,7 +77,7 @@ class ScoringSummary:
             f"effective sample size of the weights: {ess:,.0f} ({ess / self.rows:.1%} of the rows)",
             *[_LOW_ESS] * is_low,
             *[f"resumed: {self.resumed:,} rows were scored before"] * bool(self.resumed),
-            *(f"unseen at fit: {n:,} row{'s' * (n != 1)} of {name!r}" for name, n in self.unseen.items()),
+            *(f"unseen at fit: {n:,} row{'s' * (n != 1)} of {quoted(name)}" for name, n in self.unseen.items()),
         ]
         return "\n".join([*lines, *([self.note] if self.note else [])])
 
@@ -151,7 +151,7 @@ def score_file(
         settings = {"columns": columns, "batch_rows": batch_rows, "encoding": encoding}
         about = _about(model_folder, source, settings)
         n_batches = math.ceil(table.n_rows / batch_rows) * (1 if scores_only else 2)
-        with _journal(out, about) as journal, progress(n_batches, "Scoring", verbose) as advance:
+        with _journal(out, about) as journal, progress(n_batches, "batches", verbose) as advance:
             log_r, resumed = _score_all(_Scorer(ratio, table, columns, batch_rows), journal, workers, advance)
             log_r.check()
             frames, ess = _score_frames(lambda: log_r.blocks(batch_rows), gamma, largest)
@@ -196,7 +196,7 @@ def _columns_of(ratio: Any, table: TableFile, scores_only: bool) -> list[str]:
     """Return the columns that a ratio needs. Refuse a table without them, or with the new columns."""
     duplicates = [name for name in _NEW_COLUMNS if name in table.columns]
     if duplicates and not scores_only:
-        problem = f"{table.name} has a column {duplicates[0]!r}, which the scores would replace."
+        problem = f"{table.name} has a column {quoted(duplicates[0])}, which the scores would replace."
         raise ArgumentError("scores_only", f"{problem} Rename it, or leave out all columns with `scores_only`.")
     names = [str(name) for name in getattr(ratio, "feature_names_in_", table.columns)]
     encoder = getattr(ratio, "encoder_", None)
@@ -253,7 +253,7 @@ def _finite(column: pl.Series) -> pl.Series:
         row = int(is_wrong.arg_max() or 0)
         is_missing = cells[row] is None
         raise CellError(
-            f"Column {column.name!r} has {'a missing value' if is_missing else repr(str(cells[row]))} in ",
+            f"Column {quoted(column.name)} has {'a missing value' if is_missing else quoted(str(cells[row]))} in ",
             row,
             f"{'' if is_missing else ', which is not a finite number'}. The model was fitted to numbers without "
             "missing values. Fix this value, or drop the row.",

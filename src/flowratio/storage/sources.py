@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from flowratio._support.errors import ArgumentError
+from flowratio._support.wording import quoted
 from flowratio.storage.file_kinds import FileKind, file_kind
 from flowratio.storage.model_files import MODEL_FILE
 
@@ -144,7 +145,7 @@ def _checked(parts: list[Part], name: str) -> list[Part]:
     for part in parts:
         kinds.setdefault(file_kind(part.path, str(part.path)), part.path.name)
         if len(kinds) > 1:
-            examples = " and ".join(f"{file!r} ({kind.value})" for kind, file in kinds.items())
+            examples = " and ".join(f"{quoted(file)} ({kind.value})" for kind, file in kinds.items())
             rule = "All parts of a table must be of one kind. Move the others, or use a pattern such as '*.parquet'"
             raise ValueError(f"{name} has files of different kinds: {examples}. {rule}.")
     return parts

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.validation import check_count
-from flowratio._support.wording import check_distinct, listed, nearest
+from flowratio._support.wording import check_distinct, listed, nearest, quoted
 from flowratio.storage.csv_layout import no_rows
 
 Frames: TypeAlias = Iterator[pl.DataFrame]
@@ -38,7 +38,7 @@ class TableFile(ABC):
         for name in names:
             if name not in self.columns:
                 advice = nearest(name, self.columns) or f" Its columns are {listed(self.columns)}."
-                problem = f"`{argument}` has {name!r}, which is not a column of {self.name}."
+                problem = f"`{argument}` has {quoted(name)}, which is not a column of {self.name}."
                 raise ArgumentError(argument, f"{problem}{advice}")
         return list(dict.fromkeys(names))
 

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 from polars.exceptions import PanicException
 
+from flowratio._support.wording import quoted
 from flowratio.samples.files import NpyFile, ParquetFile, check_matrix, named_errors
 from flowratio.storage.table_file import Frames, TableFile, batch_frame, index_columns
 
@@ -88,7 +89,9 @@ class ArrayTable(TableFile):
         for array, shape in zip(self.arrays, shapes, strict=True):
             check_matrix((*shape, 1) if len(shape) == 1 and shape[0] else shape, array.dtype, name)
         if len(shapes) > 1 and (len({*shapes}) > 1 or len(shapes[0]) > 1):
-            arrays = ", ".join(f"{key!r} of shape {shape}" for (key, _), shape in zip(paths[:8], shapes, strict=False))
+            arrays = ", ".join(
+                f"{quoted(key)} of shape {shape}" for (key, _), shape in zip(paths[:8], shapes, strict=False)
+            )
             rule = "It must have one array, or one named 'X', or vectors of the same length, which are its columns"
             raise ValueError(f"{name} has the arrays {arrays}. {rule}. Save these alone.")
         columns = [key for key, _ in paths]

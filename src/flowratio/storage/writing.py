@@ -17,6 +17,7 @@ from polars.exceptions import PolarsError
 
 from flowratio._support.atomic import replacing
 from flowratio._support.types import PathLike
+from flowratio._support.wording import quoted
 from flowratio.storage.outputs import TABLE_ENDINGS, check_output
 from flowratio.tables.formats import PER_SECOND
 
@@ -33,7 +34,7 @@ def check_types(columns: pl.Schema, path: PathLike) -> None:
     for name, dtype in columns.items():
         if isinstance(dtype, _NOT_IN_CSV):
             target = "standard output" if os.fspath(path) == "-" else path
-            reason = f"because CSV cannot store column {name!r} of type {dtype}"
+            reason = f"because CSV cannot store column {quoted(name)} of type {dtype}"
             raise ValueError(f"Cannot write {target}, {reason}. Write to a name that ends with .parquet.")
 
 

@@ -15,7 +15,7 @@ from scipy.sparse import issparse
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import TableLike
-from flowratio._support.wording import check_distinct, listed
+from flowratio._support.wording import check_distinct, listed, quoted
 from flowratio.tables.detection import is_relation
 from flowratio.tables.formats import PER_SECOND, CellFormat, Kind, TextFormat, evaluated, words
 from flowratio.tables.recognition import GUESS, has_long_integers, is_word_for_missing, mark_before_three, recognize
@@ -58,7 +58,7 @@ def to_frame(X: TableLike, name: str = "X") -> pl.DataFrame:
 def _from_pandas(column: Any, name: str) -> pl.Series:
     if getattr(column.dtype, "kind", "O") == "c":
         rule = "Use numbers, booleans, text, dates or times, or drop the column."
-        raise ArgumentError("exclude", f"Column {name!r} has complex numbers. {rule}")
+        raise ArgumentError("exclude", f"Column {quoted(name)} has complex numbers. {rule}")
     try:
         match type(column.dtype).__name__:
             case "PeriodDtype":
@@ -125,7 +125,7 @@ def cells_of(column: pl.Series) -> pl.Series:
         text = cells.cast(pl.String).str.strip_chars()
         return evaluated(column, pl.when(~text.str.to_lowercase().is_in(_MISSING)).then(text))
     rule = "Use numbers, booleans, text, dates or times"
-    raise ArgumentError("exclude", f"Column {column.name!r} has type {dtype}. {rule}, or drop the column.")
+    raise ArgumentError("exclude", f"Column {quoted(column.name)} has type {dtype}. {rule}, or drop the column.")
 
 
 class CellError(ArgumentError):
@@ -154,11 +154,13 @@ def read(cells: pl.Series, form: CellFormat) -> pl.Series:
     if is_wrong.any():
         row = int(is_wrong.arg_max() or 0)
         rule = "All values at fit were in this format or missing. Fix this value or leave it empty."
-        raise CellError(f"Column {cells.name!r} has {str(cells[row])!r} in ", row, f", which is not a {form}. {rule}")
+        raise CellError(
+            f"Column {quoted(cells.name)} has {quoted(str(cells[row]))} in ", row, f", which is not a {form}. {rule}"
+        )
     if form.kind in (Kind.NUMBER, Kind.INTEGER) and values.is_infinite().any():
         row = int(values.is_infinite().fill_null(False).arg_max() or 0)
         rule = "Numbers must be finite. Fix this value, leave it empty, or drop the column."
-        raise CellError(f"Column {cells.name!r} is infinite in ", row, f". {rule}")
+        raise CellError(f"Column {quoted(cells.name)} is infinite in ", row, f". {rule}")
     return values
 
 
@@ -178,9 +180,11 @@ def check_formats(
         elif has_category or notes[0] == notes[1] or recognize(_joined(a, b), text_format).kind is not Kind.CATEGORY:
             continue
         examples = _example(a, forms[1]), _example(b, forms[0])
-        places = [f"{cell!r} in `{table}`{note}" for cell, table, note in zip(examples, names, notes, strict=True)]
+        places = [
+            f"{quoted(cell)} in `{table}`{note}" for cell, table, note in zip(examples, names, notes, strict=True)
+        ]
         rule = "Both samples must use one format. Write it in the same way in both, or drop the column."
-        raise ArgumentError("exclude", f"Column {name!r} has {' and '.join(places)}. {rule}")
+        raise ArgumentError("exclude", f"Column {quoted(name)} has {' and '.join(places)}. {rule}")
 
 
 def _can_be_thousands(a: pl.Series, b: pl.Series) -> bool:

@@ -13,6 +13,7 @@ import polars as pl
 from flowratio._support.errors import ArgumentWarning
 from flowratio._support.row_counts import is_whole
 from flowratio._support.types import Matrix, Vector
+from flowratio._support.wording import quoted
 from flowratio.tables.cells import cells_of, parsed, read
 from flowratio.tables.formats import MICROSECONDS_PER_DAY, CellFormat, Kind, TextFormat
 from flowratio.tables.recognition import GUESS, doubt_about_categories, doubt_about_numbers, recognize
@@ -209,7 +210,7 @@ def learn_column(
         doubt = doubt_about_numbers(cells.filter(is_there), text_format)
     if form.kind is Kind.INTEGER and not has_missing and not series.dtype.is_float() and _counts_rows(x):
         advice = "If it is an identifier, drop it with `exclude`."
-        text = f"Column {series.name!r} has a different value in every row, like a row counter. {advice}"
+        text = f"Column {quoted(series.name)} has a different value in every row, like a row counter. {advice}"
         doubt = ArgumentWarning("exclude", text)
     if doubt is not None:
         warnings.warn(doubt, stacklevel=4)
@@ -238,7 +239,7 @@ def _learn_category(
         advice = (
             "All categories are used, but the effect of such a category is unknown. To ignore the column, `exclude` it."
         )
-        doubt = ArgumentWarning("exclude", f"Column {column.name!r} {problem}. {effect}. {advice}")
+        doubt = ArgumentWarning("exclude", f"Column {quoted(column.name)} {problem}. {effect}. {advice}")
     if doubt is not None:
         warnings.warn(doubt, stacklevel=5)
     if is_identifier:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from flowratio._support.errors import ArgumentWarning
+from flowratio._support.wording import quoted
 from flowratio.tables.cells import cells_of
 from flowratio.tables.formats import CellFormat, Kind, TextFormat, words
 from flowratio.tables.recognition import GUESS, doubt_about_categories, recognize
@@ -48,11 +49,11 @@ def _other_kind(
     if recognize(both, text_format).kind is not Kind.CATEGORY or doubt_about_categories(both, text_format) is not None:
         return  # words for missing values, or few cells, of which `TableEncoder` warns
     places = [
-        f"{_NOUNS.get(form.kind, 'text')} in `{name}`, such as {_example(cells, forms)!r}"
+        f"{_NOUNS.get(form.kind, 'text')} in `{name}`, such as {quoted(_example(cells, forms))}"
         for cells, form, name in zip((a, b), forms, names, strict=True)
     ]
     effect = "Both are used as categories. If it is the same variable, write it in one way, or drop the column."
-    yield f"Column {a.name!r} has {places[0]}, and {places[1]}. {effect}"
+    yield f"Column {quoted(a.name)} has {places[0]}, and {places[1]}. {effect}"
 
 
 def _example(cells: pl.Series, forms: tuple[CellFormat, CellFormat]) -> str:
@@ -76,11 +77,11 @@ def _other_spelling(a: pl.Series, b: pl.Series, names: tuple[str, str]) -> Itera
     if pairs.is_empty():
         return
     pair = pairs.row(0, named=True)
-    places = f"{pair['text']!r} in `{names[0]}` and {pair['text_right']!r} in `{names[1]}`"
+    places = f"{quoted(pair['text'])} in `{names[0]}` and {quoted(pair['text_right'])} in `{names[1]}`"
     n_more = len(pairs) - 1
     more = f", and {n_more} more such pair{'s' * (n_more > 1)}" * bool(n_more)
     rule = "They differ only in case or white space, and count as different categories. Write them in one way."
-    yield f"Column {a.name!r} has {places}{more}. {rule}"
+    yield f"Column {quoted(a.name)} has {places}{more}. {rule}"
 
 
 def _key() -> pl.Expr:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from flowratio._support.errors import ArgumentError, ArgumentWarning
+from flowratio._support.wording import quoted
 from flowratio.tables.formats import DAY_FIRST, CellFormat, Kind, TextFormat, numbers
 
 GUESS = TextFormat()
@@ -121,30 +122,30 @@ def doubt_about_numbers(cells: pl.Series, text_format: TextFormat) -> Warning | 
         return None
     example = cells.filter(cells.str.contains(".", literal=True))[0]
     advice = "The dot is read as a decimal point. If it is a thousands separator, set `decimal` to ','."
-    text = f"Column {cells.name!r} has {example!r} and integers without a dot. {advice}"
+    text = f"Column {quoted(cells.name)} has {quoted(example)} and integers without a dot. {advice}"
     return ArgumentWarning("decimal", text)
 
 
 def doubt_about_categories(cells: pl.Series, text_format: TextFormat) -> Warning | None:
     """Return a warning if categories look like numbers or dates with mistakes. Refuse those that need a setting."""
-    prefix = f"Column {cells.name!r} is encoded as categories, because"
+    prefix = f"Column {quoted(cells.name)} is encoded as categories, because"
     form = _nearest(cells, text_format)
     if form is None:
         if cells.str.contains(_NUMBER_WITH_SIGN).all() and cells.str.contains(_SIGN).any():
             example = cells.filter(cells.str.contains(_SIGN))[0]
-            text = f"{prefix} its values have signs, such as {example!r}. If these are numbers, remove the signs."
+            text = f"{prefix} its values have signs, such as {quoted(example)}. If these are numbers, remove the signs."
             return UserWarning(text)
         return None
     is_odd = form.read(cells).is_null()
     if 0 < is_odd.sum() <= _FEW * len(cells):
         noun = "dates" if form.kind is Kind.DATE else "numbers"
-        problem = f"{is_odd.sum()} of its {len(cells)} values are not {noun}, such as {cells.filter(is_odd)[0]!r}"
+        problem = f"{is_odd.sum()} of its {len(cells)} values are not {noun}, such as {quoted(cells.filter(is_odd)[0])}"
         return UserWarning(f"{prefix} {problem}. If the column has {noun}, fix these values or leave them empty.")
     if is_odd.any():
         return None
     pair = equal_numbers(cells) if form.kind is Kind.NUMBER and text_format.decimal is None else None
     if pair is not None:
-        problem = f"{pair[0]!r} and {pair[1]!r} would be the same number"
+        problem = f"{quoted(pair[0])} and {quoted(pair[1])} would be the same number"
         text = f"{prefix} {problem}. If the comma is a decimal mark, set `decimal` to ','."
         return ArgumentWarning("decimal", text)
     raise _needs_setting(cells, form, text_format)
@@ -171,4 +172,6 @@ def _needs_setting(cells: pl.Series, form: CellFormat, text_format: TextFormat) 
         example = cells.filter(cells.str.contains("[^0-9eE+-]"))[0]
     problem = f"They do not fit `{argument}` {setting!r}." if setting else "This format is not guessed."
     advice = f"Set `{argument}` to {' or '.join(map(repr, options))}, or drop the column with `exclude`."
-    return ArgumentError(argument, f"Column {cells.name!r} has {noun} such as {example!r}. {problem} {advice}")
+    return ArgumentError(
+        argument, f"Column {quoted(cells.name)} has {noun} such as {quoted(example)}. {problem} {advice}"
+    )

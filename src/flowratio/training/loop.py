@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from flowratio._support.progress import bar
+from flowratio._support.progress import Steps, display
 from flowratio.samples.rows import ArrayRows, Rows
 from flowratio.training.checkpoint import Checkpoint
 from flowratio.training.run import Callback, History, Loss, Recipe, Run
@@ -132,20 +132,13 @@ def _settings(module: nn.Module) -> dict[str, Any]:
 
 @contextmanager
 def _progress_bar(max_epochs: int, verbose: bool) -> Iterator[Callable[..., None]]:
-    """Show epoch, loss and remaining time on standard error if `verbose`."""
-    if not verbose:
-        yield lambda run, done=False: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    """Show the epoch, the remaining time and the loss on standard error if `verbose`."""
+    steps = Steps(max_epochs, "epochs")
 
-    text = TextColumn("epochs, held-out loss {task.fields[loss]}, maximum")
-    columns = TextColumn("training"), BarColumn(), MofNCompleteColumn(), text, TimeRemainingColumn(), TextColumn("left")
-    with bar(*columns) as progress:
-        task = progress.add_task("training", total=max_epochs, loss="–")
+    def show(run: Run, done: bool = False) -> None:
+        losses = run.history.held_out_loss
+        steps.completed, steps.total = run.epoch, run.epoch if done else max_epochs  # also after an early stop
+        steps.note = f"held-out loss {losses[-1]:.4f}" if losses else ""
 
-        def show(run: Run, done: bool = False) -> None:
-            losses = run.history.held_out_loss
-            total = run.epoch if done else max_epochs  # also after an early stop
-            progress.update(task, completed=run.epoch, total=total, loss=f"{losses[-1]:.4f}" if losses else "–")
-
+    with display(steps, verbose):
         yield show

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from flowratio._support.wording import listed, nearest
+import pytest
+
+from flowratio._support.wording import listed, nearest, quoted, shown
 
 
 def test_long_list_is_cut() -> None:
@@ -9,3 +11,23 @@ def test_long_list_is_cut() -> None:
 
 def test_nearest_choice_is_suggested() -> None:
     assert (nearest("agee", ["age", "job"]), nearest("x", ["age", "job"])) == (" Did you mean 'age'?", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("größe (m²)", "größe (m²)"),
+        ("a\x1b[31mb\nc\t\0", "a\\x1b[31mb\\nc\\t\\x00"),
+        ("\u202egpj.exe", "\\u202egpj.exe"),  # reverses the text that follows it
+        ("bad\udc80", "bad\\udc80"),  # a byte of a file name that is not UTF-8
+        ("x" * 5000 + "end", "x" * 39 + "…" + "x" * 17 + "end"),
+        (7, "7"),
+    ],
+)
+def test_names_are_escaped_and_shortened(name: object, text: str) -> None:
+    assert shown(name) == text
+    assert len(shown("y" * 300, 200)) == 200
+
+
+def test_names_in_quotes() -> None:
+    assert [quoted(name) for name in ("it's", "a\nb", 3, None)] == ['"it\'s"', "'a\\nb'", "3", "None"]

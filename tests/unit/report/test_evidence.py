@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -12,17 +13,24 @@ import polars as pl
 import pytest
 
 from flowratio.diagnostics.balance import Balance
+from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio.ratios.featurized.featurized import FeaturizedRatio
 from flowratio.report import evidence as module
-from flowratio.report.category_changes import category_sentences, category_shares, changed_categories, levels_of
+from flowratio.report.category_changes import (
+    category_sentences,
+    category_shares,
+    changed_categories,
+    frequent_categories,
+)
 from flowratio.report.evidence import FILE, Origin, _described, gather, read_evidence, write_evidence
 from flowratio.tables.columns import Column, learn_column
 from flowratio.tables.formats import CellFormat, Kind
 from flowratio.training.run import History
 
-MADE: Origin = {
+ORIGIN: Origin = {
     "command": "flowratio fit p.csv q.csv -o model",
     "date": "2026-01-02T03:04:05+00:00",
     "seed": 3,
@@ -65,38 +73,38 @@ def ratio(samples: tuple[pl.DataFrame, pl.DataFrame]) -> RatioEstimator:
 
 
 @pytest.fixture(scope="module")
-def found(ratio: RatioEstimator, samples: tuple[pl.DataFrame, pl.DataFrame]) -> dict[str, Any]:
+def evidence(ratio: RatioEstimator, samples: tuple[pl.DataFrame, pl.DataFrame]) -> dict[str, Any]:
     P, Q = samples
-    return gather(ratio, P[300:], Q[300:], origin=MADE)
+    return gather(ratio, P[300:], Q[300:], origin=ORIGIN)
 
 
-def column(found: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(one for one in found["columns"] if one["name"] == name)
+def column(evidence: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(one for one in evidence["columns"] if one["name"] == name)
 
 
-def test_written_and_read_it_is_the_same(found: dict[str, Any], tmp_path: Path) -> None:
-    assert write_evidence(found, tmp_path) == tmp_path / FILE
-    assert read_evidence(tmp_path) == found
-    json.dumps(found, allow_nan=False)
+def test_written_and_read_it_is_the_same(evidence: dict[str, Any], tmp_path: Path) -> None:
+    assert write_evidence(evidence, tmp_path) == tmp_path / FILE
+    assert read_evidence(tmp_path) == {**evidence, "origin": {**evidence["origin"], "model": str(tmp_path)}}
+    json.dumps(evidence, allow_nan=False)
 
 
-def test_how_it_was_made(found: dict[str, Any]) -> None:
-    origin = found["origin"]
-    assert {name: origin[name] for name in MADE} == MADE
+def test_how_it_was_made(evidence: dict[str, Any]) -> None:
+    origin = evidence["origin"]
+    assert {name: origin[name] for name in ORIGIN} == ORIGIN
     assert (origin["checked_p"], origin["checked_q"]) == (400, 300)
     assert {"flowratio", "python", "torch"} <= origin["versions"].keys()
 
 
-def test_numbers_of_a_column(found: dict[str, Any], samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
-    age = column(found, "age")
+def test_numbers_of_a_column(evidence: dict[str, Any], samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
+    age = column(evidence, "age")
     for sample, frame in zip("pq", samples, strict=True):
         values = frame["age"][300:]
         known = values.drop_nulls().to_numpy()
-        told = age["numbers"][sample]
-        assert age["gaps"][sample] == pytest.approx(values.null_count() / len(values), rel=1e-3)
-        assert told["mean"] == pytest.approx(known.mean(), rel=1e-6)
-        assert told["sd"] == pytest.approx(known.std(), rel=1e-3)
-        np.testing.assert_allclose(told["quartiles"], np.quantile(known, [0, 0.25, 0.5, 0.75, 1]), rtol=1e-6)
+        description = age["numbers"][sample]
+        assert age["missing"][sample] == pytest.approx(values.null_count() / len(values), rel=1e-3)
+        assert description["mean"] == pytest.approx(known.mean(), rel=1e-6)
+        assert description["sd"] == pytest.approx(known.std(), rel=1e-3)
+        np.testing.assert_allclose(description["quartiles"], np.quantile(known, [0, 0.25, 0.5, 0.75, 1]), rtol=1e-6)
         shares, _ = np.histogram(
             np.clip(known, *np.array(age["histogram"]["edges"])[[0, -1]]), age["histogram"]["edges"]
         )
@@ -105,39 +113,45 @@ def test_numbers_of_a_column(found: dict[str, Any], samples: tuple[pl.DataFrame,
         assert sum(age["histogram"][sample]) == pytest.approx(1, abs=2e-3)
 
 
-def test_dates_are_days_and_whole_numbers_have_bars_of_their_own(found: dict[str, Any]) -> None:
-    assert column(found, "since")["kind"] == "date"
-    assert 18_262 <= column(found, "since")["numbers"]["p"]["quartiles"][0] <= 18_280  # 2020-01-01 is day 18 262
-    assert column(found, "rooms")["histogram"]["edges"] == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
+def test_dates_are_days_and_whole_numbers_have_bars_of_their_own(evidence: dict[str, Any]) -> None:
+    assert column(evidence, "since")["kind"] == "date"
+    assert 18_262 <= column(evidence, "since")["numbers"]["p"]["quartiles"][0] <= 18_280  # 2020-01-01 is day 18 262
+    assert column(evidence, "rooms")["histogram"]["edges"] == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
 
 
-def test_levels_of_a_column(found: dict[str, Any], samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
-    shares = {one["level"]: one for one in column(found, "job")["levels"]}
+def test_frequent_categories_a_column(evidence: dict[str, Any], samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
+    shares = {one["category"]: one for one in column(evidence, "job")["categories"]}
     assert shares["clerk"]["p"] == pytest.approx((samples[0]["job"][300:] == "clerk").mean(), rel=1e-3)
     assert shares["clerk"]["q"] == pytest.approx((samples[1]["job"][300:] == "clerk").mean(), rel=1e-3)
-    assert {one["level"] for one in column(found, "member")["levels"]} == {"true", "false"}
-    assert column(found, "country")["levels"] == [{"level": "NL", "p": 1.0, "q": 1.0}]
+    assert {one["category"] for one in column(evidence, "member")["categories"]} == {"true", "false"}
+    assert column(evidence, "country")["categories"] == [{"category": "NL", "p": 1.0, "q": 1.0}]
 
 
 def test_numbers_are_rounded() -> None:
     assert (module._finite(1234.5678), module._finite(math.nan)) == (1235.0, None)
 
 
-def test_rare_levels_of_many_are_one() -> None:
-    levels = levels_of(category_shares(pl.Series([f"a{k}" for k in range(30)] + ["b"] * 30), pl.Series(["b"])))
-    assert levels[0] == {"level": "b", "p": 0.5, "q": 1.0}
-    assert levels[-1]["level"] == "11 others"
+def test_rare_frequent_categories_many_are_one() -> None:
+    levels = frequent_categories(
+        category_shares(pl.Series([f"a{k}" for k in range(30)] + ["b"] * 30), pl.Series(["b"]))
+    )
+    assert levels[0] == {"category": "b", "p": 0.5, "q": 1.0}
+    assert levels[-1]["category"] == "11 others"
     assert sum(one["p"] for one in levels) == pytest.approx(1, abs=1e-3)
 
 
 def test_new_vanished_and_changed_categories() -> None:
     p = pl.Series(["a"] * 50 + ["b"] * 30 + ["new"] * 20)
     q = pl.Series(["a"] * 50 + ["b"] * 80 + ["old"] * 70)
-    found = changed_categories(category_shares(p, q), len(p), len(q))
-    assert (found["n_new"], found["share_new"], found["new"]) == (1, 0.2, [{"level": "new", "p": 0.2, "q": 0.0}])
-    assert (found["n_vanished"], found["share_vanished"]) == (1, 0.35)
-    assert [one["level"] for one in found["changed"]] == ["a"]  # b: 0.3 and 0.4, 1.7 standard errors
-    column = {"name": "town", "changes": found}
+    evidence = changed_categories(category_shares(p, q), len(p), len(q))
+    assert (evidence["n_new"], evidence["share_new"], evidence["new"]) == (
+        1,
+        0.2,
+        [{"category": "new", "p": 0.2, "q": 0.0}],
+    )
+    assert (evidence["n_vanished"], evidence["share_vanished"]) == (1, 0.35)
+    assert [one["category"] for one in evidence["changed"]] == ["a"]  # b: 0.3 and 0.4, 1.7 standard errors
+    column = {"name": "town", "changes": evidence}
     files = {"file_p": "p.csv", "file_q": "q.csv"}
     words = category_sentences({"origin": files, "columns": [column], "diagnosis": {"grouping": {"town": 0.12}}})
     assert words == [
@@ -152,9 +166,9 @@ def test_shares_of_changed_categories_are_those_of_all_rows() -> None:
     q = pl.Series("town", [None] * 50 + ["a"] * 50 + ["b"] * 80 + ["old"] * 70)
     changes = _described(learn_column(pl.concat([p, q]), 20), p, q)["changes"]
     assert (changes["share_new"], changes["share_vanished"]) == (0.1, 0.28)  # 20 of 200 rows, 70 of 250
-    assert changes["new"] == [{"level": "new", "p": 0.1, "q": 0.0}]
+    assert changes["new"] == [{"category": "new", "p": 0.1, "q": 0.0}]
     # b has the same share of all rows nearly, and does not differ beyond chance among the cells
-    assert changes["changed"] == [{"level": "a", "p": 0.25, "q": 0.2}]
+    assert changes["changed"] == [{"category": "a", "p": 0.25, "q": 0.2}]
 
 
 def test_driver_compares_one_category_before_and_after() -> None:
@@ -167,7 +181,7 @@ def test_driver_compares_one_category_before_and_after() -> None:
 
 
 def test_drivers_are_the_deviations_of_their_terms(
-    found: dict[str, Any], ratio: RatioEstimator, samples: tuple[pl.DataFrame, pl.DataFrame]
+    evidence: dict[str, Any], ratio: RatioEstimator, samples: tuple[pl.DataFrame, pl.DataFrame]
 ) -> None:
     """A linear log r is a sum over source columns, and a column's effect is the deviation of its term."""
     assert ratio.encoder_ is not None
@@ -181,14 +195,14 @@ def test_drivers_are_the_deviations_of_their_terms(
         term = X[:, own] @ slopes[own]
         deviation = math.sqrt(half @ (term - half @ term) ** 2)
         # three permutations of 700 rows: a relative error of some per cent
-        assert column(found, source.name)["driver"]["effect"] == pytest.approx(deviation, rel=0.1, abs=1e-6)
-    assert found["columns"][0]["name"] == "age"
-    assert sum(one["driver"]["share"] for one in found["columns"]) == pytest.approx(1, abs=1e-3)
-    assert column(found, "country")["driver"]["share"] == 0
+        assert column(evidence, source.name)["driver"]["effect"] == pytest.approx(deviation, rel=0.1, abs=1e-6)
+    assert evidence["columns"][0]["name"] == "age"
+    assert sum(one["driver"]["share"] for one in evidence["columns"]) == pytest.approx(1, abs=1e-3)
+    assert column(evidence, "country")["driver"]["share"] == 0
 
 
-def test_kept_rows_give_the_balance_of_the_diagnosis(found: dict[str, Any]) -> None:
-    rows, balance = found["rows"], found["diagnosis"]["balance"]
+def test_kept_rows_give_the_balance_of_the_diagnosis(evidence: dict[str, Any]) -> None:
+    rows, balance = evidence["rows"], evidence["diagnosis"]["balance"]
     assert (len(rows["log_p"]), len(rows["log_q"])) == (400, 300)
     w = np.exp(rows["log_q"])
     for k, j in enumerate(rows["columns"]):
@@ -206,7 +220,7 @@ def test_only_some_rows_and_columns_are_kept(
     for name, most in (("_LOG_RATIOS", 50), ("_ROWS", 20), ("_COLUMNS", 2)):
         monkeypatch.setattr(module, name, most)
     P, Q = (frame[300:] for frame in samples)
-    rows = gather(ratio, P, Q, origin=MADE)["rows"]
+    rows = gather(ratio, P, Q, origin=ORIGIN)["rows"]
     assert (len(rows["log_p"]), len(rows["log_q"])) == (50, 50)
     assert np.shape(rows["p"]) == np.shape(rows["q"]) == (2, 20)
     assert set(rows["log_p"]) <= {float(f"{value:.4g}") for value in ratio.log_ratio(P)}
@@ -225,31 +239,45 @@ class Stretched:
 
 
 def test_latent_picture_and_training(ratio: RatioEstimator, samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
-    P, Q = (frame[300:] for frame in samples)
+    X_p, X_q = (ratio.design(frame[300:]).matrix for frame in samples)
     for n_columns in (1, 2, 4):
-        found = gather(ratio, P, Q, featurizer=Stretched(n_columns), origin=MADE)
-        latent = found["latent"]
+        latent = module._latent(ratio, Stretched(n_columns), X_p, X_q)
         assert len(latent["names"]) == len(latent["p"]) == min(n_columns, 2)
         assert (len(latent["p"][0]), len(latent["q"][0])) == (400, 300)
     Z = np.concatenate([latent["p"], latent["q"]], axis=1)
     # deviations of 700 draws: 3 % each
     np.testing.assert_allclose(Z.std(axis=1), [10, 3], rtol=0.1)
-    assert found["training"]["train_loss"] == [3, None]
-    assert found["training"]["held_out_loss"] == [2.5, 2]
+    training = module._training(Stretched(1))
+    assert training is not None
+    assert training["train_loss"] == [3, None]
+    assert training["held_out_loss"] == [2.5, 2]
 
 
-def test_nothing_to_tell_is_none(found: dict[str, Any]) -> None:
-    assert [found[name] for name in ("latent", "training", "candidates")] == [None, None, None]
+def test_latent_space_only_of_a_ratio_with_a_flow(samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
+    P, Q = (frame.select("noise", "age") for frame in samples)
+    flow = FlowFeaturizer(max_epochs=2, hidden=(8,), n_blocks=1, random_state=0)
+    in_z = FeaturizedRatio("logistic", featurizer=flow, random_state=0)
+    for ratio in (in_z, ClassifierRatio("logistic", random_state=0)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # two epochs are few
+            ratio.fit_samples(P[:300], Q[:300])
+        evidence = gather(ratio, P[300:], Q[300:], featurizer=in_z.mixture_flow(), origin=ORIGIN)
+        has_flow = ratio is in_z
+        assert [evidence[name] is not None for name in ("latent", "training")] == [has_flow, has_flow]
+
+
+def test_parts_without_content_are_none(evidence: dict[str, Any]) -> None:
+    assert [evidence[name] for name in ("latent", "training", "candidates")] == [None, None, None]
 
 
 def test_candidates(samples: tuple[pl.DataFrame, pl.DataFrame]) -> None:
     P, Q = samples
     auto = AutoRatio(["lda", "logistic"], n_folds=2, random_state=0)
     ratio = auto.fit_samples(P[:300], Q[:300])
-    told = gather(ratio, P[300:], Q[300:], origin=MADE)["candidates"]
-    assert {one["name"] for one in told["table"]} == {"lda", "logistic"}
-    assert told["verdict"] == ratio.results_.verdict
-    assert told["table"][0]["score"] == pytest.approx(ratio.results_.candidates[0].score, rel=1e-3)
+    description = gather(ratio, P[300:], Q[300:], origin=ORIGIN)["candidates"]
+    assert {one["name"] for one in description["table"]} == {"lda", "logistic"}
+    assert description["verdict"] == ratio.results_.verdict
+    assert description["table"][0]["score"] == pytest.approx(ratio.results_.candidates[0].score, rel=1e-3)
 
 
 LARGEST = float(np.finfo(np.float64).max)
@@ -268,48 +296,52 @@ ODD = [
 
 @pytest.mark.parametrize("values", ODD)
 def test_histogram_of_odd_values(values: list[float]) -> None:
-    told = module._histogram(np.array(values), np.array(values[:1]))
-    assert told is not None
-    assert len(told["edges"]) <= module._BINS + 2
-    assert np.all(np.diff(told["edges"]) > 0)
-    assert (sum(told["p"]), sum(told["q"])) == (pytest.approx(1, abs=1e-3), 1)
+    description = module._histogram(np.array(values), np.array(values[:1]))
+    assert description is not None
+    assert len(description["edges"]) <= module._BINS + 2
+    assert np.all(np.diff(description["edges"]) > 0)
+    assert (sum(description["p"]), sum(description["q"])) == (pytest.approx(1, abs=1e-3), 1)
 
 
 @pytest.mark.parametrize("values", ODD)
 def test_moments_of_odd_values(values: list[float]) -> None:
-    told = module._moments(np.array(values))
-    assert told is not None
+    description = module._moments(np.array(values))
+    assert description is not None
     exact = [Fraction(value) for value in values]
     mean = sum(exact) / len(exact)
     spread = float(sum((value - mean) ** 2 for value in exact) / len(exact) / max(map(abs, exact)) ** 2)
     size = max(map(abs, values))
     # means of 12 digits, deviations of 4
-    assert told["mean"] / size == pytest.approx(float(mean / Fraction(size)), rel=1e-11, abs=1e-15)
-    assert told["sd"] / size == pytest.approx(math.sqrt(spread), rel=1e-3, abs=1e-15)
-    assert told["quartiles"][::4] == pytest.approx([min(values), max(values)], rel=1e-11)
-    json.dumps(told, allow_nan=False)
+    assert description["mean"] / size == pytest.approx(float(mean / Fraction(size)), rel=1e-11, abs=1e-15)
+    assert description["sd"] / size == pytest.approx(math.sqrt(spread), rel=1e-3, abs=1e-15)
+    assert description["quartiles"][::4] == pytest.approx([min(values), max(values)], rel=1e-11)
+    json.dumps(description, allow_nan=False)
 
 
 def test_words_in_a_constant_of_truth_values_and_identifiers() -> None:
     constant = Column("on", Kind.CONSTANT, CellFormat(Kind.BOOLEAN), 1.0)
-    told = _described(constant, constant.parse(pl.Series("on", ["maybe", "true", ""])), pl.Series("on", ["true"]))
-    assert told["gaps"]["p"] == pytest.approx(1 / 3, abs=1e-3)
-    assert {one["level"]: one["p"] for one in told["levels"]} == {"true": 0.5, "maybe": 0.5}
-    told = _described(
+    description = _described(
+        constant, constant.parse(pl.Series("on", ["maybe", "true", ""])), pl.Series("on", ["true"])
+    )
+    assert description["missing"]["p"] == pytest.approx(1 / 3, abs=1e-3)
+    assert {one["category"]: one["p"] for one in description["categories"]} == {"true": 0.5, "maybe": 0.5}
+    description = _described(
         Column("id", Kind.IDENTIFIER, CellFormat(Kind.CATEGORY), "(other)"), *(pl.Series("id", ["a", "b"]),) * 2
     )
-    assert told["levels"] == [{"level": "a value of its own", "p": 1.0, "q": 1.0}]
+    assert description["categories"] == [{"category": "a value of its own", "p": 1.0, "q": 1.0}]
 
 
 def test_column_that_is_all_gaps_in_one_sample(
-    found: dict[str, Any], samples: tuple[pl.DataFrame, pl.DataFrame]
+    evidence: dict[str, Any], samples: tuple[pl.DataFrame, pl.DataFrame]
 ) -> None:
     P, Q = (frame.select("noise", "age") for frame in samples)
     ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P[:300], Q[:300])
-    told = column(gather(ratio, P[300:].with_columns(age=pl.lit(None, pl.Float64)), Q[300:], origin=MADE), "age")
-    assert told["numbers"]["p"] is None
-    assert told["gaps"]["p"] == 1
-    assert sum(told["histogram"]["p"]) == 0
+    description = column(
+        gather(ratio, P[300:].with_columns(age=pl.lit(None, pl.Float64)), Q[300:], origin=ORIGIN), "age"
+    )
+    assert description["numbers"]["p"] is None
+    assert description["missing"]["p"] == 1
+    assert sum(description["histogram"]["p"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -320,9 +352,9 @@ def test_column_that_is_all_gaps_in_one_sample(
         ("[" * 100_000, ["cut short or not JSON"]),
         ("\udcff", ["cut short or not JSON"]),
         ("[1, 2]", ["not evidence of flowratio"]),
-        ('{"format": "flowratio evidence", "version": 4}', ["format version 4", "version 3. Upgrade flowratio."]),
-        ('{"format": "flowratio evidence", "version": 2}', ["format version 2", "version 3. Fit the model again."]),
-        ('{"format": "flowratio evidence", "version": 3}', ["was changed after it was written"]),
+        ('{"format": "flowratio evidence", "version": 5}', ["format version 5", "version 4. Upgrade flowratio."]),
+        ('{"format": "flowratio evidence", "version": 3}', ["format version 3", "version 4. Fit the model again."]),
+        ('{"format": "flowratio evidence", "version": 4}', ["was changed after it was written"]),
     ],
 )
 def test_file_that_cannot_be_read(content: str | None, words: list[str], tmp_path: Path) -> None:
@@ -340,8 +372,8 @@ def test_folder_that_is_not_there(tmp_path: Path) -> None:
         read_evidence(tmp_path / "nowhere")
 
 
-def test_change_of_a_number_is_noticed(found: dict[str, Any], tmp_path: Path) -> None:
-    path = write_evidence(found, tmp_path)
+def test_change_of_a_number_is_noticed(evidence: dict[str, Any], tmp_path: Path) -> None:
+    path = write_evidence(evidence, tmp_path)
     path.write_text(path.read_text().replace('"seed": 3', '"seed": 4'))
     with pytest.raises(ValueError, match="was changed"):
         read_evidence(tmp_path)

@@ -15,10 +15,11 @@ import pytest
 
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.report.evidence import Origin, gather
-from flowratio.report.page import _safe_json, _value, count, fixed, html, moment, percent, sig, signed, write_report
+from flowratio.report.numbers import count, fixed, in_units, moment, percent, sig, signed
+from flowratio.report.page import _safe_json, html, write_report
 
 IMAGE, SCRIPT = "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>"
-MADE: Origin = {
+ORIGIN: Origin = {
     "command": "flowratio fit 'a&b.csv' \"<b>.csv\" -o model",
     "date": "2026-01-02T03:04:05+00:00",
     "seed": 3,
@@ -46,13 +47,13 @@ def evidence() -> dict[str, Any]:
         for mean in (1.0, 0.0)
     )
     ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P[:200], Q[:200])
-    found = gather(ratio, P[200:], Q[200:], origin=MADE)
-    found["latent"] = {"names": [IMAGE, SCRIPT], "p": [[0.5] * 200] * 2, "q": [[0.1] * 200] * 2}
-    found["training"] = {"epoch": [1, 2], "train_loss": [2, 1], "held_out_loss": [2, None], "best_epoch": 1}
-    found["training"]["stopped"] = "patience"
+    evidence = gather(ratio, P[200:], Q[200:], origin=ORIGIN)
+    evidence["latent"] = {"names": [IMAGE, SCRIPT], "p": [[0.5] * 200] * 2, "q": [[0.1] * 200] * 2}
+    evidence["training"] = {"epoch": [1, 2], "train_loss": [2, 1], "held_out_loss": [2, None], "best_epoch": 1}
+    evidence["training"]["stopped"] = "patience"
     one = {"name": IMAGE, "score": 0.1, "error": None, "seconds": 1.0, "weight": 0.0, "note": SCRIPT}
-    found["candidates"] = {"verdict": f"The flow helped. {SCRIPT}", "table": [one]}
-    return found
+    evidence["candidates"] = {"verdict": f"The flow helped. {SCRIPT}", "table": [one]}
+    return evidence
 
 
 class Page(HTMLParser):
@@ -128,7 +129,7 @@ def test_words_and_tables_stand_without_a_script(page: Page, evidence: dict[str,
     assert "scripts are off here" in text
     for words in ("Log-ratio of the rows", "Reliability", "Latent space", "Training of the flow", "Candidates"):
         assert words in text
-    assert MADE["command"] in text
+    assert ORIGIN["command"] in text
     assert "2 January 2026, 03:04 UTC" in text
     assert len([of for of in page.named("tr") if "data-column" in of]) == len(evidence["columns"])
 
@@ -172,7 +173,7 @@ def test_advice_fits_the_numbers(change: dict[str, Any], words: str, evidence: d
 
 def test_new_and_vanished_categories_are_listed(evidence: dict[str, Any]) -> None:
     changed = copy.deepcopy(evidence)
-    level = {"level": SCRIPT, "p": 0.25, "q": 0.0}
+    level = {"category": SCRIPT, "p": 0.25, "q": 0.0}
     changes = {"n_new": 40, "share_new": 0.5, "new": [level], "n_vanished": 0, "share_vanished": 0.0}
     changed["columns"][1]["changes"] = {**changes, "vanished": [], "changed": []}
     assert "Changed categories" not in html(evidence)
@@ -195,7 +196,7 @@ def test_dates_that_no_calendar_has() -> None:
         for shares in ([0.4, 0.3, 0.3], [0.3, 0.4, 0.3])
     )
     ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P[:200], Q[:200])
-    text = html(gather(ratio, P[200:], Q[200:], origin=MADE))
+    text = html(gather(ratio, P[200:], Q[200:], origin=ORIGIN))
     assert "9999-12-31" in text
     assert "0000-01-01" in text
 
@@ -212,7 +213,7 @@ def test_dates_that_no_calendar_has() -> None:
     ],
 )
 def test_any_number_is_a_date(days: float, text: str) -> None:
-    assert _value({"kind": "date"}, days) == text
+    assert in_units({"kind": "date"}, days) == text
 
 
 @pytest.mark.parametrize(

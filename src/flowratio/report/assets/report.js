@@ -295,7 +295,7 @@
     const [width, height] = [184, 44];
     const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `Distribution of ${column.name} in p and q` });
     svg.append(make("line", { x1: 0, x2: width, y1: height - 1, y2: height - 1, class: "axis" }));
-    const bars = column.histogram ? sparkOfNumbers(svg, column, width, height) : column.levels ? sparkOfLevels(svg, column, width, height) : [];
+    const bars = column.histogram ? sparkOfNumbers(svg, column, width, height) : column.categories ? sparkOfCategories(svg, column, width, height) : [];
     for (const [x, wide, tip] of bars) svg.append(make("rect", { x, width: wide, y: 0, height, class: "hit", "data-tip": `${column.name}\n${tip}` }));
     cell.replaceChildren(svg);
   };
@@ -308,16 +308,16 @@
     const text = shown(column);
     return p.map((share, i) => [X(edges[i]), X(edges[i + 1]) - X(edges[i]), `${text(edges[i])} to ${text(edges[i + 1])}: p ${percent(share)}, q ${percent(q[i])}`]);
   };
-  const sparkOfLevels = (svg, column, width, height) => {
-    const levels = column.levels.slice(0, 12);
-    const top = Math.max(...levels.flatMap((one) => [one.p, one.q]), 1e-9);
-    const wide = Math.min(width / Math.max(levels.length, 1), 46);
-    return levels.map((one, i) => {
+  const sparkOfCategories = (svg, column, width, height) => {
+    const categories = column.categories.slice(0, 12);
+    const top = Math.max(...categories.flatMap((one) => [one.p, one.q]), 1e-9);
+    const wide = Math.min(width / Math.max(categories.length, 1), 46);
+    return categories.map((one, i) => {
       const size = (v) => (v / top) * (height - 4);
       const half = wide * 0.38;
       svg.append(make("rect", { x: i * wide + wide * 0.1, width: half, y: height - 1 - size(one.p), height: size(one.p), class: "p-bar" }));
       svg.append(make("rect", { x: i * wide + wide * 0.1 + half + 1, width: half, y: height - 1 - size(one.q), height: size(one.q), class: "q-bar" }));
-      return [i * wide, wide, `${one.level}: p ${percent(one.p)}, q ${percent(one.q)}`];
+      return [i * wide, wide, `${one.category}: p ${percent(one.p)}, q ${percent(one.q)}`];
     });
   };
   const drawColumns = () => {

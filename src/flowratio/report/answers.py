@@ -1,0 +1,143 @@
+"""Evidence as plain sentences: whether two files differ, what changed, and whether weights help.
+
+Every change is written from the file that is weighted (q) to the file that it should match (p): old → new.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NamedTuple
+
+from flowratio.report.drift import CORRELATION, differs, is_significant
+from flowratio.report.names import file_names, legible_evidence
+from flowratio.report.numbers import count, fixed, pair, percent, shares
+
+MAX_CHANGES = 8  # columns that are listed as changed
+_IMPORTANT = 0.05  # share of the squared changes of log r from which on a column is listed without a test
+_SIZES = ((0.55, "very small"), (0.65, "small"), (0.8, "clear"), (0.95, "large"), (math.inf, "very large"))
+_MISSING = "share of missing values"  # how the test words it
+_SAMPLE = re.compile(r"\b(of|from|about|like|where|represents?|for) ([pq])\b(?![-\w]| =)")
+
+
+class Change(NamedTuple):
+    """A change of a column, in its own units."""
+
+    column: str
+    what: str  # such as "median age" or "citizen = No"
+    before: str  # in the file of q
+    after: str  # in the file of p
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.before} → {self.after}"
+
+
+def changed_columns(evidence: dict[str, Any], most: int = 5) -> list[str]:
+    """Return a text for each of the columns that changed most, the clearest change first.
+
+    Examples are "citizen = No: 23 % → 9 %", "median age: 34 → 41" and "missing values of income: 1 % → 12 %". The arrow
+    points from the file that is weighted (q, the second one of `fit`) to the file that it should match (p). The list is
+    empty if no difference is found. Names are legible: control characters are escaped, and long names are shortened.
+    """
+    return [str(change) for change in changes_of(legible_evidence(evidence), most)]
+
+
+def changes_of(evidence: dict[str, Any], most: int = MAX_CHANGES) -> list[Change]:
+    """Return the clearest changes of legible evidence. Without a clear column, those that move log r most."""
+    columns = {column["name"]: column for column in evidence["columns"]}
+    if is_significant(evidence["test"]):
+        drivers = [one for one in evidence["test"]["drivers"] if is_significant(one)]
+        if drivers:
+            return [_change(columns[one["column"]], one) for one in drivers[:most]]
+    if not differs(evidence):
+        return []
+    important = [column for column in evidence["columns"] if (column["driver"]["share"] or 0) >= _IMPORTANT]
+    return [_change(column, {"change": "mean"}) for column in important[:most]]
+
+
+def _change(column: dict[str, Any], driver: dict[str, Any]) -> Change:
+    """Return what changed in a column. `driver` is its result of the test."""
+    name, word = column["name"], driver["change"]
+    if word.startswith(CORRELATION):
+        partner = driver.get("partner", word.removeprefix(CORRELATION))
+        texts = [fixed(driver.get(sample), 2) for sample in "qp"]
+        return Change(name, f"correlation of {name} and {partner}", texts[0], texts[1])
+    largest = max(_category_changes(column), key=_rank, default=None)
+    of_missing = abs(column["missing"]["p"] - column["missing"]["q"])
+    is_missing = word == _MISSING or (largest is not None and of_missing > abs(largest["p"] - largest["q"]))
+    if is_missing or (largest is None and not _has_values(column)):
+        return Change(name, f"missing values of {name}", *shares(column["missing"]["q"], column["missing"]["p"]))
+    if largest is not None:
+        return Change(name, f"{name} = {largest['category']}", *shares(largest["q"], largest["p"]))
+    return _change_of_numbers(column, word)
+
+
+def _rank(category: dict[str, Any]) -> tuple[float, float]:
+    """Return a key by which the largest change of a share comes last, and of equal changes that of the rarest."""
+    return round(abs(category["p"] - category["q"]), 3), -category["p"] - category["q"]
+
+
+def _category_changes(column: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the categories of a column with their shares. Of a boolean, only true."""
+    categories = [one for one in column.get("categories", []) if "n_others" not in one]
+    is_boolean = column["kind"] == "boolean"
+    return [one for one in categories if one["category"] == "true"] or categories if is_boolean else categories
+
+
+def _has_values(column: dict[str, Any]) -> bool:
+    return all(column.get("numbers", {}).get(sample) is not None for sample in "pq")
+
+
+def _change_of_numbers(column: dict[str, Any], word: str) -> Change:
+    """Return the change of the median or mean, or of the middle half of the values."""
+    name, p, q = column["name"], column["numbers"]["p"], column["numbers"]["q"]
+    if word == "mean":
+        medians = pair(column, q["quartiles"][2], p["quartiles"][2])
+        if medians[0] != medians[1]:
+            return Change(name, f"median {name}", *medians)
+        return Change(name, f"mean {name}", *pair(column, q["mean"], p["mean"]))
+    low, high = (pair(column, q["quartiles"][k], p["quartiles"][k]) for k in (1, 3))
+    texts = [f"{low[k]} to {high[k]}" for k in (0, 1)]
+    if texts[0] != texts[1]:
+        return Change(name, f"middle half of {name}", texts[0], texts[1])
+    return Change(name, f"standard deviation of {name}", *pair({"kind": "number"}, q["sd"], p["sd"]))
+
+
+def drift_sentence(evidence: dict[str, Any]) -> str:
+    """Return whether the files differ, with the p-value."""
+    test = evidence["test"]
+    if test is None:
+        of_test = "The test needs a column that varies"
+    else:
+        of_test = f"p = {test['p_value']:.2g}, {test['n_permutations']} permutations"
+    if is_significant(test):
+        return f"The files differ ({of_test})."
+    if not differs(evidence):
+        return f"No difference found ({of_test})."
+    reason = "The files differ: the model distinguishes held-out rows of the two files."
+    return f"{reason} The test of single columns and correlations finds no difference ({of_test})."
+
+
+def size_sentence(evidence: dict[str, Any]) -> str:
+    """Return how large the difference is: the share of pairs that the model orders correctly."""
+    auc, (p, q) = evidence["diagnosis"]["direction"]["auc"], file_names(evidence["origin"])
+    size = next(text for limit, text in _SIZES if auc <= limit)
+    verb = "is" if differs(evidence) else "would be"
+    task = f"Given one row of {p} and one of {q}, the model finds the row of {p} in {percent(auc)} of pairs"
+    return f"The difference {verb} {size}. {task} (50 % = identical, 100 % = fully separable)."
+
+
+def weight_sentence(evidence: dict[str, Any]) -> str:
+    """Return how many rows of p the weighted rows of q replace."""
+    overlap, n_q = evidence["diagnosis"]["overlap"], evidence["diagnosis"]["n_q"]
+    p, q = file_names(evidence["origin"])
+    size = f"{count(overlap['ess_q'])} ± {count(overlap['ess_error'])}"
+    rows = f"the {count(n_q)} rows of {q} carry as much information as {size} rows of {p}"
+    return f"After weighting, {rows} (effective sample size, ESS)."
+
+
+def with_file_names(text: str, origin: dict[str, Any]) -> str:
+    """Return a sentence about p and q with the names of the files."""
+    p, q = file_names(origin)
+    text = text.replace("p from q", f"{p} from {q}").replace("p and q overlap", f"{p} and {q} overlap")
+    return _SAMPLE.sub(lambda match: f"{match.group(1)} {p if match.group(2) == 'p' else q}", text)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio.report.answers import changed_columns, drift_sentence, size_sentence, with_file_names
+from flowratio.report.evidence import Origin, gather
+
+ORIGIN: Origin = {
+    "command": "flowratio fit new.csv old.csv -o model",
+    "date": "2026-01-02T03:04:05+00:00",
+    "seed": 3,
+    "seconds": 1.5,
+    "file_p": "data/new.csv",
+    "file_q": "data/old.csv",
+    "n_p": 600,
+    "n_q": 600,
+    "proportion": 0.5,
+}
+
+
+def evidence_of(P: pl.DataFrame, Q: pl.DataFrame) -> dict[str, Any]:
+    ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P[:300], Q[:300])
+    return gather(ratio, P[300:], Q[300:], origin=ORIGIN)
+
+
+def table(n: int, rng: np.random.Generator, *, age: float, share: float, start: date, missing: float) -> pl.DataFrame:
+    is_missing = rng.random(n) < missing
+    days = rng.integers(0, 900, n)
+    return pl.DataFrame(
+        {
+            "age": np.round(rng.normal(age, 9, n)),
+            "citizen": np.where(rng.random(n) < share, "No", "Yes").tolist(),
+            "since": [start + timedelta(days=int(day)) for day in days],
+            "income": [None if no else float(x) for no, x in zip(is_missing, rng.normal(50, 9, n), strict=True)],
+            "member": (rng.random(n) < share).tolist(),
+            "noise": rng.normal(size=n),
+        }
+    )
+
+
+def test_changes_are_in_their_own_units_from_q_to_p() -> None:
+    rng = np.random.default_rng(0)
+    P = table(2300, rng, age=41, share=0.09, start=date(2021, 7, 1), missing=0.4)
+    Q = table(2300, rng, age=34, share=0.23, start=date(2021, 1, 1), missing=0.1)
+    evidence = evidence_of(P, Q)
+    texts = {text.split(":")[0]: text.split(": ")[1].replace("\u00a0", " ") for text in changed_columns(evidence)}
+    assert set(texts) == {"median age", "citizen = No", "median since", "missing values of income", "member = true"}
+    assert texts["median age"] == "34 → 41"
+    before, after = (float(share.removesuffix(" %")) for share in texts["citizen = No"].split(" → "))
+    assert (before, after) == (pytest.approx(23, abs=4), pytest.approx(9, abs=3))  # four standard errors of 2000 rows
+    days = [date.fromisoformat(day) for day in texts["median since"].split(" → ")]
+    assert (days[1] - days[0]).days == pytest.approx(181, abs=45)  # four standard errors of two medians of 2000 days
+    assert drift_sentence(evidence) == "The files differ (p = 0.005, 200 permutations)."
+    assert "of new.csv and one of old.csv" in size_sentence(evidence)
+
+
+def test_spread_and_correlation() -> None:
+    rng = np.random.default_rng(1)
+    Z = rng.normal(size=(2, 2300, 2))
+    Q = pl.DataFrame({"a": Z[0, :, 0], "b": Z[0, :, 1], "wide": rng.normal(10, 1, 2300)})
+    P = pl.DataFrame({"a": Z[1, :, 0], "b": Z[1] @ [0.8, 0.6], "wide": rng.normal(10, 3, 2300)})
+    texts = changed_columns(evidence_of(P, Q))
+    assert texts[0].startswith("middle half of wide: 9.")
+    correlation = next(text for text in texts if text.startswith("correlation of a and b: "))
+    before, after = (float(value.replace("−", "-")) for value in correlation.split(": ")[1].split(" → "))
+    assert (before, after) == (pytest.approx(0, abs=0.1), pytest.approx(0.79, abs=0.05))  # four standard errors
+
+
+def test_no_difference() -> None:
+    rng = np.random.default_rng(2)
+    P, Q = (pl.DataFrame({"a": rng.normal(size=900), "b": rng.normal(size=900)}) for _ in "pq")
+    evidence = evidence_of(P, Q)
+    assert changed_columns(evidence) == []
+    assert drift_sentence(evidence).startswith("No difference found (p = 0.")
+
+
+def test_difference_that_only_the_model_finds() -> None:
+    rng = np.random.default_rng(2)
+    P, Q = (pl.DataFrame({"a": rng.normal(size=900), "b": rng.normal(size=900)}) for _ in "pq")
+    evidence = evidence_of(P, Q)
+    evidence["diagnosis"] |= {"score": 0.3, "score_error": 0.01}
+    assert drift_sentence(evidence).startswith("The files differ: the model distinguishes held-out rows")
+    assert changed_columns(evidence) != []
+
+
+def test_names_of_columns_are_legible() -> None:
+    rng = np.random.default_rng(0)
+    name, word = "a\x1b[31m\u202e\n" + "x" * 3000, "b" * 2000 + "\x07"
+    shares = ([0.8, 0.2], [0.2, 0.8])
+    P, Q = (pl.DataFrame({name: rng.choice([word, "c"], 800, p=share).tolist()}) for share in shares)
+    (text,) = changed_columns(evidence_of(P, Q))
+    assert text.isprintable() or text.replace("\u00a0", " ").isprintable()
+    assert text.startswith(r"a\x1b[31m\u202e\nxxx")
+    assert len(text) < 250
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rows of p lie where a row of q is", "rows of new.csv lie where a row of old.csv is"),
+        ("where p and q overlap", "where new.csv and old.csv overlap"),
+        ("Rows of p differ in p (4%), p-value 1, of p = x", "Rows of new.csv differ in p (4%), p-value 1, of p = x"),
+    ],
+)
+def test_sentences_name_the_files(text: str, words: str) -> None:
+    assert with_file_names(text, dict(ORIGIN)) == words
