@@ -6,11 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scipy.special import ndtri
 
+from flowratio._support import markup
 from flowratio._support.validation import check_fraction
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import TestVerdict, Verdict
@@ -52,22 +52,22 @@ class Result(ABC):
         return {**numbers, "verdict": self.verdict.value, "reason": self.reason}
 
     def plot(self) -> Figure:
-        """Return a figure of the estimate with its interval. It belongs to no window: use `figure.savefig(path)`."""
-        from matplotlib.figure import Figure
+        """Return a figure of the estimate with its interval. A notebook shows it. To save it, use `savefig`."""
+        from flowratio._support.figures import new_figure
 
-        figure = Figure(figsize=(6, 2.6), layout="constrained")
+        figure = new_figure(6, 2.6)
         axes = figure.add_subplot()
         self._draw(axes)
         axes.set_title(f"{self.verdict}".capitalize(), fontsize="medium")
         return figure
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{escape(name.replace('_', ' '))}</th><td>{escape(_cell(value))}</td></tr>"
+        rows = [
+            ("95 % interval" if name == "interval" else name.replace("_", " "), _cell(value))
             for name, value in self.to_dict().items()
-            if not isinstance(value, list) or name == "interval"
-        )
-        return f"<table><caption>{escape(type(self).__name__)}</caption>{rows}</table>"
+            if name not in ("verdict", "reason") and (name == "interval" or not isinstance(value, list))
+        ]
+        return markup.verdict_text(self.verdict, self.reason) + markup.table(type(self).__name__, (), rows)
 
     def __repr__(self) -> str:
         return str(self)

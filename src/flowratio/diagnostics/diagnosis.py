@@ -17,6 +17,7 @@ from flowratio.diagnostics import trust
 from flowratio.diagnostics import verdict as rules
 from flowratio.diagnostics.balance import Balance, leftover, table_balance
 from flowratio.diagnostics.compared_columns import compared_columns
+from flowratio.diagnostics.diagnosis_html import html_of
 from flowratio.diagnostics.evaluation import Evaluation, cross_fitted, held_out, needs_fit
 from flowratio.diagnostics.identities import Identities, identities
 from flowratio.diagnostics.importance import Importance, importance
@@ -103,6 +104,9 @@ class Diagnosis:
         document = {name: _plain(getattr(self, name)) for name in names}
         del document["residual"]["log_correction"]
         return document
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
     def __repr__(self) -> str:
         return f"<Diagnosis: {self.verdict}, {len(self.warnings)} warnings>"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 _COLUMNS = 8  # listed, the worst or most important first
-_MEANING = {
+MEANING = {
     Verdict.RELIABLE: "no check speaks against weights r on rows of q.",
     Verdict.CARE: "read the points below before you use weights r on rows of q.",
     Verdict.DO_NOT_USE: "weights r on rows of q would mislead.",
@@ -30,7 +30,7 @@ def summary_of(diagnosis: Diagnosis) -> str:
     """Return the text."""
     points = textwrap.TextWrapper(_WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
     lines = [
-        f"Verdict: {diagnosis.verdict}: {_MEANING[diagnosis.verdict]}",
+        f"Verdict: {diagnosis.verdict}: {MEANING[diagnosis.verdict]}",
         *map(points.fill, diagnosis.warnings),
         *map(points.fill, (f"Advice: {words}" for words in diagnosis.advice)),
         f"\nRows: {diagnosis.n_p} of p (y = 1), {diagnosis.n_q} of q; r = p/q. {_origin(diagnosis)}",
