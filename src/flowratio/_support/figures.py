@@ -7,14 +7,14 @@ from io import BytesIO
 from matplotlib.figure import Figure
 
 
-class ShownFigure(Figure):
+class NotebookFigure(Figure):
     r"""A figure of matplotlib that a notebook shows as an image if it is the last expression of a cell.
 
     Only figures of pyplot are shown otherwise. Where `%matplotlib inline` is active, its image takes precedence.
 
     Examples
     --------
-    >>> figure = ShownFigure(figsize=(2, 1))
+    >>> figure = NotebookFigure(figsize=(2, 1))
     >>> figure._repr_png_()[:4]
     b'\x89PNG'
     """
@@ -27,4 +27,4 @@ class ShownFigure(Figure):
 
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of this size in inches. It belongs to no window, and its parts do not overlap."""
-    return ShownFigure(figsize=(width, height), layout="constrained")
+    return NotebookFigure(figsize=(width, height), layout="constrained")

@@ -60,9 +60,14 @@ class Divergence(BoundEstimate):
         """Return everything except log r, ready for JSON. An open end of the interval is None."""
         return {"kind": self.kind, **super().to_dict()}
 
+    def _unit(self) -> str:
+        return "nats" if self.kind in ("kl", "reverse-kl", "js") else ""
+
+    def _quantity(self) -> str:
+        return f"{KINDS[self.kind]} ({self._unit()})".removesuffix(" ()")
+
     def __str__(self) -> str:
-        unit = " nats" if self.kind in ("kl", "reverse-kl", "js") else ""
-        value = f"{KINDS[self.kind]}: {self.value:.4g} ± {self.standard_error:.2g}{unit}"
+        value = f"{KINDS[self.kind]}: {self.value:.4g} ± {self.standard_error:.2g} {self._unit()}".rstrip()
         return f"{value} (95 %: {interval_text(self.interval())})\n{self.verdict}: {self.reason}"
 
 

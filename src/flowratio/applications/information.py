@@ -68,6 +68,9 @@ class MutualInformation(BoundEstimate):
         """Return everything, with bits and the interval of 95 %, ready for JSON. An open end is None."""
         return {**super().to_dict(), "resolution": self.resolution, "bits": self.bits}
 
+    def _quantity(self) -> str:
+        return "mutual information (nats)"
+
     def __str__(self) -> str:
         value = f"{self.value:.4g} ± {self.standard_error:.2g} nats ({self.bits:.4g} bits)"
         return f"{value}, 95 %: {interval_text(self.interval())} nats\n{self.verdict}: {self.reason}"

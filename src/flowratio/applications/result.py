@@ -45,6 +45,10 @@ class Result(ABC):
     def _draw(self, axes: Axes) -> None:
         """Draw the estimate and what it rests on."""
 
+    def _quantity(self) -> str:
+        """Return what the value is, with its unit."""
+        return type(self).__name__
+
     def to_dict(self) -> dict[str, Any]:
         """Return the result with the interval of 95 %, ready for JSON. An open end is None."""
         ends = [end if math.isfinite(end) else None for end in self.interval()]
@@ -67,7 +71,7 @@ class Result(ABC):
             for name, value in self.to_dict().items()
             if name not in ("verdict", "reason") and (name == "interval" or not isinstance(value, list))
         ]
-        return markup.verdict_text(self.verdict, self.reason) + markup.table(type(self).__name__, (), rows)
+        return markup.verdict_text(self.verdict, self.reason) + markup.table(self._quantity(), (), rows)
 
     def __repr__(self) -> str:
         return str(self)
@@ -112,7 +116,7 @@ class BoundEstimate(Result):
         if not math.isfinite(high):
             axes.plot(end, 0, ">", color="0.5")
         axes.plot(self.value, 0, "o", color="black", label=f"estimate: {self.value:.4g}")
-        axes.set(yticks=[], xlim=(0, None), ylim=(-1, 1.5), xlabel=type(self).__name__)
+        axes.set(yticks=[], xlim=(0, None), ylim=(-1, 1.5), xlabel=self._quantity())
         axes.legend(frameon=False, loc="upper center", ncols=2, fontsize="small")
 
 
