@@ -1,67 +1,123 @@
-"""Write the tables and verdicts of results/NAME-laptop.json to the page docs/reproduction.md, between its marks.
+"""Write the results of the experiments to Markdown: all of them to results/, and parts to the pages docs/reproduction/.
 
-A part of the page begins with `<!-- NAME PART -->` and ends with `<!-- end -->`. PART is the number of a table,
-`claims`, or `made` for the command, the commit and the time. Command: python docs/reproduction_tables.py
+Each results/NAME-laptop.json becomes results/NAME-laptop.md with all tables and claims. On a page, a part begins with
+`<!-- NAME PART ROWS COLUMNS -->` and ends with `<!-- end -->`. PART is the number of a table, or `claims`. ROWS and
+COLUMNS are numbers, such as `0,3-5`, or `all`. `<!-- summary -->` and `<!-- NAME origin -->` have no numbers. Command:
+python docs/reproduction_tables.py
 """
 
 from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from flowratio_paper.reports import Claim, PaperTable
-from flowratio_paper.verdicts import Answer
+from reproduction_summary import SUMMARY, Line
+
+from flowratio_paper.reports import PaperTable
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "reproduction.md"
-COMPARISON, MANY = re.compile(r"\b([xz])(?:, our flow)? is (at least as good as (?:x|no weights))"), 8
-MARK = re.compile(r"^<!-- ([\w-]+) (\w+) -->\n.*?^<!-- end -->$", re.DOTALL | re.MULTILINE)
+RESULTS = ROOT / "results"
+PAGES = ROOT / "docs" / "reproduction"
+MARK = re.compile(r"^<!-- (summary|[\w-]+ origin|[\w-]+ \w+ \S+ \S+) -->\n.*?^<!-- end -->$", re.DOTALL | re.MULTILINE)
+CELL = re.compile(r"\{(\d)\|([^|]+)\|([^}]+)\}")
+PUBLISHED = re.compile(r" \[[\d.]+\]$")
+
+
+@cache
+def load(name: str) -> dict[str, Any]:
+    """Return the results of an experiment."""
+    return json.loads((RESULTS / f"{name}-laptop.json").read_text(encoding="utf-8"))
 
 
 def filled(text: str) -> str:
-    """Return the page with the results between its marks."""
-    return MARK.sub(lambda mark: f"<!-- {mark[1]} {mark[2]} -->\n{part(mark[1], mark[2])}\n<!-- end -->", text)
+    """Return a page with the results between its marks."""
+    return MARK.sub(lambda mark: f"<!-- {mark[1]} -->\n{part(mark[1])}\n<!-- end -->", text)
 
 
-def part(name: str, kind: str) -> str:
-    """Return a table, the claims, or their origin, in Markdown."""
-    results = json.loads((ROOT / "results" / f"{name}-laptop.json").read_text(encoding="utf-8"))
-    if kind == "made":
-        return origin(results)
-    if kind == "claims":
-        return verdicts([Claim(one["words"], Answer(one["verdict"]), one["measured"]) for one in results["claims"]])
-    table = PaperTable(**results["tables"][int(kind)])
-    return f"*{table.title}*\n\n{table.markdown()}"
+def part(mark: str) -> str:
+    """Return what belongs to a mark, in Markdown."""
+    if mark == "summary":
+        return summary()
+    name, kind, *places = mark.split()
+    if kind == "origin":
+        return origin(name)
+    table = claims(name) if kind == "claims" else PaperTable(**load(name)["tables"][int(kind)])
+    rows, columns = (numbers(one, n) for one, n in zip(places, (len(table.lines), len(table.head)), strict=True))
+    lines = [[table.lines[row][column] for column in columns] for row in rows]
+    title = f"*{table.title}*\n\n" if table.title else ""
+    return title + PaperTable(table.title, [table.head[column] for column in columns], lines).markdown()
 
 
-def verdicts(claims: list[Claim]) -> str:
-    """Return a table of claims. Of many comparisons of x and z, return the counts of their answers."""
-    comparisons: dict[str, list[Answer]] = {}
-    others = []
-    for one in claims:
-        if match := COMPARISON.search(one.words):
-            comparisons.setdefault(f"{match[1]} is {match[2]}", []).append(one.verdict)
-        else:
-            others.append(one)
-    rows = others if sum(map(len, comparisons.values())) > MANY else claims
-    lines = [["**no**" if one.verdict is Answer.NO else str(one.verdict), one.words, one.measured] for one in rows]
-    table = PaperTable("", ["holds", "claim", "measured"], lines)
-    if rows is claims:
-        return table.markdown()
-    counts = []
-    for words, answers in sorted(comparisons.items()):
-        counts.append(f"{words}: {', '.join(f'{answers.count(answer)} {answer}' for answer in Answer)}")
-    return f"{table.markdown()}\n\nComparisons of our variants: {'. '.join(counts)}. Each of them is in `results/`."
+def numbers(places: str, n: int) -> list[int]:
+    """Return the numbers in a text such as `0,3-5`, or all below n."""
+    ends = [[0, n - 1]] if places == "all" else [list(map(int, one.split("-"))) for one in places.split(",")]
+    return [place for one in ends for place in range(one[0], one[-1] + 1)]
 
 
-def origin(results: dict[str, Any]) -> str:
-    """Return the command, the commit and the time of all runs together."""
+def claims(name: str) -> PaperTable:
+    """Return the table of claims. A *no* is bold."""
+    lines = [[holds(one["verdict"]), one["words"], one["measured"]] for one in load(name)["claims"]]
+    return PaperTable("", ["holds", "claim", "measured"], lines)
+
+
+def holds(verdict: str) -> str:
+    """Return a verdict in Markdown."""
+    return "**no**" if verdict == "no" else verdict
+
+
+def origin(name: str) -> str:
+    """Return a link to all results, the command, and the time of all runs together."""
+    results = load(name)
     minutes = sum(run["seconds"] for run in results["runs"]) / 60
-    how = f"`{results['command']}`, commit {results['commit']}"
-    return f"{how}: {len(results['runs'])} tasks, {minutes:.1f} minutes of one core in all."
+    links = f"[All tables and claims](../../results/{name}-laptop.md)"
+    return f"{links}. Command: `flowratio reproduce {name} --preset laptop` ({minutes:.1f} minutes on one core)."
+
+
+def summary() -> str:
+    """Return the table of the paper's claims."""
+    head = ["in the paper", "claim", "paper", "ours", "holds", "reason"]
+    lines = []
+    for line in SUMMARY:
+        (claim,) = [one for one in load(line.name)["claims"] if one["words"] == line.words]
+        where = f"[{line.where}]({line.name}.md)"
+        lines.append([where, line.claim, line.paper, ours(line, claim), holds(claim["verdict"]), line.reason])
+    return PaperTable("", head, lines).markdown()
+
+
+def ours(line: Line, claim: dict[str, str]) -> str:
+    """Return our numbers: cells of tables, written as {TABLE|ROW|COLUMN}, or {measured}, the start of the claim's."""
+    text = line.ours.replace("{measured}", claim["measured"].partition(",")[0])
+    return CELL.sub(lambda place: cell(line.name, int(place[1]), place[2], place[3]), text)
+
+
+def cell(name: str, table: int, row: str, column: str) -> str:
+    """Return a cell without the paper's number. The row has its first cells as a name, joined by slashes."""
+    content = load(name)["tables"][table]
+    n = row.count("/") + 1
+    (line,) = [one for one in content["lines"] if "/".join(one[:n]) == row]
+    return PUBLISHED.sub("", line[content["head"].index(column)])
+
+
+def results_page(name: str) -> str:
+    """Return all tables and claims of an experiment in Markdown."""
+    results = load(name)
+    tables = [PaperTable(**table) for table in results["tables"]]
+    parts = [f"# {results['title']}", f"Command: `{results['command']}`, commit {results['commit']}."]
+    parts += [f"## {table.title}\n\n{table.markdown()}" for table in tables]
+    return "\n\n".join([*parts, f"## Claims\n\n{claims(name).markdown()}"]) + "\n"
+
+
+def main() -> None:
+    """Write all files."""
+    for path in sorted(RESULTS.glob("*-laptop.json")):
+        name = path.name.removesuffix("-laptop.json")
+        path.with_suffix(".md").write_text(results_page(name), encoding="utf-8")
+    for page in sorted(PAGES.glob("*.md")):
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    main()

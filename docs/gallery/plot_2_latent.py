@@ -2,14 +2,17 @@
 
 Rows lie along a parabola: p to the right, q to the left. The true r = p/q is known. A flow that was trained on both
 samples maps the rows to a round cloud. The dashed line is r = 1. The flow maps this line too, because the ratio of a
-row x and of its code z is the same number. Right: the error of log r on held-out rows, for methods in x and in z, on a
-logarithmic scale. All five methods gain. The network gains least, because it can follow the curve in x.
+row x and of its code z is the same number. Right: the error of log r on held-out rows, for methods in x and in latent
+space (z), on a logarithmic scale. Four of the five methods have a smaller error in z. The network (mlp) does not,
+because it can follow the curve in x.
 """
 
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
+import matplotlib.style
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -41,10 +44,10 @@ def main(n: int = 1500) -> Figure:
     across = np.linspace(-2.2, 2.2, 300)
     level = np.column_stack([across, across**2 - 4 * 0.3**2 * across])  # r = 1
     for axes, name, to in ((first, "x", np.asarray), (second, "z", featurizer.transform)):
-        axes.plot(*to(X_p).T, "o", color="black", markersize=1.5, label="p")
-        axes.plot(*to(X_q).T, "+", color="0.6", markersize=4, label="q", zorder=1.5)
-        axes.plot(*to(level).T, "--", color="tab:orange", linewidth=2, label="r = 1")
-        axes.set(title=f"rows in {name}", xlabel=f"{name}₁", ylabel=f"{name}₂")
+        axes.plot(*to(X_p).T, "o", color="C0", markersize=1.5, label="p")
+        axes.plot(*to(X_q).T, "+", color="C1", markersize=4, label="q", zorder=1.5)
+        axes.plot(*to(level).T, "--", color="black", linewidth=2, label="r = 1")
+        axes.set(title=f"Rows in {name}", xlabel=f"{name}₁", ylabel=f"{name}₂")
     first.legend(loc="upper center", markerscale=3)
 
     names = ["logistic", "kliep", "ulsif", "boosting", "mlp"]
@@ -57,13 +60,18 @@ def main(n: int = 1500) -> Figure:
                 off = ratio.fit_samples(X_p, X_q).log_ratio(X) - true_log_ratio(X)
                 errors[row, k] = np.sqrt(np.mean(off**2))
     at = np.arange(len(names))
-    third.bar(at - 0.2, errors[0], 0.4, color="0.8", edgecolor="black", label="in x")
-    third.bar(at + 0.2, errors[1], 0.4, color="0.3", edgecolor="black", label="in z")
+    for offset, row, style in ((-0.2, 0, {"color": "C2", "label": "in x"}), (0.2, 1, {"color": "C3", "label": "in z"})):
+        bars = third.bar(at + offset, errors[row], 0.4, **style)
+        third.bar_label(bars, fmt="%.2f", fontsize=7)
     third.set_xticks(at, names)
-    third.set(title="root mean squared error of log r", ylabel="nats", yscale="log")
+    third.set(title="Error of log r", ylabel="root mean squared error (nats)", yscale="log", ylim=(0.3, 12))
     third.legend()
+    if n >= 1500:  # the caption
+        np.testing.assert_array_less(errors[1, :4], errors[0, :4])
+        np.testing.assert_array_less(0.9, errors[1, 4] / errors[0, 4])
     return figure
 
 
 if __name__ == "__main__":
-    main().savefig("plot_2_latent.png")
+    with matplotlib.style.context(Path(__file__).with_name("gallery.mplstyle")):
+        main().savefig("plot_2_latent.png")

@@ -1,15 +1,17 @@
 """New rows of p or of q from one flow.
 
 The flow was trained on both samples without labels: p is the upper moon and q the lower one. A ratio in latent space
-weights codes toward p or toward q. Only the selected codes are decoded. The moons hardly overlap, but the weights p/h
-of rows of the mixture h are bounded, unlike r. Rows between the moons are errors of the flow. A ratio cannot fix rows
-where neither sample is.
+weights the codes of new rows, toward p or toward q. Only the selected codes are decoded. The moons hardly overlap,
+but the weights p/h of rows of the mixture h are bounded, unlike r. Rows between the moons are errors of the flow. A
+ratio cannot fix rows where neither sample is.
 """
 
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
+import matplotlib.style
 from matplotlib.figure import Figure
 from sklearn.datasets import make_moons
 
@@ -28,18 +30,22 @@ def main(n: int = 2000) -> Figure:
 
     figure = Figure(figsize=(13, 3.6), layout="constrained")
     panels = figure.subplots(1, 4, sharex=True, sharey=True)
-    panels[0].plot(*X_p[:800].T, "o", color="black", markersize=2, label="p")
-    panels[0].plot(*X_q[:800].T, "+", color="0.6", markersize=4, label="q")
-    panels[0].set_title("the two samples")
+    panels[0].plot(*X_p[:800].T, "o", color="C0", markersize=2, label="p")
+    panels[0].plot(*X_q[:800].T, "+", color="C1", markersize=4, label="q")
+    panels[0].set_title("Two samples")
     panels[0].legend(loc="upper right", markerscale=2)
-    titles = {None: "sampled from the flow", "p": "… toward p", "q": "… toward q"}
+    titles = {None: "New rows of the flow", "p": "New rows of p", "q": "New rows of q"}
+    colors = {None: "C2", "p": "C0", "q": "C1"}
     for axes, (toward, title) in zip(panels[1:], titles.items(), strict=True):
         sample = sampler.draw(800, toward=toward)
-        axes.plot(*sample.X.T, "o", color="tab:orange", markersize=2)
-        axes.set_title(title if toward is None else f"{title}: {sample.unique_share:.0%} distinct")
-    panels[0].set(xlim=(-1.7, 2.7), ylim=(-1.2, 1.7))
+        axes.plot(*sample.X.T, "o", color=colors[toward], markersize=2)
+        axes.set_title(f"{title} ({sample.unique_share:.0%} distinct)")
+    panels[0].set(xlim=(-1.7, 2.7), ylim=(-1.2, 1.7), ylabel="x₂")
+    for axes in panels:
+        axes.set_xlabel("x₁")
     return figure
 
 
 if __name__ == "__main__":
-    main().savefig("plot_7_sampling.png")
+    with matplotlib.style.context(Path(__file__).with_name("gallery.mplstyle")):
+        main().savefig("plot_7_sampling.png")

@@ -8,17 +8,19 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+import matplotlib.style
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "docs" / "gallery").glob("plot_*.py"))
-FIGURES = ROOT / "build" / "gallery"  # kept between builds
+STYLE = ROOT / "docs" / "gallery" / "gallery.mplstyle"
+FIGURES = ROOT / "build" / "gallery"  # stays between builds
 HEAD = """# Gallery
 
-The build of these pages runs every script and draws its figure. To draw one yourself, run
-`python docs/gallery/NAME.py`. It writes `NAME.png` to the current folder.
+Click on a figure to see it in full size, with its description and code. The build of this page draws every figure, and
+checks the numbers and comparisons in the descriptions. To draw one yourself, run `python docs/gallery/NAME.py`. It
+writes `NAME.png` to the current folder.
 """
 
 
@@ -26,15 +28,29 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the page and the figures of the gallery to the files of the site."""
     for script in SCRIPTS:
         files.append(File.generated(config, f"gallery/{script.stem}.png", abs_src_path=str(figure_of(script))))
-    page = HEAD + "".join(section(script.name, script.read_text(encoding="utf-8")) for script in SCRIPTS)
+    sources = {script.name: script.read_text(encoding="utf-8") for script in SCRIPTS}
+    page = HEAD + thumbnails(sources) + "".join(section(name, source) for name, source in sources.items())
     files.append(File.generated(config, "gallery/index.md", content=page))
     return files
 
 
+def thumbnails(sources: dict[str, str]) -> str:
+    """Return a grid of small figures that link to their sections."""
+    stems = {name.removesuffix(".py"): title_and_words(source)[0] for name, source in sources.items()}
+    links = [f'<a href="#{stem}"><img src="{stem}.png" alt="">{title}</a>' for stem, title in stems.items()]
+    return '\n<div class="thumbnails">\n' + "\n".join(links) + "\n</div>\n"
+
+
+def title_and_words(source: str) -> tuple[str, str]:
+    """Return the first line of a script's docstring, without its full stop, and the other lines."""
+    title, _, words = (ast.get_docstring(ast.parse(source)) or "").partition("\n")
+    return title.removesuffix("."), words
+
+
 def section(name: str, source: str) -> str:
     """Return the part of the page that one script gets: its docstring, its figure, its code."""
-    title, _, words = (ast.get_docstring(ast.parse(source)) or "").partition("\n")
-    title, stem = title.removesuffix("."), name.removesuffix(".py")
+    title, words = title_and_words(source)
+    stem = name.removesuffix(".py")
     code = source.split('"""', 2)[2].strip()
     figure = f"[![{title}]({stem}.png)]({stem}.png)"
     return f'\n## {title} {{ #{stem} }}\n{words}\n\n{figure}\n\n??? example "{name}"\n\n{fenced(code)}\n'
@@ -46,12 +62,12 @@ def fenced(code: str) -> str:
 
 
 def figure_of(script: Path) -> Path:
-    """Return the path of a script's figure; run the script if it, or the library, is newer than the figure."""
+    """Return the path of a script's figure. Run the script if it, the style or the library is newer than the figure."""
     path = FIGURES / f"{script.stem}.png"
-    newest = max(file.stat().st_mtime for file in [script, *(ROOT / "src").rglob("*.py")])
+    newest = max(file.stat().st_mtime for file in [script, STYLE, *(ROOT / "src").rglob("*.py")])
     if not path.exists() or path.stat().st_mtime < newest:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with warnings.catch_warnings(), mpl.rc_context({"savefig.dpi": 120}):
+        with warnings.catch_warnings(), matplotlib.style.context(STYLE):
             warnings.simplefilter("error")
             loaded(script).main().savefig(path)
     return path

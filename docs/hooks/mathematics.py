@@ -1,6 +1,6 @@
 """Hook of mkdocs: mathematics becomes MathML when the pages are built, so that a reader needs no script for it.
 
-A block is fenced as `math`, on GitHub too; in a line it is `#!math …` in backticks. `docstrings.py` writes both.
+A block is fenced as `math`, on GitHub too. In a line it is `#!math …` in backticks. `docstrings.py` writes both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LOG = re.compile(r"(?<!<msub>|<msup>)<mi>log</mi>")  # not one that has an index
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Tell both extensions of Markdown what to do with mathematics."""
+    """Register the functions that write formulas, for both extensions of Markdown."""
     settings = config.mdx_configs
     settings.setdefault("pymdownx.superfences", {})["custom_fences"] = [
         {"name": "math", "class": "math", "format": block}
@@ -28,7 +28,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def block(source: str, language: str, css_class: str, options: Any, md: Any, **more: Any) -> str:
     """Return a formula that stands alone."""
-    return f'<div class="formula">{_spaced(convert(source, display="block"))}</div>'
+    return f'<div class="formula" tabindex="0">{_spaced(convert(source, display="block"))}</div>'
 
 
 def inline(source: str, language: str, css_class: str, md: Any) -> str:

@@ -10,6 +10,7 @@ from mkdocs.structure.pages import Page
 
 FETCHED = re.compile(
     r'<(?:script|img|iframe|source)[^>]*\ssrc="(?:https?:)?//[^"]*"|<link[^>]*href="(?:https?:)?//[^"]*"'
+    r'|data-md-component="source"'  # the script of the theme asks GitHub for the number of stars
 )
 
 

@@ -5,14 +5,14 @@ the ratio), q the source. The ratio is estimated in x, or in latent space z = f(
 needs no labels. The classifier is always fitted in x. The tables show its error on labeled rows of the target.
 
 *How a setting is selected.* KMM does not select γ of its kernel :math:`e^{-\gamma \|x - x'\|^2}` and the largest weight
-B. The paper's code takes those with the lowest error on labeled target rows: an **oracle**, which no user has. An
-honest selection uses the **held-out score**: the cross-validated likelihood of the sample that a row is from
+B. The paper's code takes those with the lowest error on labeled target rows: an **oracle**, which no user has. A
+user can select by the **held-out score**: the cross-validated likelihood of the sample that a row is from
 (`RatioEstimator.score`). It needs no labels, and the true ratio has the best score. KLIEP selects its bandwidth by the
-same score. **IWCV** is the cross-validated error on source rows, weighted. It needs labels of the source only, but it
-compares weights by themselves: weights that favor a few easy rows look best, whether or not the target consists of
-such rows. Of equal settings the first is taken: the smoothest KMM, and KLIEP's own selection.
+same score. **IWCV** is the cross-validated error on source rows, weighted. It needs labels of the source only. Weights
+that favor a few easy rows look best by IWCV, even if the target has few such rows. Of equal settings the first is
+taken: the smoothest KMM, and KLIEP's own selection.
 
-*Differences from the paper.* Its code used the oracle. "KLIEP" has a constant function in addition to the kernels, and
+*Differences from the paper.* Its code used the oracle. "KLIEP" has a constant function in addition to the kernels. It
 takes the widest bandwidth whose held-out score is within one standard error of the best. The published KLIEP has no
 constant, and takes the bandwidth with the best mean log r of held-out rows of p. A block of the flow has two hidden
 layers, as in the paper's code, where its table has `n_hidden` 1. Held-out rows of the pooled sample stop the flow.
@@ -32,6 +32,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from flowratio import KLIEP, KMM, FlowFeaturizer, stack
+from flowratio_paper.figure_style import MARKERS, OF_SPACE
 from flowratio_paper.reports import Claim
 from flowratio_paper.settings import paper_featurizer
 from flowratio_paper.verdicts import Answer, beyond, standard_error
@@ -143,9 +144,9 @@ def run_trial(
 
     Returns
     -------
-    "none", the k errors without weights. By space and method, "errors" of all candidates, each of k numbers,
-    "source_errors", the same on source rows, if there are several candidates, "scores" of candidates of KMM, and
-    "log_r_errors", the mean squared errors of log r, with `true_log_r`.
+    "none" has the k errors without weights. By space and method, "errors" has k numbers for each candidate.
+    "source_errors" has the errors on source rows, if there are several candidates. "scores" are those of KMM.
+    "log_r_errors" are mean squared errors, with `true_log_r`.
     """
     result: dict[str, Any] = {"none": errors(classifiers, trial, None)}
     for space in settings.spaces:
@@ -348,7 +349,7 @@ def never(words: str, comparison: Comparison, pairs: Mapping[str, tuple[np.ndarr
     answer = Answer.of(not any(comparison in one for one in by_name.values()))
     if min(len(ours) for ours, _ in pairs.values()) < 2:
         answer = Answer.INCONCLUSIVE
-    return Claim(words, answer, "; ".join(f"{name}: {_counts(one)}" for name, one in by_name.items()))
+    return Claim(words, answer, ". ".join(f"{name}: {_counts(one)}" for name, one in by_name.items()))
 
 
 def _counts(by_classifier: Sequence[Comparison]) -> str:
@@ -362,7 +363,7 @@ def _measured(ours: np.ndarray, other: np.ndarray, labels: Sequence[str]) -> str
     if len(labels) == 1:
         return f"{by_classifier[0]}: difference {bars[0]}"
     by_label = ", ".join(f"{label} {bar}" for label, bar in zip(labels, bars, strict=True))
-    return f"{_counts(by_classifier)}; difference: {by_label}"
+    return f"{_counts(by_classifier)}. Difference: {by_label}"
 
 
 def as_published(words: str, ours: np.ndarray, paper: Sequence[float], spread: Sequence[float]) -> Claim:
@@ -386,7 +387,7 @@ def as_published(words: str, ours: np.ndarray, paper: Sequence[float], spread: S
 
 
 def draw_errors(axes: Any, errors_of: Mapping[str, np.ndarray], paper: Mapping[str, Sequence[float]]) -> None:
-    """Draw errors against C, (t, 4) for each name, with standard errors, and those of the paper in gray.
+    """Draw errors against C, (t, 4) for each name, with standard errors, and those of the paper as hollow markers.
 
     Parameters
     ----------
@@ -397,19 +398,16 @@ def draw_errors(axes: Any, errors_of: Mapping[str, np.ndarray], paper: Mapping[s
     paper
         Means of the paper, by the same names.
     """
-    styles = {"none": (":", "D"), "x": ("--", "o"), "z": ("-", "s"), "z, our flow": ("-.", "^")}
-    shifted = {
-        name: np.array(PENALTIES) * 1.12 ** (k - 1) for k, name in enumerate(styles)
-    }  # so that no marker hides another
-    for name, values in errors_of.items():
-        line, marker = styles[name]
-        bars, fill = standard_error(values) if len(values) > 1 else None, "white" if name == "none" else "black"
-        shape: Any = {"fmt": marker + line, "color": "black", "mfc": fill, "ms": 5, "lw": 1.2, "capsize": 2}
-        axes.errorbar(shifted[name], values.mean(axis=0), yerr=bars, label=name, **shape)
-    for name, means in paper.items():
-        line, marker = styles[name]
-        axes.plot(shifted[name], means, marker + line, color="0.65", mfc="none", ms=5, label=f"{name}, paper")
+    for k, (name, marker) in enumerate(MARKERS.items()):
+        at = np.array(PENALTIES) * 1.33 ** (k - 1)  # side by side, so that no marker hides another
+        shape: Any = {"color": OF_SPACE[name], "ms": 4.5, "lw": 1.2}
+        label = "no weights" if name == "none" else f"weights from {name}"
+        if name in errors_of:
+            values = errors_of[name]
+            bars = standard_error(values) if len(values) > 1 else None
+            axes.errorbar(at, values.mean(axis=0), yerr=bars, fmt=f"{marker}-", capsize=2, label=label, **shape)
+        if name in paper:
+            axes.plot(at, paper[name], f"{marker}:", mfc="white", label=f"{label}, paper", **shape)
     axes.set_xscale("log")
     axes.set_xticks(PENALTIES, [f"{C:g}" for C in PENALTIES])
     axes.minorticks_off()
-    axes.set_xlabel("C")

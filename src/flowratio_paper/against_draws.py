@@ -1,9 +1,9 @@
 r"""The ratio of the target q to the draws of a flow, in latent space (z): q/g, with g the distribution of the draws.
 
 The weights q/h are correct for candidates from the mixture h of p and q. An imperfect flow draws from another
-distribution g, which is N(0, I) in z. Some of its candidates belong neither to p nor to q, and a ratio p/q that was
-fitted to codes of images assigns them to one of the two. A network with three outputs that distinguishes codes of p,
-codes of q and draws contains all ratios of the three, as differences of its logits,
+distribution g, which is N(0, I) in z. Some of its candidates belong neither to p nor to q. A ratio p/q that was fitted
+to codes of images still assigns them to p or q. A network with three outputs distinguishes codes of p, codes of q and
+draws. The differences of its logits are the ratios of the three,
 
 .. math:: \log \frac{q}{g} = f_q(z) - f_g(z)
 

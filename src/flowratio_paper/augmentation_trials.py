@@ -106,8 +106,8 @@ def weighted(space: str, gamma: float) -> str:
 def generate(settings: Settings, training: Part, seed: int, checkpoint: Path) -> dict[str, np.ndarray]:
     """Train the generator, and generate the same number of drawings from each real one.
 
-    Returns the generated `images`, (m, 784), `source`, (m,), the position of the real drawing of each, and `gaps`, the
-    gap of the critic in each twentieth of the training.
+    Returns the generated `images`, (m, 784), and `source`, (m,), the position of the real drawing of each. `gaps` has
+    the gap of the critic in each twentieth of the training.
 
     Parameters
     ----------

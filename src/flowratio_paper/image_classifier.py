@@ -56,7 +56,7 @@ class ImageClassifier:
         return self.logits(images).argmax(axis=1)
 
     def accuracy(self, images: Any, labels: Any) -> float:
-        """Return the share of images whose class is predicted; `labels` has shape (n,)."""
+        """Return the share of images whose class is predicted. `labels` has shape (n,)."""
         return float(np.mean(self.predict(images) == np.asarray(labels)))
 
 

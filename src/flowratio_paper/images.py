@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SIDE = 28  # pixels
 PIXELS = SIDE * SIDE
 _FILES = {"train": "train", "test": "t10k"}
-_DPI = 110  # at which experiments save their figures
+_DPI = 110  # of sheets: a dot of the figure for each pixel of an image
 
 
 def mnist(part: Literal["train", "test"]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,49 +1,49 @@
-r"""Table 2, Fig. 9 to 14: images of q from a flow of p and q, by a ratio in latent space (z) and by a ratio in x.
+r"""Table 2, Fig. 9 to 14: images of q from a flow of p and q, by ratios in latent space (z) and in x.
 
-Claim: sampling-importance-resampling (SIR) from a flow of p and q gives more images of the target q by a ratio in z
-(digits .860, background .732 at perc = 1) than by a ratio in x (.754, .528), and these more than the flow alone
-(.720, .493). Command: `flowratio reproduce mnist --preset laptop --jobs 2`. Cost: 74 minutes on two cores, several
-days for `paper`.
+Claim: with sampling-importance-resampling (SIR) from a flow of p and q, a ratio in z draws more of the target q
+than a ratio in x. A ratio in x draws more than the flow alone. At perc = 1 the shares are .860, .754 and .720 for
+digits, and .732, .528 and .493 for backgrounds. Command: `flowratio reproduce mnist --preset laptop --jobs 2`. Cost: 74
+minutes on two cores, several days for `paper`.
 
 `diff-digits`: p are the ones and twos, q the zeros and sevens. `diff-background`: p are the digits of MNIST, white on
 black, q the same in black on white. There are `perc` times as many images of q as of p. A MAF of 5 blocks is trained on
-all of them, an MLP separates p from q, and 1000 images are drawn toward q, by the weights
+all of them. An MLP separates p from q. 1000 images are drawn toward q, by the weights
 
 .. math:: \frac{q}{h} = \frac{1}{\pi r + 1 - \pi}, \qquad r = p/q, \quad \pi = \frac{n_p}{n_p + n_q}
 
 A classifier of the attribute, an MLP fitted to images of p and q, counts the images of the target.
 
 *What to expect.* A perfect flow draws a share perc / (1 + perc) of the target: .091, .2, .333, .5. The paper's regular
-samples of digits have .406 to .720. Its code used images with values from 0 to 1 with a classifier that was fitted to
-values from 0 to 255, and swapped the mixing proportions. We use bytes for the classifier, and the equation above. On an
-image that belongs neither to p nor to q, such as a flow of few steps draws, a classifier of p and q only guesses.
+samples of digits have .406 to .720. Its classifier was fitted to values from 0 to 255 and applied to values from 0 to
+1. Its code also swapped the mixing proportions. We use bytes for the classifier, and the equation above. A flow of few
+steps also draws images that belong neither to p nor to q. On these a classifier of p and q guesses.
 
 *Noise.* A ratio in z is fitted to z of images with the noise of the flow's training: see `image_distributions`. Each of
-its ten passes over pairs of images has its own noise, also for images of q, which are repeated in a pass if they are
-few. Otherwise the ratio would memorize the noise.
+its ten passes over pairs of images has new noise. If images of q are few, they are repeated in a pass, with new noise
+too. Otherwise the ratio would memorize the noise.
 
-*Against draws* is our own method, with other weights of the same candidates: q to the draws of the flow, instead of q
-to the mixture that the flow should draw. See `against_draws`. In z draws cost nothing. A ratio in x would have to
-decode them. This ratio has 30 passes, the others have the ten of the paper.
+*Against draws* is our own method. It weights the same candidates by the ratio of q to the draws of the flow. The other
+weights use the mixture that a perfect flow would draw. See `against_draws`. In z draws cost nothing. A ratio in x would
+have to decode them. This ratio has 30 passes, the others have the ten of the paper.
 
 *Presets.* `paper` has the settings of the paper's appendix and the two hidden layers of its code. `laptop` has 5 blocks
-with batch norm and one hidden layer of 1024 units, as in the paper's table, and 12 700 images of p or less, the number
-of ones and twos. Its flows take 2000 steps of AdamW with an annealed rate of .003, a weight decay of .1, and weights
-averaged over about the last tenth of the steps. The held-out likelihood of short runs decided on these settings. In x
-every candidate is decoded, so `laptop` has 25 candidates for an image there, and 100 in z.
+with batch norm and one hidden layer of 1024 units, as in the paper's table. It has a maximum of 12 700 images of p, the
+number of ones and twos. Its flows take 2000 steps of AdamW with an annealed rate of .003 and a weight decay of .1.
+Weights are averaged over about the last tenth of the steps. The held-out likelihood of short runs decided on these
+settings. In x every candidate is decoded, so `laptop` has 25 candidates for an image there, and 100 in z.
 
-The ratios p/q are the same in all presets and in both spaces: the paper's three layers of 100 units, its 10 epochs,
-batches of 64, Adam at .001, annealed as in its code. Ours are pixels with one mean and one scale, 50 steps of warm-up,
-clipped gradients and averaged weights. A tenth of the images selects the weights of a flow and of a ratio in x. A ratio
-in z uses each of its codes once and keeps its last weights. In x an image of q is in a maximum of four pairs of a pass,
-so that a pass is shorter if they are few. There are perc times as many images of q as of p in every cell: at perc = 1,
-digits have 12 188 of each.
+The ratios p/q are the same in all presets and in both spaces. They have the paper's three layers of 100 units, 10
+epochs, batches of 64, and Adam at .001, annealed as in its code. Ours are pixels with one mean and one scale, 50 steps
+of warm-up, clipped gradients and averaged weights. A tenth of the images selects the weights of a flow and of a ratio
+in x. A ratio in z uses each of its codes once and keeps its last weights. In x a pass uses an image of q four times or
+less, so a pass is shorter if images of q are few. There are perc times as many images of q as of p in every cell: at
+perc = 1, digits have 12 188 of each.
 
 *Verdicts.* All methods of a run share its flow, so that they are compared run by run. A difference counts beyond two
 standard errors: that over the runs, or that of the draws from the candidates if it is larger. One run is inconclusive.
 Of three runs without any difference, one in five passes by chance.
 
-*Strange images.* A flow also draws specks, which the classifier of the attribute assigns to p or q. Images that are
+*Outlier images.* A flow also draws specks, which the classifier of the attribute assigns to p or q. Images that are
 brighter or darker than nearly all images of p and q are counted separately.
 """
 
@@ -57,6 +57,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowratio_paper.figure_style import BLACK, BLUE, GRAY, GREEN, LIGHT_GRAY, VERMILION, legend_below, new_figure
 from flowratio_paper.image_distributions import BACKGROUND, DIGITS, TASKS
 from flowratio_paper.images import sheets
 from flowratio_paper.reports import Claim, PaperTable, Report
@@ -70,17 +71,19 @@ if TYPE_CHECKING:
 
 TITLE = "Table 2, Fig. 9-14: images of a target from a flow of two samples, by SIR with importance weights (IW)"
 TARGETS = {
-    DIGITS: "zeros and sevens (perc for each one or two)",
-    BACKGROUND: "black digits on white (perc for each white one on black)",
+    DIGITS: "zeros and sevens",
+    BACKGROUND: "black digits on white",
 }
-# SIR: sampling importance resampling, of candidates by their weights; IW: importance weights
+# candidates of the flow are resampled by their weights (sampling-importance-resampling, SIR)
 METHODS = {
-    "z": "SIR with IW(z)",
-    "draws": "SIR with IW(z) against draws",
-    "x": "SIR with IW(x)",
-    "regular": "regular sampling",
+    "z": "weights from z",
+    "draws": "weights from z (against draws)",
+    "x": "weights from x",
+    "regular": "no weights",
 }
-RATIOS = {"z": "p/q in z", "draws": "q to draws in z", "x": "p/q in x"}
+_MARKERS, _COLORS = "s^oD", (BLUE, GREEN, VERMILION, GRAY)  # of `METHODS`
+_PERC = "perc: training images of the target\nfor each other training image"
+RATIOS = {"z": "p/q in z", "draws": "q to draws of the flow in z", "x": "p/q in x"}
 PAPER = {
     DIGITS: {
         "z": (0.447, 0.518, 0.777, 0.860),
@@ -171,9 +174,9 @@ class Cell:
     def of_draws(self) -> float:
         r"""Standard error of their mean if all runs are alike.
 
-        For n images from candidates with an effective sample size of m, a share s has about the variance
-        :math:`s (1 - s) (1/n + 1/m)`, without weights :math:`s (1 - s) / n`. The weights of the target are the larger
-        ones, so that this is too large for s near 1, and too small for s near 0.
+        For n images and an effective sample size of m, the variance of a share s is about :math:`s (1 - s) (1/n +
+        1/m)`. Without weights it is :math:`s (1 - s) / n`. Weights of the target are larger than the others, so this is
+        too large for s near 1 and too small for s near 0.
         """
         mean = float(self.shares.mean())
         sizes = [one["effective"] * one["candidates"] if self.weighted else math.inf for one in self.draws]
@@ -224,10 +227,10 @@ def _table(settings: Settings, outcomes: list[Outcome], task: str) -> PaperTable
             published = "" if paper is None else f" [{paper:.3f}]"
             cells.append(f"{ours.shares.mean():.3f} ± {ours.error:.3f}{published}")
         lines.append([name, *cells])
-    lines.append(["regular sampling of a perfect flow", *[f"{perc / (1 + perc):.3f}" for perc in settings.percs]])
+    lines.append(["no weights, perfect flow", *[f"{perc / (1 + perc):.3f}" for perc in settings.percs]])
     runs = of_runs(settings.seeds)
-    runs += " ± standard error of the draws" if settings.seeds == 1 else ", or of the draws if that is larger"
-    title = f"{task}: share of {TARGETS[task]} in {settings.samples} images, {runs} [paper]"
+    runs += " ± standard error of the draws" if settings.seeds == 1 else ", or of the draws if larger"
+    title = f"{task}: share of {TARGETS[task]} in {settings.samples} images ({runs}) [paper]"
     return PaperTable(title, ["method", *[f"perc = {perc:g}" for perc in settings.percs]], lines)
 
 
@@ -238,9 +241,9 @@ def _of_strange(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
         for method, name in METHODS.items():
             images = cell(settings, outcomes, task, method, perc)
             lines.append([task, f"{perc:g}", name, f"{images.strange:.3f}", *images.target_shares])
-    title = "Strange images, brighter or darker than nearly all of p and q, and the share of the target (means)"
+    title = "Outlier images (brighter or darker than nearly all of p and q), and the share of the target (means)"
     return PaperTable(
-        title, ["task", "perc", "method", "strange", "target in strange ones", "target in the others"], lines
+        title, ["task", "perc", "method", "outliers", "target in outliers", "target in the others"], lines
     )
 
 
@@ -254,7 +257,14 @@ def _of_flows(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
         line.append(f"{np.mean([one['accuracy'] for one in results]):.4f}")
         lines.append([*line, *[f"{each:.1f}" for each in seconds]])
     lines.append(["MAF (5), published", "", "MNIST", f"{MAF_LOGIT:.1f}", f"{MAF_BITS:.2f}", *[""] * (1 + len(METHODS))])
-    head = ["task", "perc", "images of p + q", "nats of logits", "bits of a pixel", "attribute accuracy"]
+    head = [
+        "task",
+        "perc",
+        "images of p + q",
+        "log-density in logit space (nats)",
+        "bits per pixel",
+        "attribute accuracy",
+    ]
     head += [f"seconds, {name}" for name in METHODS]
     title = f"Flow and attribute classifier on test images, and seconds for {settings.samples} images (means)"
     return PaperTable(title, head, lines)
@@ -269,8 +279,10 @@ def _of_ratios(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
             draws = [np.mean([one["methods"][of][what] for one in results]) for what in ("effective", "unique")]
             line = [task, f"{perc:g}", name, *[f"{each:.3f}" for each in (*ratio, *draws)]]
             lines.append([*line, _tail(results, of)])
-    title = "Ratios on test images, and their weights: effective share of candidates, Pareto k̂ (-inf: no tail) (means)"
-    return PaperTable(title, ["task", "perc", "ratio", "loss", "accuracy", "effective", "share distinct", "k̂"], lines)
+    title = (
+        "Ratios on test images, and their weights: ESS as a share of the candidates, Pareto k̂ (means, -inf: no tail)"
+    )
+    return PaperTable(title, ["task", "perc", "ratio", "loss", "accuracy", "ESS", "distinct images", "k̂"], lines)
 
 
 def _cells(settings: Settings, outcomes: list[Outcome]) -> Iterator[tuple[str, float, list[dict[str, Any]]]]:
@@ -307,7 +319,9 @@ def _gains(settings: Settings, outcomes: list[Outcome], task: str, better: str, 
 def _claim_of_order(settings: Settings, outcomes: list[Outcome], task: str, better: str, other: str) -> Claim:
     gains = _gains(settings, outcomes, task, better, other)
     answer = every([gain.verdict for gain in gains.values()])
-    return Claim(f"{task}: {METHODS[better]} is above {METHODS[other]} at every perc", answer, _listed(gains))
+    return Claim(
+        f"{task}: {METHODS[better]} draw more of the target than {METHODS[other]} at every perc", answer, _listed(gains)
+    )
 
 
 def _claim_of_spaces(settings: Settings, outcomes: list[Outcome], better: str, other: str) -> Claim:
@@ -317,7 +331,7 @@ def _claim_of_spaces(settings: Settings, outcomes: list[Outcome], better: str, o
     answer = Answer.of(n_above >= n_least)
     if answer is Answer.NO and n_above + n_open >= n_least:
         answer = Answer.INCONCLUSIVE
-    words = f"{METHODS[better]} is above {METHODS[other]} in three cells of four or more"
+    words = f"{METHODS[better]} draw more of the target than {METHODS[other]} in at least three of four cells"
     return Claim(words, answer, f"{n_above} of {len(gains)}, {n_open} inconclusive: {_listed(gains)}")
 
 
@@ -328,7 +342,7 @@ def _claims_of_level(settings: Settings, outcomes: list[Outcome]) -> list[Claim]
             ours, paper = cell(settings, outcomes, task, method, perc), _published(task, "z", perc)
             if paper is not None:
                 words = (
-                    f"{task}: {METHODS[method]} is above the paper's {METHODS['z']}, {paper:.3f}, at perc = {perc:g}"
+                    f"{task}: {METHODS[method]} draw more of the target than the paper's {paper:.3f} at perc = {perc:g}"
                 )
                 gain = Gain(ours.shares - paper, ours.of_draws)
                 claims.append(Claim(words, gain.verdict, f"{ours.shares.mean():.3f}, {gain}"))
@@ -346,7 +360,7 @@ def _claims_of_flow(settings: Settings, outcomes: list[Outcome]) -> list[Claim]:
         flows = [one.result["flow"] for one in outcomes if one.task["task"] == BACKGROUND and one.task["perc"] == perc]
         nats, bits = (np.array([one[name] for one in flows]) for name in ("logit", "bits"))
         words = f"{BACKGROUND}, perc = {perc:g}: the flow is above the log-density published for a MAF of MNIST"
-        measured = f"{with_error(nats, '.1f')} nats of logits and {bits.mean():.3f} bits of a pixel"
+        measured = f"{with_error(nats, '.1f')} nats in logit space and {bits.mean():.3f} bits per pixel"
         claims.append(Claim(words, beyond(nats - MAF_LOGIT), f"{measured}, published {MAF_LOGIT} and {MAF_BITS}"))
     return claims
 
@@ -364,30 +378,33 @@ def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, F
             if path.is_file():
                 arrays = read_arrays(path)
                 pages = {METHODS[name]: arrays[name] for name in METHODS}
-                figures[f"{task}-{perc:g}"] = sheets(pages, f"{task}, perc = {perc:g}")
+                title = f"Images toward the target ({TARGETS[task]}), perc = {perc:g}"
+                figures[f"{task}-{perc:g}"] = sheets(pages, title)
     return figures
 
 
 def _draw_shares(settings: Settings, outcomes: list[Outcome]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    """Draw the methods side by side for each perc, so that equal shares do not hide each other."""
+    figure = new_figure(4.8)
     row = figure.subplots(1, len(TASKS), sharey=True)
+    at = np.arange(len(settings.percs))
     for axes, task in zip(row, TASKS, strict=True):
-        for method, marker, fill in zip(METHODS, "sDov", ("black", "black", "white", "0.6"), strict=True):
+        for k, (method, name) in enumerate(METHODS.items()):
             cells = [cell(settings, outcomes, task, method, perc) for perc in settings.percs]
-            means, errors = [one.shares.mean() for one in cells], [one.error for one in cells]
-            name = METHODS[method]
-            if method in PAPER[task]:
-                paper = PAPER[task][method]
-                axes.plot(PERCS, paper, ":", marker=marker, color="0.6", mfc="none", label=f"{name}, paper")
-            axes.errorbar(settings.percs, means, errors, fmt=f"-{marker}", color="black", mfc=fill, label=name)
-        grid = np.linspace(0.08, 1, 50)
-        axes.plot(grid, grid / (1 + grid), "--", color="0.4", lw=1, label="regular, perfect flow")
-        target = TARGETS[task].partition(" (")[0]
-        axes.set_title(f"{task}: {target}", fontsize=10)
-        axes.set(xlabel="perc: images of the target\nfor each other one", ylim=(0, 1.02))
-    row[0].set_ylabel("share of the target")
-    handles, labels = row[-1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", frameon=False)
+            means, errors, x = [one.shares.mean() for one in cells], [one.error for one in cells], at + 0.2 * (k - 1.5)
+            look: Any = {"fmt": _MARKERS[k], "color": _COLORS[k], "ms": 6, "capsize": 2}
+            axes.errorbar(x, means, errors, label=name, **look)
+            published = [_published(task, method, perc) for perc in settings.percs]
+            if None not in published:
+                axes.plot(x, published, _MARKERS[k], color=_COLORS[k], mfc="white", ms=6, label=f"{name}, paper")
+        for place, perc in zip(at, settings.percs, strict=True):
+            label = "no weights, perfect flow" if place == 0 else None
+            axes.hlines(perc / (1 + perc), place - 0.4, place + 0.4, color=BLACK, lw=1, ls="--", label=label)
+        for edge in at[1:] - 0.5:
+            axes.axvline(edge, color=LIGHT_GRAY, lw=0.7)
+        axes.grid(visible=False, axis="x")
+        axes.set_xticks(at, [f"{perc:g}" for perc in settings.percs])
+        axes.set(title=f"Target: {TARGETS[task]}", xlabel=_PERC, ylim=(0, 1.05))
+    row[0].set_ylabel("share of the target\nin 1000 images")
+    legend_below(figure, row[0], 3)
     return figure

@@ -1,37 +1,38 @@
 r"""Fig. 4 and 8: mutual information of two Gaussian variables of 20 columns, by each way of training.
 
 Claim: a classifier in latent space (z), trained after the flow, is nearest to the truth. Joint training is close to it
-for large α. A classifier in x and discriminative training stay far below (from the figure, at the end: separate 11.0
-after a peak of 14.1, joint 12.7, discriminative 8.1, baseline 7.8). Cost: about 14 minutes on two cores. Command:
+for large α. A classifier in x and discriminative training stay far below. At the end of the paper's figure separate has
+11.0 after a peak of 14.1, joint 12.7, discriminative 8.1, baseline 7.8. Cost: about 14 minutes on two cores. Command:
 `flowratio reproduce mutual-information --preset laptop --jobs 2`.
 
-x and y have 20 columns, and the k-th columns of x and y have the correlation ρ = .9. p is the joint distribution, q the
-product of the marginals (y permuted), r = p/q, and the estimate is the mean of log r on 10,000 joint test rows. The
-truth is
+x and y have 20 columns, and the k-th columns of x and y have the correlation ρ = .9. The ratio is r = p/q. Here p is
+the joint distribution, and q is the product of the marginals (y permuted). The estimate is the mean of log r on 10,000
+joint test rows. The true value is
 
 .. math:: I = -\tfrac{d}{2} \log(1 - \rho^2) = 16.607, \qquad \mathrm{Var}_p \log r = d \rho^2
 
-nats, not the 16.67 that the paper prints. log r has a closed form, so its root mean squared error is shown with the
-estimate: a mean may be right by luck.
+nats, not the 16.67 that the paper prints. A mean may be right by luck. So the tables also show the root mean squared
+error of log r, which has a closed form.
 
-*Why curves rise and fall.* Nearly all rows are separated: at the exact ratio the loss of the classifier is .0006, and
-rows with logits of 10 or of 16 add nothing to it. The loss of a network is several times larger (.003 in x, .012 in z),
-because product rows have logits up to 11. A penalty on the weights shrinks the logits of all rows. The held-out loss
-falls, and so does the estimate, far below the truth. Without a penalty the estimate in z grows beyond the truth. So the
-penalty decides the estimates (the paper's 5e-4 gives about the paper's numbers), and the held-out loss prefers one that
-leads far below. Early stopping cannot prevent the fall in the paper's figure: the loss and the estimate fall together.
+*Why curves rise and fall.* Nearly all rows are separated, and the loss of the exact ratio is .0006. Rows with logits of
+10 or of 16 add almost no loss. The loss of a network is several times larger (.003 in x, .012 in z), because product
+rows have logits up to 11. A penalty on the weights shrinks the logits of all rows. The held-out loss falls, and so does
+the estimate, far below the true value. Without a penalty the estimate in z
+grows beyond the true value. So the penalty decides
+the estimates (the paper's 5e-4 gives about the paper's numbers), and the held-out loss prefers one that leads far
+below. Early stopping cannot prevent the fall in the paper's figure: the loss and the estimate fall together.
 Intermediate distributions between p and q (telescoping) need no penalty. In z, their log r of single rows is still
 wrong by several nats.
 
 *Differences from the paper.* As in the paper, 80,000 joint and as many product rows are fitted, and 10,000 of each
-decide when to stop. `paper` has its settings: MAF of 5 blocks with batch norm, 200 epochs, MLP of three layers of 200
-units, 200 epochs of batches of 128 pairs at 2e-4, and the penalty of 5e-4 only. A block has two hidden layers, as in
-the paper's code, where its table has `n_hidden` 1. MLPs in x and in z are trained by the recipe of the library
-(warm-up, a cosine of the learning rate, clipped gradients, averaged weights). Joint training in `paper` has none of
-these. `laptop` trains flows by the recipe of the library, and the MLP for fewer epochs of larger batches. Several
-penalties are shown, and the held-out loss selects one. Joint training has the weight decay of the flow's recipe, not
-these penalties. The last weights are shown next to the best ones. Estimates of the library are shown next to those of
-the paper, with standard errors, over ρ and d too. "Our goal" is a limit that we set, not the paper.
+decide when to stop. `paper` has its settings: MAF of 5 blocks with batch norm and 200 epochs, and MLP of three layers
+of 200 units. The MLP has 200 epochs of batches of 128 pairs at 2e-4, and the penalty of 5e-4 only. A block has two
+hidden layers, as in the paper's code, where its table has `n_hidden` 1. MLPs in x and in z are trained by the recipe of
+the library (warm-up, a cosine of the learning rate, clipped gradients, averaged weights). Joint training in `paper` has
+none of these. `laptop` trains flows by the recipe of the library, and the MLP for fewer epochs of larger batches.
+Several penalties are shown, and the held-out loss selects one. Joint training has the weight decay of the flow's
+recipe, not these penalties. The last weights are shown next to the best ones. Estimates of the library are shown next
+to those of the paper, with standard errors, over ρ and d too. "Our goal" is a limit that we set, not the paper.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import t
 
+from flowratio_paper.information_figures import Curves, draw_epochs, draw_over_problems
 from flowratio_paper.information_runs import (
     TELESCOPING,
     Data,
@@ -92,8 +94,9 @@ PRESETS = {
 BASELINE, SEPARATE, DISCRIMINATIVE = "baseline", "separate", "discriminative"
 PAPER_TRUTH, PAPER_COLUMNS = 16.67, 20
 PAPER = {BASELINE: "7.8", SEPARATE: "11.0", "joint .9": "12.7", DISCRIMINATIVE: "8.1"}  # at the end, read off Fig. 4
+_LINES = ("--", ":", "-")  # by penalty: the last one is the paper's
 NEAR, NEAREST, FALL = 0.10, 0.01, 0.05  # shares of the truth, and of a peak
-FAR = 3  # standard errors: an honest estimator is farther off in one run of 370
+FAR = 3  # standard errors: a correct one is exceeded in one run of 370
 
 
 def strategies(settings: Settings) -> list[str]:
@@ -211,9 +214,18 @@ def _table_of_strategies(settings: Settings, by_way: dict[str, list[dict[str, An
                 _cell([one["log_r_error"] for one in runs]),
             ]
         )
-    runs_ = f"{truth(settings.columns, settings.correlation):.3f} nats in truth, {of_runs(settings.seeds)}"
-    head = ["training", "paper, end", "best epoch", "off by", "peak", "end", "best epochs", "error of log r"]
-    return PaperTable(f"Mutual information by way of training, {runs_}", head, lines)
+    runs_ = f"{truth(settings.columns, settings.correlation):.3f} nats is the true value, {of_runs(settings.seeds)}"
+    head = [
+        "training",
+        "paper, last epoch",
+        "best epoch",
+        "relative error",
+        "peak",
+        "last epoch",
+        "best epochs",
+        "error of log r",
+    ]
+    return PaperTable(f"Mutual information by strategy, {runs_}", head, lines)
 
 
 def _table_of_penalties(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
@@ -227,7 +239,7 @@ def _table_of_penalties(settings: Settings, outcomes: list[Outcome]) -> PaperTab
             n_selected = sum(selected(result)["penalty"] == penalty for result in results)
             cells = [_cell([one["nats"] for one in runs]), _cell(peaks), _cell(ends), f"{loss:.4f}", str(n_selected)]
             lines.append([way, f"{penalty:g}", *cells])
-    head = ["training", "penalty", "best epoch", "peak", "end", "held-out loss", "times selected"]
+    head = ["training", "penalty", "best epoch", "peak", "last epoch", "held-out loss", "times selected"]
     return PaperTable(
         "Mutual information by penalty of the weights (paper: 5e-4), and how often the held-out loss selected it",
         head,
@@ -245,7 +257,7 @@ def _table_of_own(settings: Settings, by_method: dict[str, list[dict[str, Any]]]
         lines.append(
             [method, _cell(nats), f"{_off(settings, nats):+.2%}", by_run, scores, results[0].get("verdict", "")]
         )
-    head = ["ratio", "estimate", "off by", "runs, with their own standard errors", "standard errors off", "verdict"]
+    head = ["ratio", "estimate", "relative error", "runs ± their standard errors", "error / standard error", "verdict"]
     runs = "one run" if settings.seeds == 1 else f"{settings.seeds} runs"
     title = f"Mutual information by other ratios of the library, {runs}. The standard errors of auto and qda"
     return PaperTable(
@@ -261,7 +273,16 @@ def _table_of_curve(curve: list[Outcome]) -> PaperTable:
         scores = _scores(one)
         cells = [f"{truth(d, rho):.4f}", f"{nats.mean():.4f}", f"{nats.std(ddof=1):.4f}", f"{errors.mean():.4f}"]
         lines.append([str(d), f"{rho:g}", *cells, f"{np.mean(np.abs(scores) <= 2):.0%}", one.result["verdicts"][0]])
-    head = ["d", "ρ", "truth", "mean estimate", "spread of runs", "its standard error", "within 2 of it", "verdict"]
+    head = [
+        "d",
+        "ρ",
+        "true value",
+        "mean estimate",
+        "standard deviation",
+        "mean standard error",
+        "runs within 2 of them",
+        "verdict",
+    ]
     n = len(curve[0].result["nats"])
     return PaperTable(f'`mutual_information(…, ratio="qda")` over ρ and d, {n} runs each', head, lines)
 
@@ -294,7 +315,7 @@ def _within(off: np.ndarray, limit: float) -> Answer:
 def _claim_of_separate(settings: Settings, words: str, runs: list[dict[str, Any]]) -> Claim:
     nats, off = [one["nats"] for one in runs], _offs(settings, runs)
     measured = f"{_cell(nats)}, {off.mean():+.1%}. Runs: {', '.join(f'{value:.2f}' for value in nats)}"
-    words = f"our goal: separate training, {words}, keeps an estimate within {NEAR:.0%} of the truth"
+    words = f"our goal: separate training, {words}, is within {NEAR:.0%} of the true value"
     return Claim(words, _within(off, NEAR), measured)
 
 
@@ -302,10 +323,15 @@ def _claims_of_order(settings: Settings, by_way: dict[str, list[dict[str, Any]]]
     """Return whether separate training is nearest to the truth, and whether joint training is so for the largest α."""
     together = {_named(alpha): by_way[_named(alpha)] for alpha in sorted(settings.alphas) if alpha < 1}
     claims = [
-        _nearest(settings, "Fig. 4: separate training is nearer to the truth than all other ways", SEPARATE, by_way)
+        _nearest(
+            settings,
+            "Fig. 4: separate training is nearer to the true value than every other strategy",
+            SEPARATE,
+            by_way,
+        )
     ]
     if len(together) > 1:
-        words = "Fig. 8: of joint trainings the largest α is nearest to the truth"
+        words = "Fig. 8: among joint trainings, the largest α is nearest to the true value"
         claims.append(_nearest(settings, words, list(together)[-1], together))
     return claims
 
@@ -316,9 +342,9 @@ def _nearest(settings: Settings, words: str, ours: str, by_way: dict[str, list[d
     log_r_errors = {way: float(np.mean([one["log_r_error"] for one in runs])) for way, runs in by_way.items()}
     verdicts = {way: beyond(off[way] - off[ours]) for way in off if way != ours}
     others = [f"{way} {off[way].mean():.1%} ({verdict})" for way, verdict in verdicts.items()]
-    measured = f"off by, on average over runs: {ours} {off[ours].mean():.1%}, against {', '.join(others)}"
+    measured = f"relative error, mean over runs: {ours} {off[ours].mean():.1%}, against {', '.join(others)}"
     nearest = min(log_r_errors, key=lambda way: log_r_errors[way])
-    return Claim(words, every(list(verdicts.values())), f"{measured}; the error of log r is lowest for {nearest}")
+    return Claim(words, every(list(verdicts.values())), f"{measured}. The error of log r is lowest for {nearest}")
 
 
 def _claim_at_penalty(settings: Settings, outcomes: list[Outcome], k: int) -> Claim:
@@ -328,105 +354,77 @@ def _claim_at_penalty(settings: Settings, outcomes: list[Outcome], k: int) -> Cl
     off = {way: _offs(settings, ones) for way, ones in runs.items()}
     measured = ", ".join(f"{way} {cells[way]}, {off[way].mean():+.1%}" for way in runs)
     answer = beyond(np.abs(off[BASELINE]) - np.abs(off[SEPARATE]))
-    return Claim(f"with a penalty of {settings.penalties[k]:g}, separate is nearer than the baseline", answer, measured)
+    return Claim(
+        f"with a penalty of {settings.penalties[k]:g}, separate training is nearer to the true value than the baseline",
+        answer,
+        measured,
+    )
 
 
 def _claim_of_fall(way: str, runs: list[dict[str, Any]]) -> Claim:
     """Return whether the best epoch is close to the peak of each run."""
     best_below = max(1 - one["nats"] / peak_and_end(one)[0] for one in runs)
     end_below = max(1 - peak_and_end(one)[1] / peak_and_end(one)[0] for one in runs)
-    measured = f"maximum {best_below:.1%} below it, where the last epoch is {end_below:.1%} below"
-    words = f"{way}: early stopping keeps an estimate within {FALL:.0%} of the peak, in each run"
+    measured = f"selected epoch: maximum {best_below:.1%} below the peak, last epoch: {end_below:.1%} below"
+    words = f"{way}: early stopping selects an estimate within {FALL:.0%} of the peak, in each run"
     return Claim(words, Answer.of(best_below <= FALL), measured)
 
 
 def _claim_of_own(settings: Settings, method: str, results: list[dict[str, Any]]) -> Claim:
     exact, off = truth(settings.columns, settings.correlation), _offs(settings, results)
     worst = max(abs(one["nats"] - exact) / one["standard_error"] for one in results)
-    measured = f"{off.mean():+.2%}; maximum {worst:.1f} standard errors off in a run"
-    words = f"our goal: {method} is within {NEAREST:.0%} of the truth, and each run within {FAR} of its standard errors"
+    measured = f"{off.mean():+.2%}, maximum {worst:.1f} standard errors in a run"
+    words = f"our goal: {method} is within {NEAREST:.0%} of the true value, and each run within {FAR} standard errors"
     return Claim(words, every([_within(off, NEAREST), Answer.of(worst <= FAR)]), measured)
 
 
 def _claims_of_errors(curve: list[Outcome]) -> list[Claim]:
     """Return whether estimates agree with their standard errors, and whether they have no bias.
 
-    A Gaussian has 95 % within two standard errors. A point is biased if the mean of its runs is farther from the truth
-    than in one of twenty such tables without any bias (t-test, with the number of points).
+    A Gaussian has 95 % within two standard errors. A point is biased if a t-test of its runs rejects the true value.
+    The level is 5 % for all points together.
     """
     scores = np.concatenate([_scores(one) for one in curve])
     share, size = float(np.mean(np.abs(scores) <= 2)), float(np.sqrt(np.mean(scores**2)))
-    measured = f"{share:.0%} of {len(scores)} runs within two; root mean square {size:.2f} standard errors"
+    measured = f"{share:.0%} of {len(scores)} runs within two, root mean square {size:.2f} standard errors"
     # three binomial standard errors below 95 %: standard errors that are too large are safe
     least = 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(scores))
-    honest = Claim("our goal: over ρ and d the standard errors are honest", Answer.of(share >= least), measured)
+    words = "our goal: over ρ and d the standard errors are not too small"
+    of_errors = Claim(words, Answer.of(share >= least), measured)
     biased = []
     for one in curve:
         d, rho = one.task["columns"], one.task["correlation"]
         off = np.array(one.result["nats"]) - truth(d, rho)
         if abs(off.mean()) > t.isf(0.025 / len(curve), len(off) - 1) * standard_error(off, math.inf):
             biased.append(f"d = {d}, ρ = {rho:g}: {with_error(off, '+.3f')}")
-    measured = f"biased: {'; '.join(biased)} nats" if biased else f"none of {len(curve)} points is biased beyond chance"
+    measured = f"biased: {', '.join(biased)} nats" if biased else f"none of {len(curve)} points is biased beyond chance"
     n_runs = min(len(one.result["nats"]) for one in curve)
     words = "our goal: over ρ and d the estimates have no bias"
-    return [honest, Claim(words, Answer.INCONCLUSIVE if n_runs < 2 else Answer.of(not biased), measured)]
+    return [of_errors, Claim(words, Answer.INCONCLUSIVE if n_runs < 2 else Answer.of(not biased), measured)]
 
 
 def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
     """Return the estimate against epochs by way of training, and our own against ρ and against d."""
-    return {"": _draw_epochs(settings, outcomes), "curves": _draw_curves(settings, outcomes)}
+    exact = truth(settings.columns, settings.correlation)
+    apart = [curve for way in (BASELINE, SEPARATE) for curve in _curves_of(settings, outcomes, way)]
+    together = [curve for way in strategies(settings)[2:] for curve in _curves_of(settings, outcomes, way)]
+    points = [(one.task, np.array(one.result["nats"]), _scores(one)) for one in outcomes if one.task["part"] == "curve"]
+    return {
+        "": draw_epochs({"Network in x or in z": apart, "Joint and discriminative training": together}, exact),
+        "curves": draw_over_problems(points, settings.columns, settings.correlation),
+    }
 
 
-def _draw_epochs(settings: Settings, outcomes: list[Outcome]) -> Figure:
-    from matplotlib.figure import Figure
-
-    ways = strategies(settings)
-    figure = Figure(figsize=(9, 4.5), layout="constrained")
-    axes = figure.subplots()
-    styles = ("-", "-", "--", "--", "--", ":")
-    shades = ("0.6", "black", "0.75", "0.5", "0.2", "0.4")
-    for k, way in enumerate(ways):
-        for j, result in enumerate(_results(outcomes, "strategy", way)):
-            one = selected(result)
-            look: Any = {"color": shades[k % 6], "lw": 2 if way == SEPARATE else 1.2, "mec": "black", "ms": 7}
-            axes.plot(one["epochs"], one["curve"], styles[k % 6], **look)
-            axes.plot(one["kept_epoch"], one["nats"], "os^vDP"[k % 6], **look)
-            if j == 0:
-                axes.plot([], [], styles[k % 6] + "os^vDP"[k % 6], label=way, **look)  # for the legend: both
-    for j, result in enumerate(_results(outcomes, "strategy", SEPARATE)):
-        others = [one for one in result["runs"] if one is not selected(result)]
-        for one, shade in zip(others, ("black", "0.4", "0.7"), strict=False):
-            label = f"separate, penalty {one['penalty']:g}" if j == 0 else None
-            axes.plot(one["epochs"], one["curve"], "-.", color=shade, lw=0.8, label=label)
-    axes.axhline(truth(settings.columns, settings.correlation), color="black", lw=0.8, label="truth")
-    axes.set_xlabel("epoch of the last training (marker: best epoch by held-out loss)")
-    axes.set_ylabel("mutual information (nats)")
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    return figure
-
-
-def _draw_curves(settings: Settings, outcomes: list[Outcome]) -> Figure:
-    from matplotlib.figure import Figure
-
-    curve = [one for one in outcomes if one.task["part"] == "curve"]
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
-    panels = (("correlation", "columns", settings.columns), ("columns", "correlation", settings.correlation))
-    grid = figure.subplots(2, 2, sharex="col", height_ratios=(2, 1))
-    for (upper, lower), (along, fixed, value) in zip(grid.T, panels, strict=True):
-        ones = sorted((one for one in curve if one.task[fixed] == value), key=lambda one: one.task[along])
-        at = np.array([one.task[along] for one in ones])
-        fine = np.linspace(at[0], at[-1], 300)
-        exact = [truth(settings.columns, rho) for rho in fine] if along == "correlation" else truth(1, value) * fine
-        upper.plot(fine, exact, "-", color="0.6", label="truth")
-        upper.plot(
-            at, [np.mean(one.result["nats"]) for one in ones], "o", color="black", mfc="white", label="mean of runs"
+def _curves_of(settings: Settings, outcomes: list[Outcome], way: str) -> list[Curves]:
+    """Return the runs of a way of training, for each penalty if it has several."""
+    results = _results(outcomes, "strategy", way)
+    n_penalties = len(results[0]["runs"])
+    paper = f" [{PAPER[way]}]" if way in PAPER and settings.columns == PAPER_COLUMNS else ""
+    if n_penalties == 1:
+        return [Curves(f"{way}{paper}", way, "-", [result["runs"][0] for result in results])]
+    return [
+        Curves(
+            f"{way}, λ = {penalty:g}{paper * (k == n_penalties - 1)}", way, _LINES[k % 3], _runs_at(outcomes, way, k)
         )
-        scores = np.array([_scores(one) for one in ones])  # (points, runs)
-        lower.plot(np.repeat(at, scores.shape[1]), scores.ravel(), "_", color="black")
-        for limit in (-2, 0, 2):
-            lower.axhline(limit, color="0.6", lw=0.8, linestyle="-" if limit == 0 else ":")
-        lower.set_xlabel({"correlation": f"ρ, with d = {value}", "columns": f"d, with ρ = {value}"}[along])
-        upper.set_ylabel("mutual information (nats)")
-        lower.set_ylabel("standard errors off")
-        upper.legend(frameon=False)
-    return figure
+        for k, penalty in enumerate(settings.penalties)
+    ]

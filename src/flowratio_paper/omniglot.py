@@ -1,9 +1,9 @@
 r"""Tables 3 and 4, Fig. 7: real drawings of characters with generated ones, and weights of the generated ones.
 
-Claim: a classifier of Omniglot's characters that is fitted to real and generated drawings is better if the generated
-ones are weighted by a ratio in latent space (z, .784) than with no weights (.767) or with a ratio in x (.765), better
-than one of real drawings alone (.756), and that better than one of generated drawings alone (.557). Command:
-`flowratio reproduce omniglot --preset laptop --jobs 2`. Cost: about an hour on two cores, a week or more for `paper`.
+Claim: a classifier of characters, fitted to real and generated drawings, is best with weights from latent space (z,
+.784). Next are no weights (.767), weights from x (.765), real drawings alone (.756), and generated drawings alone
+(.557). Command: `flowratio reproduce omniglot --preset laptop --jobs 2`. Cost: about an hour on two cores, a week or
+more for `paper`.
 
 Of the 20 drawings of a character the first 10 are for training, 5 decide when to stop, 5 are the test. A DAGAN, trained
 on the first 10, generates 50 drawings of each character, 5 from each of the 10. A MAF is trained on real and generated
@@ -12,28 +12,27 @@ the generated ones, a generated drawing has the weight
 
 .. math:: w_i \propto r(x_i)^\gamma, \qquad \mathrm{mean}\, w = 1
 
-where the paper has γ = 1 in x and γ = .2 in z. Real drawings have the weight 1. In addition to the paper's two, all γ
-in z are shown, the one with the lowest loss on validation drawings, and γ = .2 in x: this separates the effect of z
-from that of γ.
+where the paper has γ = 1 in x and γ = .2 in z. Real drawings have the weight 1. We also show all γ in z, and the γ with
+the lowest loss on validation drawings. γ = .2 in x separates the effect of z from the effect of γ.
 
-*A ratio that was fitted to a drawing* recognizes it. Here no ratio weights a drawing that it was fitted to. The
-drawings are split into folds by the real one that they were generated from, so that a real drawing and all that were
-generated from it are left out together. (The paper's ratios were fitted to the drawings that they weight. `paper` does
-the same.) The flow is fitted to all drawings, but does not know which are real. Every seed repeats everything, the
-DAGAN too.
+*A ratio that was fitted to a drawing* recognizes it. Here no ratio weights a drawing that it was fitted to. A real
+drawing and all drawings that were generated from it are in the same fold. (The paper's ratios were fitted to the
+drawings that they weight. `paper` does the same.) The flow is fitted to all drawings, but does not know which are real.
+Every seed repeats everything, the DAGAN too.
 
 *Other differences from the paper*, in all presets: see `dagan` for the generator. Drawings are black and white, because
 any other value would show which ones were generated. z is taken at the middle of a value. Ratios stop by a random tenth
-of the rows that they are fitted to (the paper: by 5 real and 5 generated drawings), their rate is annealed, as in its
-code, and their weights are averaged. Weights have the mean 1 in x and in z (the paper: the sum 1 in each batch in x,
-and r^γ itself in z). All classifiers have the same maximum number of steps, also those of fewer drawings. The flow's
-"n_hidden 2" is, in the paper's code, three hidden layers, as in `paper`.
+of their rows (the paper: by 5 real and 5 generated drawings). Their rate is annealed, as in its code, and their weights
+are averaged. Weights have the mean 1 in x and in z (the paper: the sum 1 in each batch in x, and r^γ itself in z). All
+classifiers have the same maximum number of steps, also those of fewer drawings. The flow's "n_hidden 2" is, in the
+paper's code, three hidden layers, as in `paper`.
 
-`laptop` has the first 200 characters instead of 1200, half the filters, a smaller generator of 2000 steps that may bend
-drawings, and a flow of two hidden layers of 512 units, without batch norm, in 15 epochs of AdamW. A ratio is fitted to
-half the drawings (2 folds) in 5 passes instead of 10, by AdamW with a weight decay of .3. A classifier takes a maximum
-of 27 passes over the mixture instead of 100, and ends after nine passes without progress. Its rate rises and is
-annealed, with clipped gradients and averaged weights. `paper` has plain Adam, and a generator that only paints.
+`laptop` has the first 200 characters instead of 1200, and half the filters. Its generator is smaller, has 2000 steps
+and may bend drawings. Its flow has two hidden layers of 512 units, without batch norm, and 15 epochs of AdamW. A ratio
+is fitted to half the drawings (2 folds) in 5 passes instead of 10, by AdamW with a weight decay of .3. A classifier
+takes a maximum of 27 passes over the mixture instead of 100, and ends after nine passes without progress. Its rate
+rises and is annealed, with clipped gradients and averaged weights. `paper` has plain Adam, and a generator that only
+paints.
 
 *Verdicts.* All settings of a run share its drawings, so that they are compared run by run. A difference counts beyond
 two standard errors: that over the runs and that over the characters together, as all runs have the same test drawings.
@@ -67,6 +66,7 @@ from flowratio_paper.augmentation_trials import (
 from flowratio_paper.characters import TEST, black_and_white, grouped, read, split
 from flowratio_paper.dagan import DaganSettings
 from flowratio_paper.data import find
+from flowratio_paper.figure_style import BLUE, VERMILION, legend_below, new_figure
 from flowratio_paper.images import PIXELS, sheets
 from flowratio_paper.reports import Claim, PaperTable, Report
 from flowratio_paper.running import Outcome, Task, commit
@@ -305,24 +305,32 @@ def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, F
 
 
 def _draw_accuracies(settings: Settings, outcomes: list[Outcome]) -> Figure:
-    from matplotlib.figure import Figure
-
     names = [*outcomes[0].result["settings"], SELECTED]
     values = [accuracies(outcomes, name) for name in names]
-    figure = Figure(figsize=(7, 0.33 * len(names) + 1.3), layout="constrained")
-    axes = figure.add_subplot(xlabel="test accuracy")
+    figure = new_figure(0.36 * len(names) + 1.4)
+    axes = figure.subplots()
+    axes.set(xlabel="test accuracy", ylabel="training drawings", title="Accuracy of a classifier of characters")
     rows = np.arange(len(names))[::-1]
     for row, runs in zip(rows, values, strict=True):
-        axes.plot(runs, np.full(len(runs), row), "|", color="0.4", ms=9)
+        axes.plot(runs, np.full(len(runs), row), "|", color=BLUE, ms=10)
     bars = [float(standard_error(runs)) for runs in values] if len(outcomes) > 1 else None
     means = [runs.mean() for runs in values]
     label = f"{settings.classes} characters, {of_runs(len(outcomes))}"
-    axes.errorbar(means, rows, xerr=bars, fmt="o", color="black", ms=5, capsize=3, label=label)
+    axes.errorbar(means, rows, xerr=bars, fmt="o", color=BLUE, ms=6, capsize=3, label=label)
     paper = [(PAPER[name], row) for name, row in zip(names, rows, strict=True) if name in PAPER]
-    axes.plot(*np.transpose(paper), "D", color="0.5", mfc="none", ms=6, label=f"paper, {PAPER_CLASSES} characters")
-    axes.set_yticks(rows, names)
-    figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=8)
+    axes.plot(*np.transpose(paper), "D", color=VERMILION, mfc="none", ms=7, label=f"paper, {PAPER_CLASSES} characters")
+    axes.set_yticks(rows, [_plain(name) for name in names])
+    legend_below(figure, axes, 2)
     return figure
+
+
+def _plain(name: str) -> str:
+    """Return the label of a setting in the figure."""
+    labels = {DATA: "real drawings", SYNTHETIC: "generated drawings", MIXTURE: "both, no weights"}
+    if name in labels:
+        return labels[name]
+    weights = name.removeprefix("mixture + ").replace("IW(x)", "weights from x").replace("IW(z)", "weights from z")
+    return f"both, {weights.replace('γ of lowest', 'γ by')}"
 
 
 def _draw_sheets(settings: Settings, path: Path) -> Figure:

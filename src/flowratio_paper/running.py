@@ -26,6 +26,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flowratio_paper.figure_style import style
 from flowratio_paper.reports import Report
 from flowratio_paper.stages import Workspace, count_stages, end_forgetting, forget, is_forgotten, replacing
 
@@ -139,14 +140,20 @@ def reproduce(
     with _reading(source):
         report = module.report(settings, outcomes)
     results.write(report)
-    with _reading(source):
-        figures = module.draw(settings, outcomes, keep)
-    paths = [path]
-    for part, figure in figures.items():
-        paths.append(folder / f"{name}-{preset}{f'-{part}' * bool(part)}.png")
-        with replacing(paths[-1]) as temporary:
-            figure.savefig(temporary, dpi=110)
-    return report, paths
+    return report, [path, *_draw(module, settings, outcomes, path, source)]
+
+
+def _draw(module: Experiment, settings: Any, outcomes: list[Outcome], path: Path, source: Path | None) -> list[Path]:
+    """Write the figures next to the results, and return their paths."""
+    paths = []
+    with style():
+        with _reading(source):
+            figures = module.draw(settings, outcomes, path.with_suffix(""))
+        for part, figure in figures.items():
+            paths.append(path.with_name(f"{path.stem}{f'-{part}' * bool(part)}.png"))
+            with replacing(paths[-1]) as temporary:
+                figure.savefig(temporary)
+    return paths
 
 
 @contextmanager

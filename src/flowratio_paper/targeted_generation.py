@@ -201,8 +201,8 @@ def new_flow(settings: Settings, n: int, seed: int, checkpoint: Path) -> FlowFea
 def new_ratio(epochs: int, seed: int) -> NetworkRatio:
     """Return the ratio of the paper, the same for x and z, not yet fitted.
 
-    All pixels have one mean and one scale. With its own scale, a pixel that is dark in nearly all images would be
-    hundreds of standard deviations away in an image of the flow where it is bright.
+    All pixels have one mean and one scale. Some pixels are dark in nearly all images. With its own scale, such a pixel
+    would be hundreds of standard deviations away where an image of the flow is bright.
     """
     return NetworkRatio(
         "mlp",

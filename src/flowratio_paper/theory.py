@@ -4,22 +4,22 @@ Claim: all three, which the paper proves and does not measure. Cost: 2 minutes o
 `flowratio reproduce theory --preset laptop --jobs 2`.
 
 *Lemma 1.* p(x)/q(x) = p_Z(z)/q_Z(z) for z = f(x). Maps for which the densities of z have a closed form are compared
-with these. For flows the density of z under p comes from the inverse and its Jacobian at z, that under q from the map
-and its Jacobian at x: terms cancel only by the lemma. A fold, which is not invertible, shows that the check can fail.
+with these. For flows the density of z under p comes from the inverse and its Jacobian at z. The density under q comes
+from the map and its Jacobian at x. Terms cancel only by the lemma. A fold, which is not invertible, shows that the
+check can fail.
 
-*Corollary 1.* p is constant in each of 16 cells of the unit square and q is uniform, so that counts in cells estimate
-r(x) itself. The map carries the cells to z. If the mass Q of q in a cell is known,
+*Corollary 1.* p is constant in each of 16 cells of the unit square, and q is uniform. So counts in cells estimate r(x)
+itself. The map carries the cells to z. If the mass Q of q in a cell is known,
 
 .. math:: \hat r = \frac{N_p / n}{Q}, \qquad \mathrm{E}\, \hat r = r .
 
-With rows of q instead, no estimator is unbiased for every q, which the corollary asks for: the mean of any statistic of
-n rows is a polynomial in Q, and 1/Q is not. A close estimator has the mean
+With rows of q instead, no estimator is unbiased for every q, as the corollary requires. The mean of any statistic of n
+rows is a polynomial in Q, and 1/Q is not. A close estimator has the mean
 
 .. math:: \hat r = \frac{N_p}{n} \frac{n + 1}{N_q + 1}, \qquad \mathrm{E}\, \hat r = r\, \big(1 - (1 - Q)^{n+1}\big) .
 
-The cell of z is that of f⁻¹(z), so counts in x and in z are the same by construction, and their numbers agree to the
-last digit. Only a wrong inverse would show. A fold of the square, under which two cells share one, is the control that
-differs.
+The cell of z is that of f⁻¹(z), so counts in x and in z are the same by construction. Only a wrong inverse would show.
+A fold of the square, under which two cells share one, is the control that differs.
 
 *Corollary 2.* The error of log r against n, in x and in the latent space of a flow that was trained on other rows.
 KLIEP, a network and boosted trees can be consistent for any p and q, as the corollary asks. Quadratic logistic
@@ -51,12 +51,12 @@ from flowratio_paper.known_maps import (
 from flowratio_paper.reports import Claim, PaperTable, Report
 from flowratio_paper.running import Outcome, Task
 from flowratio_paper.stages import Workspace
-from flowratio_paper.verdicts import Answer, beyond, standard_error, with_error
+from flowratio_paper.theory_figures import draw_bias, draw_consistency, draw_maps
+from flowratio_paper.verdicts import Answer, beyond, with_error
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TITLE = "Lemma 1 and its corollaries: ratio, lack of bias and consistency under invertible maps (Section 4)"
@@ -69,7 +69,7 @@ class Settings:
     Parameters
     ----------
     flow_rows, flow_epochs
-        Rows of each sample on which flows are trained, and epochs; None for those of the library.
+        Rows of each sample on which flows are trained, and epochs. None for those of the library.
     resamples, bias_rows
         Draws of corollary 1 for each seed, and rows of each sample in them.
     methods, sizes
@@ -171,7 +171,7 @@ def estimates(n_p: np.ndarray, n_q: np.ndarray, n: int) -> dict[str, np.ndarray]
 
 
 def expected(estimator: str, n: int) -> float:
-    """Return the exact mean of an estimator by r, in any cell; 1 for plain counts, whose mean has no such form."""
+    """Return the exact mean of an estimator by r, in any cell. For plain counts, without a closed form, return 1."""
     return 1 - (1 - 1 / N_CELLS) ** (n + 1) if estimator == "both" else 1.0
 
 
@@ -272,7 +272,7 @@ def _lemma(outcomes: list[Outcome]) -> tuple[PaperTable, list[Claim]]:
     claims = []
     for kind, limit in (("float64", _EXACT), ("float32", _SINGLE)):
         most = max(worst[name][kind] for name in MAPS if name != FOLD)
-        words = f"Lemma 1: no map changes log r by more than rounding in {kind}, {limit:g}"
+        words = f"Lemma 1: no invertible map changes log r by more than {limit:g} (rounding in {kind})"
         claims.append(Claim(words, Answer.of(most < limit), f"largest difference of log r {most:.1e}"))
     words = "a map that is not invertible changes the ratio"
     claims.append(Claim(words, Answer.of(worst[FOLD]["float64"] > 0.1), f"{worst[FOLD]['float64']:.2f} under a fold"))
@@ -304,7 +304,9 @@ def _unbiased(settings: Settings, outcomes: list[Outcome]) -> tuple[PaperTable, 
 
     def verdict(name: str, words: str) -> Claim:
         far = max(farthest[name, space] for space in SPACES)
-        return Claim(words, Answer.of(far < _LIMIT), f"maximum {far:.1f} standard errors off in {N_CELLS} cells")
+        return Claim(
+            words, Answer.of(far < _LIMIT), f"maximum {far:.1f} standard errors from the exact mean in {N_CELLS} cells"
+        )
 
     claims = [
         verdict("known", "Corollary 1: an estimator without bias in x has no bias in z"),
@@ -349,7 +351,7 @@ def _consistent(settings: Settings, outcomes: list[Outcome]) -> tuple[PaperTable
                 claims.append(Claim(words, beyond(-rates[space]), f"as n to the power {rate}"))
         if method == "quadratic":
             more = rates["z"] - rates["x"]
-            words = "the error of quadratic, which has the right form in x only, falls in z as in x"
+            words = "the error of quadratic, which is consistent in x only, falls in z as fast as in x"
             measured = f"powers of n differ by {with_error(more, '+.2f')}"
             claims.append(Claim(words, beyond(more).opposite, measured))
     head = ["ratio", "space", *(f"n = {n}" for n in settings.sizes), "power of n", "runs"]
@@ -358,53 +360,19 @@ def _consistent(settings: Settings, outcomes: list[Outcome]) -> tuple[PaperTable
 
 def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
     """Draw the lemma and each corollary."""
-    from matplotlib.figure import Figure
-
-    lemma = Figure(figsize=(12, 6), layout="constrained")
-    lemma.supxlabel("log r in x")
-    lemma.supylabel("log r in z")
-    for axes, name in zip(lemma.subplots(2, 4, sharex=True, sharey=True).flat, MAPS, strict=True):
-        _draw_map(axes, name, outcomes)
-    bias = Figure(figsize=(13, 4), layout="constrained")
-    panels = bias.subplots(1, 2, sharey=True)
-    for axes, name in zip(panels, ("known", "both"), strict=True):
-        _draw_bias(axes, settings, outcomes, name)
-    panels[0].set_ylabel("mean of the estimates / r")
-    bias.legend(*panels[1].get_legend_handles_labels(), loc="outside right upper", frameon=False)
-    columns = len(settings.methods)
-    consistency = Figure(figsize=(3.2 * columns, 3.6), layout="constrained")
-    for axes, method in zip(consistency.subplots(1, columns, sharey=True), settings.methods, strict=True):
-        _draw_errors(axes, settings, outcomes, method)
-    consistency.axes[0].set_ylabel("mean squared error of log r")
-    return {"lemma-1": lemma, "corollary-1": bias, "corollary-2": consistency}
-
-
-def _draw_map(axes: Axes, name: str, outcomes: list[Outcome]) -> None:
-    results = _results(outcomes, {"part": "lemma", "map": name})
-    first = results[0]
-    ends = [min(first["in_x"]), max(first["in_x"])]
-    axes.plot(ends, ends, color="0.6", linewidth=1)
-    axes.plot(first["in_x"], first["in_z"], "o", color="black", mfc="none", ms=4)
-    worst = max(one["float64"] for one in results)
-    axes.set_title(f"{name}\nlargest difference {worst:.2g}")
-
-
-def _draw_bias(axes: Axes, settings: Settings, outcomes: list[Outcome], name: str) -> None:
-    for shift, (space, marker) in enumerate(zip(SPACES, "osx", strict=True)):
-        mean, error = mean_and_error(settings, outcomes, space, name)
-        at, style = R_OF_CELLS + 0.03 * (shift - 1), {"color": "black", "mfc": "white", "ms": 4, "lw": 0.7}
-        axes.errorbar(at, mean[:-1], 2 * error[:-1], fmt=marker, label=SPACES[space], **style)
-    axes.axhline(1, color="0.6", linewidth=1, label="no bias")
-    axes.axhline(expected(name, settings.bias_rows), color="black", linestyle="--", linewidth=1, label="exact mean")
-    title = f"{ESTIMATORS[name]}, {settings.bias_rows} rows of each\n(bars: two standard errors)"
-    axes.set(title=title, xlabel="r in the cell")
-
-
-def _draw_errors(axes: Axes, settings: Settings, outcomes: list[Outcome], method: str) -> None:
-    for space, style, fill in (("x", "o-", "white"), ("z", "s--", "black")):
-        errors = _errors(outcomes, method, space)
-        label = f"{space}: power {slopes(settings, errors).mean():.2f}"
-        bars = standard_error(errors) if len(errors) > 1 else None
-        axes.errorbar(settings.sizes, errors.mean(axis=0), bars, fmt=style, color="black", mfc=fill, ms=5, label=label)
-    axes.set(xscale="log", yscale="log", xlabel="rows of each sample", title=method)
-    axes.legend(frameon=False)
+    lemma = {name: _results(outcomes, {"part": "lemma", "map": name}) for name in MAPS}
+    known, both = (
+        {where: mean_and_error(settings, outcomes, space, name) for space, where in SPACES.items()}
+        for name in ("known", "both")
+    )
+    n = settings.bias_rows
+    panels = {
+        f"{ESTIMATORS['known']}: no bias": (known, expected("known", n)),
+        f"{ESTIMATORS['both']}: a bias of {expected('both', n) - 1:.1%}": (both, expected("both", n)),
+    }
+    errors = {method: {space: _errors(outcomes, method, space) for space in "xz"} for method in settings.methods}
+    return {
+        "lemma-1": draw_maps(lemma, FOLD),
+        "corollary-1": draw_bias(panels, R_OF_CELLS, n),
+        "corollary-2": draw_consistency(errors, settings.sizes, NEAR),
+    }

@@ -30,6 +30,9 @@ from flowratio_paper.running import Outcome, experiment
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+REPRODUCTION = sorted((DOCS / "reproduction").glob("*.md"))
+NUMBER = re.compile(r"(?<![\w.])\d*\.\d+(?:e-?\d+)?(?![\d.])")  # with decimals, without a sign
+PROTOCOL = {".99"}  # a share of the mixtures, which is not in the results
 RESULTS = sorted((ROOT / "results").glob("*-laptop.json"))
 SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -47,7 +50,7 @@ def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pyt
     text = page.read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     blocks = list(BLOCK.finditer(text))
-    assert len(blocks) == text.count("```python") > 0
+    assert len(blocks) == text.count("```python")
     namespace: dict[str, object] = {"__name__": page.stem}
     for block in blocks:
         # blank lines in front: a traceback gives the line of the page
@@ -66,13 +69,27 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 def test_commands_and_their_options_exist() -> None:
     group = typer.main.get_group(app).commands
-    lines = [(page.name, words[1:]) for page in PAGES for words in commands(page) if words[0] == "flowratio"]
+    lines = [
+        (page.name, words[1:])
+        for page in [*PAGES, *REPRODUCTION]
+        for words in commands(page)
+        if words[0] == "flowratio"
+    ]
     assert {words[0] for _, words in lines} == set(group)  # every command is on a page
     for page, (name, *words) in lines:
         options = {option for parameter in group[name].params for option in parameter.opts}
         own = words[: words.index("|")] if "|" in words else words
         used = {word for word in own if word.startswith("-") and word != "-"}
         assert used <= options, f"{page}: {name}"
+
+
+@pytest.mark.parametrize("name", typer.main.get_group(app).commands)
+def test_every_option_is_in_the_section_of_its_command(name: str) -> None:
+    sections = (DOCS / "command-line.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    section = next(text for text in sections if f"\n`{name}` " in text and f"$ flowratio {name}" in text)
+    options = [one for one in typer.main.get_group(app).commands[name].params if one.param_type_name == "option"]
+    names = [option for one in options if not getattr(one, "hidden", False) for option in one.opts]
+    assert [option for option in names if f"`{option}" not in section] == []
 
 
 def test_experiments_and_their_data_are_named() -> None:
@@ -122,13 +139,53 @@ def test_commands_run_in_order(
             assert subprocess.run(reader, input=out, capture_output=True, text=True, check=True).stdout
 
 
-def test_the_tables_of_the_reproduction_are_those_of_the_results() -> None:
-    tables = loaded(DOCS / "reproduction_tables.py")
-    text = tables.PAGE.read_text(encoding="utf-8")
-    marks = tables.MARK.findall(text)
-    assert {name for name, _ in marks} == {path.name.removesuffix("-laptop.json") for path in RESULTS}
-    assert text.count("<!-- end -->") == len(marks)
-    assert tables.filled(text) == text, "run `python docs/reproduction_tables.py`"
+@pytest.fixture(scope="module")
+def tables() -> Iterator[ModuleType]:
+    """The script that fills the pages, with its folder on the path, as for a script that is run."""
+    sys.path.insert(0, str(DOCS))
+    yield loaded(DOCS / "reproduction_tables.py")
+    sys.path.remove(str(DOCS))
+
+
+def test_the_tables_of_the_reproduction_are_those_of_the_results(tables: ModuleType) -> None:
+    assert {page.stem for page in REPRODUCTION} == {*NAMES, "index"}
+    for page in REPRODUCTION:
+        text = page.read_text(encoding="utf-8")
+        marks = tables.MARK.findall(text)
+        assert text.count("<!-- end -->") == len(marks) > 0, page.name
+        assert tables.filled(text) == text, f"{page.name}: run `python docs/reproduction_tables.py`"
+    for name in NAMES:
+        text = (ROOT / "results" / f"{name}-laptop.md").read_text(encoding="utf-8")
+        assert text == tables.results_page(name), f"{name}: run `python docs/reproduction_tables.py`"
+
+
+@pytest.mark.parametrize("page", REPRODUCTION, ids=lambda page: page.stem)
+def test_numbers_in_the_text_of_the_reproduction_are_in_the_results(page: Path, tables: ModuleType) -> None:
+    """A number with decimals is one of the results or of the protocol. On the summary, those of tables are too."""
+    names = NAMES if page.stem == "index" else [page.stem]
+    known = [float(one) for name in names for one in NUMBER.findall(tables.results_page(name))]
+    text = page.read_text(encoding="utf-8")
+    text = text if page.stem == "index" else tables.MARK.sub("", text)
+    unknown = {one for one in NUMBER.findall(text) if not any(is_rounded(one, value) for value in known)}
+    assert unknown <= PROTOCOL
+
+
+def is_rounded(text: str, value: float) -> bool:
+    """Whether a text is a value rounded to its decimals, as a number or in percent."""
+    half = 0.5 * 10.0 ** -len(text.partition(".")[2].partition("e")[0])
+    half *= 10 ** float(text.partition("e")[2] or 0)
+    return min(abs(float(text) - value), abs(float(text) - 100 * value)) <= half * (1 + 1e-9)
+
+
+def test_a_wrong_number_is_noticed() -> None:
+    assert is_rounded("0.74", 0.744)
+    assert is_rounded("3.9", 0.0391)  # in percent
+    assert not is_rounded("0.745", 0.744)
+    assert not is_rounded("3.0e-08", 3.0e-09)
+
+
+def test_the_reproduction_is_short() -> None:
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in REPRODUCTION) <= 5200
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -62,7 +63,10 @@ def model(files: Path) -> Path:
     words = ["fit", "p.csv", "q.csv", "-o", "model", "--method", "logistic", "--quiet"]
     done = flowratio_process(*words, cwd=files)
     assert done.returncode == 0, done.stderr
-    assert "verdict" in done.stdout.lower()
+    assert done.stdout.startswith("The files differ (p = 0.005, 200 permutations).\nChanges from q.csv to p.csv:\n")
+    assert re.search(r"^  median age: 3\d → 4\d$", done.stdout, re.MULTILINE)
+    assert re.search(r"^  job = clerk: [34]\d % → [12]\d %$", done.stdout, re.MULTILINE)
+    assert re.search(r"^Verdict: (reliable|use with care|do not use)\.$", done.stdout, re.MULTILINE)
     assert "country" in done.stdout  # constant, and said to be left out
     return files / "model"
 
@@ -229,7 +233,7 @@ def test_columns_can_be_chosen(files: Path, tmp_path: Path, run: Run) -> None:
     chosen = ["--columns", "age,job", "--method", "lda", "--quiet", "-o", tmp_path / "m"]
     assert run("fit", files / "p.csv", files / "q.csv", *chosen)[0] == 0
     assert [column.name for column in load(tmp_path / "m").encoder_.columns_] == ["age", "job"]
-    code, _, err = run("fit", files / "p.csv", files / "q.csv", "--columns", "agee", "-o", tmp_path / "m")
+    code, _, err = run("fit", files / "p.csv", files / "q.csv", "--columns", "agee", "-o", tmp_path / "n")
     assert (code, err.count("\n")) == (2, 1)
     assert "'age'" in err
 
@@ -502,7 +506,7 @@ def test_identifiers_overlap_and_durations(tmp_path: Path, run: Run) -> None:
     assert "note: Column 'number' has a different value in every row, like a row counter. If it is an identifier" in err
     assert "because most rows have their own value there" in err
     assert "identifier: who (left out)" in out
-    assert "-o scores.parquet" in out
+    assert "-o weighted.parquet" in out
     assert run("score", m, q, "-o", tmp_path / "w.parquet", "--quiet")[0] == 0
     code, _, err = run("score", m, q, "-o", tmp_path / "w.csv", "--quiet")
     assert (code, len(err.splitlines())) == (2, 1)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import base64
+import copy
+import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,7 +12,9 @@ import polars as pl
 import pytest
 
 from flowratio import AutoRatio, FlowFeaturizer
-from flowratio.report.evidence import Origin, gather
+from flowratio._support.wording import shown
+from flowratio.report.evidence import Origin, _latent, _training, gather
+from flowratio.report.names import MAX_LENGTH
 from flowratio.report.numbers import count, sig
 from flowratio.report.page import write_report
 from flowratio.weights import cap, effective_sample_size, temper
@@ -39,14 +43,14 @@ class Page(NamedTuple):
 
 
 def table(n: int, shift: float, rng: np.random.Generator) -> pl.DataFrame:
-    gap = rng.random(n) < 0.2
+    is_missing = rng.random(n) < 0.2
     return pl.DataFrame(
         {
             IMAGE: rng.normal(shift, 1, n),
-            "missing": [
-                None if missing else float(value) for missing, value in zip(gap, rng.normal(size=n), strict=True)
+            "with missing values": [
+                None if missing else float(value) for missing, value in zip(is_missing, rng.normal(size=n), strict=True)
             ],
-            SCRIPT: rng.choice([IMAGE, "baker", "a level whose name is so long that it fills a line"], n).tolist(),
+            SCRIPT: rng.choice([IMAGE, "baker", "a category whose name is so long that it fills a line"], n).tolist(),
             "a_column_with_a_name_that_is_very_long_and_has_no_blank_at_all": rng.random(n),
         }
     )
@@ -63,8 +67,26 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # three epochs are few
         flow = FlowFeaturizer(max_epochs=3, hidden=(8,), n_blocks=1, random_state=0).fit(X)
-    evidence = gather(ratio, P[300:], Q[300:], featurizer=flow, origin=ORIGIN)
+    evidence = gather(ratio, P[300:], Q[300:], origin=ORIGIN)
+    designs = (ratio.design(frame[300:]).matrix for frame in (P, Q))
+    evidence |= {"latent": _latent(ratio, flow, *designs), "training": _training(flow)}
     return Page(write_report(evidence, tmp_path_factory.mktemp("report") / "page.html"), evidence)
+
+
+@pytest.fixture(scope="module")
+def wide_page(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """Write the same report with everything that makes it long: columns, categories, candidates and problems."""
+    evidence = copy.deepcopy(page.evidence)
+    text = next(one for one in evidence["columns"] if one["kind"] == "category")
+    long_list = [{"category": f"category number {k} of this column", "p": 0.01 * k, "q": 0.1} for k in range(10)]
+    text["changes"] |= {"n_new": 90, "new": long_list, "n_vanished": 90, "vanished": long_list, "changed": long_list}
+    evidence["columns"] += [{**one, "name": f"{one['name']} {k}"} for k in range(15) for one in evidence["columns"]]
+    evidence["test"]["drivers"] = [
+        {"column": one["name"], "effect": 0.1, "p_value": 0.005, "change": "mean"} for one in evidence["columns"]
+    ]
+    evidence["candidates"]["table"] *= 9
+    evidence["diagnosis"] |= {"verdict": "do not use", "warnings": ["A long problem of the rows of p. " * 8] * 8}
+    return Page(write_report(evidence, tmp_path_factory.mktemp("wide") / "page.html"), evidence)
 
 
 @pytest.fixture
@@ -118,7 +140,7 @@ def test_hostile_names_do_not_run(browser: Chrome, page: Page) -> None:
     assert run(browser, "return [document.images.length, document.scripts.length]") == [0, 2]
     names = run(browser, "return [...document.querySelectorAll('#drivers tbody th')].map((one) => one.firstChild.data)")
     assert names == [one["name"] for one in page.evidence["columns"]]
-    assert run(browser, "return document.title").startswith(f"p.csv against {IMAGE}.csv")
+    assert run(browser, "return document.title") == f"{IMAGE}.csv and p.csv: do they differ?"
 
 
 def test_policy_stops_other_scripts(browser: Chrome) -> None:
@@ -160,7 +182,7 @@ def test_headers_sort(browser: Chrome) -> None:
     assert sizes == sorted(sizes, reverse=True)
     heads[0].find_element(By.TAG_NAME, "button").click()
     names = run(browser, "return [...document.querySelectorAll('#drivers tbody th')].map((one) => one.dataset.v)")
-    assert (names[-1], order()[0]) == ("missing", "ascending")
+    assert (names[-1], order()[0]) == ("with missing values", "ascending")
     drawn = "return document.querySelectorAll('#drivers tbody tr .spark svg').length"
     assert run(browser, drawn) == len(names)
 
@@ -174,7 +196,7 @@ def test_sliders_change_draws_and_balance(browser: Chrome, page: Page) -> None:
     before, lorenz = run(browser, dots), run(browser, curve)
 
     slide(browser, "temper", 50)
-    assert text(browser, "temper-said") == "γ = 0.50"
+    assert text(browser, "temper-text") == "γ = 0.50"
     assert text(browser, "code") == "w = np.exp(temper(log_r, 0.5))"
     assert text(browser, "now-ess") == count(effective_sample_size(temper(log_q, 0.5)))
     assert (run(browser, dots) != before, run(browser, curve) != lorenz) == (True, True)
@@ -188,7 +210,7 @@ def test_sliders_change_draws_and_balance(browser: Chrome, page: Page) -> None:
     slide(browser, "temper", 0)
     slide(browser, "cap", 60)
     limit = float(text(browser, "code").removeprefix("w = np.exp(cap(log_r, ").removesuffix("))"))
-    assert text(browser, "cap-said") == f"cap {sig(limit)} × mean"
+    assert text(browser, "cap-text") == f"cap {sig(limit)} × mean"
     # the cap of the text has three digits
     assert float(text(browser, "now-ess")) == pytest.approx(effective_sample_size(cap(log_q, limit)), rel=0.01)
     assert limit < float(fitted["now-largest"])
@@ -205,7 +227,7 @@ def test_slider_has_keys_and_words(browser: Chrome) -> None:
 
     slider = browser.find_element(By.ID, "temper")
     slider.send_keys(Keys.ARROW_RIGHT * 10)
-    assert slider.get_attribute("aria-valuetext") == text(browser, "temper-said") == "γ = 0.90"
+    assert slider.get_attribute("aria-valuetext") == text(browser, "temper-text") == "γ = 0.90"
 
 
 def test_dark_and_light(browser: Chrome) -> None:
@@ -231,7 +253,7 @@ def run_in_light(browser: Chrome) -> str:
     return run(browser, "return getComputedStyle(document.body).color")
 
 
-@pytest.mark.parametrize("width", [320, 375, 768, 1280])
+@pytest.mark.parametrize("width", [320, 360, 768, 1280])
 def test_no_scroll_sideways(width: int, browser: Chrome) -> None:
     look(browser, width)
     browser.refresh()
@@ -241,7 +263,7 @@ def test_no_scroll_sideways(width: int, browser: Chrome) -> None:
     assert browser.get_log("browser") == []
 
 
-def test_hover_tells_numbers(browser: Chrome, page: Page) -> None:
+def test_hover_shows_numbers(browser: Chrome, page: Page) -> None:
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By
 
@@ -263,17 +285,145 @@ def test_words_and_tables_without_a_script(browser: Chrome) -> None:
         seen = browser.find_element("tag name", "body").text
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-    for words in ("scripts are off here", "What to do", "Effective sample size", "Candidates", "How it was made"):
+    for words in (
+        "scripts are off here",
+        "What should I do?",
+        "Effective sample size",
+        "Candidates",
+        "How to repeat this",
+    ):
         assert words in seen
     for words in ("Temper\n", "Back to as fitted"):
         assert words not in seen
 
 
-def test_prints_all_sections(browser: Chrome) -> None:
-    printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
+def n_printed_pages(driver: Chrome) -> int:
+    """Print on A4 paper, as a browser does from a window of its own size."""
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    sheet = {"paperWidth": 8.27, "paperHeight": 11.69}
+    printed = base64.b64decode(driver.execute_cdp_cmd("Page.printToPDF", sheet)["data"])
     assert printed.startswith(b"%PDF")
+    return len(re.findall(rb"/Type\s*/Page\b", printed))
+
+
+def test_prints_all_sections_on_four_pages(browser: Chrome) -> None:
+    assert 1 < n_printed_pages(browser) <= 4
     look(browser, 800, media="print")
-    seen = browser.find_element("tag name", "body").text
+    text = browser.find_element("tag name", "body").text
     for words in ("Log-ratio of the rows", "Reliability", "Balance", "Latent space", "Training of the flow"):
-        assert words in seen
-    assert "Back to as fitted" not in seen
+        assert words in text
+    assert "Back to as fitted" not in text
+
+
+def test_many_columns_print_on_four_pages(browser: Chrome, wide_page: Page) -> None:
+    browser.get(wide_page.path.as_uri())
+    assert 1 < n_printed_pages(browser) <= 4
+
+
+def test_numbers_of_a_chart_from_the_keyboard(browser: Chrome, page: Page) -> None:
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    def press(key: str) -> None:
+        ActionChains(browser).send_keys(key).perform()
+        # the first value of a chart comes with the next frame
+        browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+
+    browser.find_element(By.CSS_SELECTOR, "#weighted summary").send_keys(Keys.SHIFT + Keys.TAB)
+    press(Keys.NULL)
+    assert run(browser, "return document.activeElement.closest('.chart').id") == "chart-balance"
+    tip = browser.find_element(By.ID, "tip")
+    all_names = page.evidence["diagnosis"]["balance"]["names"]
+    names = [shown(all_names[k], MAX_LENGTH) for k in page.evidence["rows"]["columns"]]
+    assert tip.text.startswith(names[0])
+    press(Keys.ARROW_DOWN)
+    assert tip.text.startswith(names[1])
+    assert text(browser, "tip-text").startswith(names[1])
+    press(Keys.END)
+    assert tip.text.startswith(names[-1])
+    press(Keys.ESCAPE)
+    assert not tip.is_displayed()
+    press(Keys.HOME)
+    assert tip.text.startswith(names[0])
+    press(Keys.TAB)
+    assert not tip.is_displayed()
+
+
+ACCESS = """
+const problems = [];
+const root = document.documentElement;
+const say = (rule, node) => problems.push(`${rule}: ${node.outerHTML.slice(0, 90)}`);
+if (!root.lang) say("language", root);
+for (const name of ["header", "main", "footer"]) if (document.querySelectorAll(name).length !== 1) say(name, root);
+const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
+for (const id of ids) if (ids.indexOf(id) !== ids.lastIndexOf(id)) say(`id ${id} twice`, document.getElementById(id));
+const levels = [...document.querySelectorAll("h1, h2, h3, h4")].map((one) => Number(one.tagName[1]));
+levels.forEach((level, k) => { if (level > (k ? levels[k - 1] : 0) + 1) say("order of headings", document.body); });
+for (const one of document.querySelectorAll("svg:not([aria-hidden])"))
+  if (one.getAttribute("role") !== "img" || !one.getAttribute("aria-label")) say("picture without a name", one);
+for (const one of document.querySelectorAll("input")) if (!one.labels.length) say("control without a label", one);
+for (const one of document.querySelectorAll("button, summary, a"))
+  if (!(one.getAttribute("aria-label") || one.textContent).trim()) say("no name", one);
+for (const one of document.querySelectorAll("th")) if (!one.textContent.trim()) say("empty header", one);
+
+const channels = (color) => color.match(/[\\d.]+/g).map(Number);
+const luminance = (color) => {
+  const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const [r, g, b] = channels(color).map((v) => linear(v / 255));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const below = (node) => {
+  for (let one = node; one; one = one.parentElement) {
+    const color = getComputedStyle(one).backgroundColor;
+    if (channels(color).length < 4 || channels(color)[3] === 1) return color;
+  }
+  return "rgb(255, 255, 255)";
+};
+let n = 0;
+for (const one of document.querySelectorAll("body *")) {
+  const isText = [...one.childNodes].some((part) => part.nodeType === 3 && part.data.trim());
+  const style = getComputedStyle(one);
+  if (!isText || ["SCRIPT", "STYLE", "NOSCRIPT"].includes(one.tagName) || !one.getClientRects().length) continue;
+  const [a, b] = [one.tagName === "text" ? style.fill : style.color, below(one)].map(luminance);
+  const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  n += 1;
+  if (contrast < 4.5) say(`contrast ${contrast.toFixed(1)}`, one);
+}
+for (const one of document.querySelectorAll("button, input, summary, a, [tabindex='0']")) {
+  one.focus({ focusVisible: true });
+  const style = getComputedStyle(one);
+  if (one.checkVisibility() && (style.outlineStyle === "none" || parseFloat(style.outlineWidth) < 2)) say("focus", one);
+}
+return [n, problems];
+"""
+
+
+@pytest.mark.parametrize("colors", ["light", "dark"])
+@pytest.mark.parametrize("verdict", ["reliable", "use with care", "do not use"])
+def test_page_is_accessible(verdict: str, colors: str, browser: Chrome, page: Page, tmp_path: Path) -> None:
+    diagnosis = {**page.evidence["diagnosis"], "verdict": verdict, "warnings": ["A problem of rows of p."]}
+    look(browser, 1280, colors)
+    browser.get(write_report({**page.evidence, "diagnosis": diagnosis}, tmp_path / "page.html").as_uri())
+    run(browser, "for (const one of document.querySelectorAll('details')) one.open = true")
+    n_texts, problems = run(browser, ACCESS)
+    assert n_texts > 200
+    assert problems == []
+
+
+def test_check_of_access_finds_problems(browser: Chrome) -> None:
+    spoiled = (
+        "<h4>too deep</h4>",
+        "<input>",
+        "<svg></svg>",
+        "<p style='color: #999'>faint</p>",
+        "<p id='tip'>twice</p>",
+        "<button style='outline: none'>no focus</button>",
+        "<table><tr><th></th></tr></table>",
+    )
+    for element in spoiled:
+        run(browser, "document.querySelector('#answers').insertAdjacentHTML('afterbegin', arguments[0])", element)
+        assert run(browser, ACCESS)[1] != [], element
+        browser.refresh()
+    run(browser, "document.documentElement.lang = ''")
+    assert run(browser, ACCESS)[1] != []

@@ -100,7 +100,7 @@ def test_differences_count_beyond_two_standard_errors() -> None:
     names = [BETTER, OPEN, WORSE, EQUAL]
     ours, other = _ours(*names)
     assert comparisons(ours, other) == names
-    assert comparisons(ours[:1], other[:1]) == [OPEN] * 4  # one trial tells nothing
+    assert comparisons(ours[:1], other[:1]) == [OPEN] * 4  # one trial is inconclusive
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_verdicts_over_classifiers(names: tuple[Comparison, ...], as_good: Answe
 
 def test_differences_are_counted() -> None:
     measured = at_least_as_good("", *_ours(BETTER, WORSE, WORSE), "abc").measured
-    assert measured == "better 1, worse 2; difference: a -0.150 ± 0.050, b +0.150 ± 0.050, c +0.150 ± 0.050"
+    assert measured == "better 1, worse 2. Difference: a -0.150 ± 0.050, b +0.150 ± 0.050, c +0.150 ± 0.050"
     assert at_least_as_good("", *_ours(OPEN), "a").measured == "inconclusive: difference +0.100 ± 0.100"
 
 
@@ -131,7 +131,7 @@ def test_nothing_is_significantly_better() -> None:
     pairs = {"x": _ours(OPEN, EQUAL), "z": _ours(WORSE, OPEN)}
     assert never("", BETTER, pairs).verdict is Answer.YES
     assert never("", WORSE, pairs).verdict is Answer.NO
-    assert never("", WORSE, pairs).measured == "x: equal 1, inconclusive 1; z: inconclusive 1, worse 1"
+    assert never("", WORSE, pairs).measured == "x: equal 1, inconclusive 1. z: inconclusive 1, worse 1"
     assert never("", BETTER, {"x": (np.zeros((1, 2)), np.ones((1, 2)))}).verdict is Answer.INCONCLUSIVE
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from flowratio_paper.characters import build, grouped, main, read, split
 
-# 3 characters of 22 drawings each, in turn; the first two pixels tell which
+# 3 characters of 22 drawings each, in turn; the first two pixels show which
 LABELS = np.tile(np.arange(3), 22)
 IMAGES = np.zeros((66, 28, 28), np.uint8)
 IMAGES[:, 0, 0], IMAGES[:, 0, 1] = LABELS, np.repeat(np.arange(22), 3)

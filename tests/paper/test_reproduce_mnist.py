@@ -35,7 +35,7 @@ def test_quick(tmp_path: Path) -> None:
         for of in ("z", "draws", "x"):
             assert result["ratio"][of]["loss"] < math.log(2)  # better than no ratio
     methods = results[BACKGROUND]["methods"]
-    assert methods["x"]["share"] > methods["regular"]["share"] + 0.1  # dark or bright is easily told
+    assert methods["x"]["share"] > methods["regular"]["share"] + 0.1  # dark or bright is easily distinguished
     assert not list((tmp_path / "mnist-quick").glob("*/flow"))  # no checkpoint is left
     assert sum(path.stat().st_size for path in paths[1:]) < 500_000
     assert len(report.tables) == 5

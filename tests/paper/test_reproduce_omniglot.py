@@ -40,7 +40,9 @@ def test_quick(tmp_path: Path) -> None:
     assert accuracy[DATA] > 0.4
     for ratio in result["ratios"].values():
         assert 0 < ratio["effective"]["1"] <= ratio["effective"]["0.2"] <= 1
-        assert 0.35 < ratio["auc"] < 0.7  # near copies: no grey value, and no tone, tells them from real drawings
+        assert (
+            0.35 < ratio["auc"] < 0.7
+        )  # near copies: no grey value, and no tone, distinguishes them from real drawings
     assert 0 < max(result["bits"].values()) < 1  # of black and white
     assert [len(table.lines) for table in report.tables] == [10, 2, 5]
     assert len(report.claims) == 6

@@ -124,7 +124,7 @@ def test_tables_and_verdicts() -> None:
     assert verdict["λ = 0.0005: the network is better in z than in raw x"] is Answer.YES
     assert verdict["λ = 0: separate training is the best strategy"] is Answer.NO
     assert verdict["λ = 0.0005: separate training is the best strategy"] is Answer.YES
-    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is Answer.YES
+    assert verdict["λ = 0.0005: among joint trainings, the smallest α is best"] is Answer.YES
     assert (
         verdict["λ = 0: the network in raw x and discriminative training are worst"] is Answer.NO
     )  # joint ones are worse
@@ -138,22 +138,22 @@ def test_verdicts_turn_with_the_numbers() -> None:
     verdict = {claim.words: claim.verdict for claim in reported.claims}
     assert verdict["our goal: separate training has an error below 0.5, λ by held-out loss"] is Answer.NO
     assert verdict["λ = 0.0005: separate training is the best strategy"] is Answer.NO
-    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is Answer.NO
+    assert verdict["λ = 0.0005: among joint trainings, the smallest α is best"] is Answer.NO
 
 
 def test_order_is_judged_by_run() -> None:
-    # joint 0.1 and 0.9 have the same error but for chance: which is best cannot be told, and the best mean says nothing
+    # joint 0.1 and 0.9 have the same error but for chance: which is best is inconclusive
     outcomes = _outcomes({"joint 0.9": (4.0, 0.595)})
     for one in outcomes:
         if one.task["part"] == "joint 0.9":
             for fit in one.result["fits"]:
                 fit["all"] += 0.05 * (-1) ** one.task["seed"]
     verdict = {claim.words: claim.verdict for claim in report(SETTINGS, outcomes).claims}
-    assert verdict["λ = 0.0005: of joint trainings the smallest α is best"] is Answer.INCONCLUSIVE
+    assert verdict["λ = 0.0005: among joint trainings, the smallest α is best"] is Answer.INCONCLUSIVE
     assert verdict["λ = 0.0005: separate training is the best strategy"] is Answer.YES
 
 
-def test_one_run_tells_nothing() -> None:
+def test_one_run_is_inconclusive() -> None:
     outcomes = [one for one in _outcomes() if one.task["seed"] == 0]
     reported = report(replace(SETTINGS, seeds=1), outcomes)
     assert {claim.verdict for claim in reported.claims} == {Answer.INCONCLUSIVE}

@@ -25,7 +25,7 @@ def test_one_run_is_no_mean() -> None:
     assert of_runs(30, "trial") == "mean ± standard error of 30 trials"
 
 
-def test_a_gain_within_its_error_or_of_one_run_tells_nothing() -> None:
+def test_a_gain_within_its_error_or_of_one_run_is_inconclusive() -> None:
     assert Gain(np.array([0.1, 0.1]), of_draws=0.04).verdict is Answer.YES
     assert Gain(np.array([-0.1, -0.1]), of_draws=0.04).verdict is Answer.NO
     assert Gain(np.array([0.1, 0.1]), of_draws=0.06).verdict is Answer.INCONCLUSIVE

@@ -9,18 +9,25 @@ from unicodedata import category
 LONGEST_PATH = 200  # characters of a path in a message. Its end has the name of the file
 _LONGEST_NAME = 60  # characters of the name of a column or of a category
 _MAX_LISTED = 8
+_JOINERS = "\u200c\u200d"  # parts of Persian words and of emoji
 
 
 def shown(name: object, longest: int = _LONGEST_NAME) -> str:
     """Return a name for people: control characters are escaped, and the middle of a long name is left out."""
-    text = "".join(letter.encode("unicode_escape").decode() if _is_hidden(letter) else letter for letter in str(name))
+    text = str(name)
+    text = escaped(text if len(text) <= 2 * longest else text[:longest] + text[-longest:])
     n_last = longest // 3
     return text if len(text) <= longest else f"{text[: longest - n_last - 1]}…{text[-n_last:]}"
 
 
+def escaped(text: str) -> str:
+    r"""Return a text with visible characters only. Others become \n, \x1b or \u202e."""
+    return "".join(letter.encode("unicode_escape").decode() if _is_hidden(letter) else letter for letter in text)
+
+
 def _is_hidden(letter: str) -> bool:
-    """Return whether a character moves, hides or reverses text. Spaces of any width do not."""
-    return not letter.isprintable() and category(letter) != "Zs"
+    """Return whether a character moves, hides or reverses text. Spaces of any width and joiners of letters do not."""
+    return not letter.isprintable() and category(letter) != "Zs" and letter not in _JOINERS
 
 
 def quoted(name: object) -> str:

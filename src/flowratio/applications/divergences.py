@@ -67,8 +67,8 @@ class Divergence(BoundEstimate):
         return f"{KINDS[self.kind]} ({self._unit()})".removesuffix(" ()")
 
     def __str__(self) -> str:
-        value = f"{KINDS[self.kind]}: {self.value:.4g} ± {self.standard_error:.2g} {self._unit()}".rstrip()
-        return f"{value} (95 %: {interval_text(self.interval())})\n{self.verdict}: {self.reason}"
+        value = f"{KINDS[self.kind]}: {self.value:.3g} ± {self.standard_error:.2g} {self._unit()}".rstrip()
+        return f"{value} (95 % interval: {interval_text(self.interval())})\n{self.verdict_sentences()}"
 
 
 def divergence(

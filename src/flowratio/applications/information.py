@@ -72,8 +72,8 @@ class MutualInformation(BoundEstimate):
         return "mutual information (nats)"
 
     def __str__(self) -> str:
-        value = f"{self.value:.4g} ± {self.standard_error:.2g} nats ({self.bits:.4g} bits)"
-        return f"{value}, 95 %: {interval_text(self.interval())} nats\n{self.verdict}: {self.reason}"
+        value = f"Mutual information: {self.value:.3g} ± {self.standard_error:.2g} nats, {self.bits:.3g} bits"
+        return f"{value} (95 % interval: {interval_text(self.interval())} nats)\n{self.verdict_sentences()}"
 
 
 def mutual_information(

@@ -73,6 +73,10 @@ class Result(ABC):
         ]
         return markup.verdict_text(self.verdict, self.reason) + markup.table(self._quantity(), (), rows)
 
+    def verdict_sentences(self) -> str:
+        """Return the verdict and its reason, as the last line of the printed result."""
+        return f"Verdict: {self.verdict}. {self.reason[:1].upper()}{self.reason[1:]}"
+
     def __repr__(self) -> str:
         return str(self)
 

@@ -78,7 +78,7 @@ class MeanEstimate(Result):
 
     def __str__(self) -> str:
         value = f"{self._title()}: {self.value:.4g} ± {self.standard_error:.2g}"
-        return f"{value} (95 %: {interval_text(self.interval())})\n{self.verdict}: {self.reason}"
+        return f"{value} (95 % interval: {interval_text(self.interval())})\n{self.verdict_sentences()}"
 
 
 class WeightedMean(NamedTuple):

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Any, TextIO, cast
 
 import typer
@@ -27,6 +28,9 @@ def leave(run: Callable[[], int | None]) -> None:
     """Run a command line and exit with its code: 0, 2 after an error, 130 after Ctrl-C."""
     # with tables of usual size threads wait for each other longer than they compute
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows a question mark for an arrow
     code = 2
     try:
         code = run() or 0

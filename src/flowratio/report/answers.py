@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from typing import Any, NamedTuple
 
 from flowratio.report.drift import CORRELATION, differs, is_significant
@@ -17,7 +18,12 @@ MAX_CHANGES = 8  # columns that are listed as changed
 _IMPORTANT = 0.05  # share of the squared changes of log r from which on a column is listed without a test
 _SIZES = ((0.55, "very small"), (0.65, "small"), (0.8, "clear"), (0.95, "large"), (math.inf, "very large"))
 _MISSING = "share of missing values"  # how the test words it
-_SAMPLE = re.compile(r"\b(of|from|about|like|where|represents?|for) ([pq])\b(?![-\w]| =)")
+_SAMPLE = re.compile(r"\b(of |from |about |like |where )([pq])\b(?![-\w]| =)|()\b([pq])(?= has | lies )")
+_UNTRIED = {
+    "no time": "for lack of time",
+    "not needed": "because the result was clear without them",
+    "failed": "after an error",
+}
 
 
 class Change(NamedTuple):
@@ -114,7 +120,7 @@ def drift_sentence(evidence: dict[str, Any]) -> str:
         return f"The files differ ({of_test})."
     if not differs(evidence):
         return f"No difference found ({of_test})."
-    reason = "The files differ: the model distinguishes held-out rows of the two files."
+    reason = "The files differ. The model distinguishes held-out rows of the two files."
     return f"{reason} The test of single columns and correlations finds no difference ({of_test})."
 
 
@@ -122,9 +128,8 @@ def size_sentence(evidence: dict[str, Any]) -> str:
     """Return how large the difference is: the share of pairs that the model orders correctly."""
     auc, (p, q) = evidence["diagnosis"]["direction"]["auc"], file_names(evidence["origin"])
     size = next(text for limit, text in _SIZES if auc <= limit)
-    verb = "is" if differs(evidence) else "would be"
     task = f"Given one row of {p} and one of {q}, the model finds the row of {p} in {percent(auc)} of pairs"
-    return f"The difference {verb} {size}. {task} (50 % = identical, 100 % = fully separable)."
+    return f"{f'The difference is {size}. ' * differs(evidence)}{task} (50 % = identical, 100 % = fully separable)."
 
 
 def weight_sentence(evidence: dict[str, Any]) -> str:
@@ -139,5 +144,20 @@ def weight_sentence(evidence: dict[str, Any]) -> str:
 def with_file_names(text: str, origin: dict[str, Any]) -> str:
     """Return a sentence about p and q with the names of the files."""
     p, q = file_names(origin)
-    text = text.replace("p from q", f"{p} from {q}").replace("p and q overlap", f"{p} and {q} overlap")
-    return _SAMPLE.sub(lambda match: f"{match.group(1)} {p if match.group(2) == 'p' else q}", text)
+    for phrase in ("{p} and {q}", "KL({p} ‖ {q})", "{p} from {q}"):
+        text = text.replace(phrase.format(p="p", q="q"), phrase.format(p=p, q=q))
+    return _SAMPLE.sub(lambda match: (match[1] or "") + (p if "p" in (match[2], match[4]) else q), text)
+
+
+def candidate_sentence(candidates: dict[str, Any]) -> str:
+    """Return how many candidates of the automatic choice were not tried, and why."""
+    statuses = Counter(one["status"] for one in candidates["table"])
+    n, n_untried = statuses.total(), sum(statuses[status] for status in _UNTRIED)
+    n_stopped = statuses["stopped early"]
+    stopped = f" {n_stopped} {'was' if n_stopped == 1 else 'were'} stopped early for a clearly worse score."
+    ending = stopped * (n_stopped > 0)
+    if not n_untried:
+        return f"All {n} candidates were tried.{ending}" if n > 1 else "The only candidate was tried."
+    reasons = [f"{statuses[status]} {reason}" for status, reason in _UNTRIED.items() if statuses[status]]
+    verb = "were" if n_untried > 1 else "was"
+    return f"{n_untried} of {n} candidates {verb} not fully tried: {', '.join(reasons)}.{ending}"

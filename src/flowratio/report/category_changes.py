@@ -7,8 +7,13 @@ from typing import Any, TypedDict
 
 import polars as pl
 
+from flowratio.report.names import file_names, legible_evidence
+from flowratio.report.numbers import count, percent
+from flowratio.report.numbers import shares as texts
+
 CATEGORIES = 20  # categories in the table of a column. The others are counted together
 _LISTED = 10  # categories in a list of new, vanished or changed ones
+_RARE = 0.001  # share of the rows with a rare category that is worth a sentence
 _BEYOND_CHANCE = 3.0  # standard errors from which on a change is listed
 
 
@@ -75,27 +80,38 @@ def changed_categories(
 
 def category_sentences(evidence: dict[str, Any]) -> list[str]:
     """Return a sentence for each text column with new or vanished categories, or with rare ones."""
-    p, q = evidence["origin"]["file_p"], evidence["origin"]["file_q"]
+    evidence = legible_evidence(evidence)
+    p, q = file_names(evidence["origin"])
     sentences = []
     for column in evidence["columns"]:
-        changes = column.get("changes")
-        parts = (
-            []
-            if changes is None
-            else [
-                f"{_counted(changes[f'n_{kind}'])} only in {file} ({changes[f'share_{kind}']:.1%} of its rows)"
-                for kind, file in (("new", p), ("vanished", q))
-                if changes[f"n_{kind}"]
-            ]
-        )
+        changes = column.get("changes") or {"n_new": 0, "n_vanished": 0}
+        parts = [
+            f"{_counted(changes[f'n_{kind}'])} only in {file} ({percent(changes[f'share_{kind}'])} of its rows)"
+            for kind, file in (("new", p), ("vanished", q))
+            if changes[f"n_{kind}"]
+        ]
         if parts:
             sentences.append(f"Column {column['name']} has {' and '.join(parts)}.")
-    for name, share in evidence["diagnosis"]["grouping"].items():
-        if share < 0.001:  # it would print as 0.0%
-            continue
-        problem = f"{share:.1%} of rows have a category of {name} with fewer than 5 rows"
-        sentences.append(f"{problem}. Their ratios are not estimated one by one.")
-    return sentences
+    return sentences + rare_sentences(evidence)
+
+
+def rare_sentences(evidence: dict[str, Any]) -> list[str]:
+    """Return a sentence for each text column in which many rows have a rare category."""
+    shares = {name: share for name, share in evidence["diagnosis"]["grouping"].items() if share >= _RARE}
+    problem = "have a category with fewer than 5 rows. The ratio of such a category is not estimated on its own"
+    return [f"In column {name}, {percent(share)} of rows {problem}." for name, share in shares.items()]
+
+
+def category_lines(changes: ChangedCategories, p: str, q: str) -> list[str]:
+    """Return the new, vanished and most changed categories of a column as one line each. Arrows are from q to p."""
+    lines = []
+    for kind, sample, file in (("new", "p", p), ("vanished", "q", q)):
+        n, share, rows = changes[f"n_{kind}"], changes[f"share_{kind}"], changes[kind]
+        listed = ", ".join(f"{one['category']} ({percent(one[sample])})" for one in rows)
+        more = f" and {count(n - len(rows))} more, together {percent(share)} of its rows" * (n > len(rows))
+        lines += [f"Only in {file} ({kind}): {listed}{more}."] if n else []
+    arrows = [f"{one['category']} {' → '.join(texts(one['q'], one['p']))}" for one in changes["changed"]]
+    return lines + [f"Most changed: {', '.join(arrows)}."] * bool(arrows)
 
 
 def _counted(n: int) -> str:

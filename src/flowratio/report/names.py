@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from pathlib import PurePath
 from typing import Any
 
+from flowratio._support.wording import shown
+
 MAX_LENGTH = 80  # characters of a name
-_MAX_SENTENCE = 1_500  # characters of a text with names in it
-_END = 20  # characters of the end of a long name, where similar names often differ
-_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories that move, hide or reverse text
-
-
-def legible(name: str, length: int = MAX_LENGTH) -> str:
-    r"""Return a name on one line: control characters as \x1b or \u202e, the middle of a long name as an ellipsis."""
-    text = escaped(name[: 8 * length] if len(name) <= 8 * length else name[: 4 * length] + name[-4 * length :])
-    return text if len(text) <= length else f"{text[: length - _END - 1]}…{text[-_END:]}"
-
-
-def escaped(text: str) -> str:
-    r"""Return a text with visible characters only. Others become \n, \x1b or \u202e."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_visible(character) for character in text)
-
-
-def _visible(character: str) -> str:
-    if unicodedata.category(character) not in _INVISIBLE:
-        return character
-    return character.encode("unicode_escape").decode("ascii")
+MAX_SENTENCE = 1_500  # characters of a text with names in it
 
 
 def legible_evidence(evidence: dict[str, Any]) -> dict[str, Any]:
     """Return evidence in which every text is legible, also sentences that contain long names."""
-    long_names = {name: legible(name) for name in _names(evidence) if len(name) > MAX_LENGTH}
+    long_names = {name: shown(name, MAX_LENGTH) for name in _names(evidence) if len(name) > MAX_LENGTH}
     pattern = re.compile("|".join(map(re.escape, sorted(long_names, key=len, reverse=True))) or r"(?!)")
 
     def text_of(text: str) -> str:
         if text in long_names or len(text) <= MAX_LENGTH:
-            return long_names.get(text) or escaped(text)
-        return legible(pattern.sub(lambda match: long_names[match.group()], text), _MAX_SENTENCE)
+            return long_names.get(text) or shown(text, MAX_LENGTH)
+        return shown(pattern.sub(lambda match: long_names[match.group()], text), MAX_SENTENCE)
 
     def plain(value: Any) -> Any:
         if isinstance(value, str):
@@ -66,5 +46,5 @@ def file_names(origin: dict[str, Any]) -> tuple[str, str]:
     """Return short names of both files, first that of p: without their folders, if they still differ."""
     paths = [origin["file_p"], origin["file_q"]]
     short = [PurePath(path).name or path for path in paths]
-    p, q = (legible(name) for name in (short if short[0] != short[1] else paths))
+    p, q = (shown(name, MAX_LENGTH) for name in (short if short[0] != short[1] else paths))
     return p, q

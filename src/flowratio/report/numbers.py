@@ -42,7 +42,7 @@ def fixed(value: float | None, digits: int = 4) -> str:
 
 def count(value: float) -> str:
     """Write a number of rows, in groups of three digits."""
-    return f"{value:,.0f}".replace(",", "\u202f") if value >= 100 or value == round(value) else sig(value)
+    return f"{value:,.0f}".replace(",", "\u202f") if value >= 9.5 or value == round(value) else sig(value, 2)
 
 
 def percent(share: float | None) -> str:
@@ -51,7 +51,9 @@ def percent(share: float | None) -> str:
         return "–"
     if 0 < share < 0.001:
         return "<\u00a00.1\u00a0%"
-    return f"{100 * share:.1f}\u00a0%" if 0 < share < 0.0995 else f"{100 * share:.0f}\u00a0%"
+    if 0.9995 <= share < 1:
+        return ">\u00a099.9\u00a0%"
+    return f"{100 * share:.{1 if 0 < share < 0.0995 or 0.99 < share < 1 else 0}f}\u00a0%"
 
 
 def moment(date: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import os
 import re
 from collections import Counter
@@ -17,26 +16,35 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from flowratio._support.atomic import replacing
+from flowratio._support.wording import shown
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.verdict import reliability_advice
-from flowratio.report.category_changes import category_sentences
+from flowratio.report import answers
+from flowratio.report.category_changes import category_lines, rare_sentences
+from flowratio.report.drift import differs
+from flowratio.report.names import MAX_SENTENCE, file_names, legible_evidence
 from flowratio.report.numbers import count, fixed, in_units, moment, percent, sig, signed
+from flowratio.report.steps import score_command, steps_of
 
-_ALIKE = 0.55  # share of pairs that the ratio orders correctly, up to which two samples hardly differ
-_DRIVERS = 3  # columns named in the verdict
 _TONES = {"reliable": ("good", "✓"), "use with care": ("care", "!"), "do not use": ("bad", "✕")}
-_HEADLINES = {
-    "good": "After weighting, {q} matches {p}.",
-    "care": "After weighting, {q} matches {p}, but read the points below first.",
-    "bad": "Do not use these weights: after weighting, {q} does not match {p}.",
-    "alike": "{q} looks like {p}, with or without weights.",
+_ANSWERS = {
+    "good": "Yes. After weighting, {q} matches {p}.",
+    "care": "Yes, with care. Read the problems below before you use the weights.",
+    "bad": "No. After weighting, {q} does not match {p}. Do not use these weights.",
 }
-_SIZES = ((_ALIKE, "hardly differ"), (0.7, "differ a little"), (0.9, "differ clearly"), (math.inf, "hardly overlap"))
-_PLURALS = {"category": "categories", "constant": "one value", "identifier": "identifiers, left out"}
+_HEADLINES = {
+    "good": "The files differ. After weighting, {q} matches {p}.",
+    "care": "The files differ. Weight {q} with care to match {p}.",
+    "bad": "The files differ. Do not weight {q} to match {p}.",
+}
+_ALIKE = "No difference found between {q} and {p}."
+_PLURALS = {"category": "text", "constant": "one value", "identifier": "identifiers, left out"}
 
 
 def write_report(evidence: dict[str, Any], path: str | os.PathLike[str]) -> Path:
-    """Write the page of the evidence from `gather` or `read_evidence`, whole or not at all, and return its path."""
+    """Write the page of the evidence from `gather` or `read_evidence`, whole or not at all, and return its path.
+
+    Only `read_evidence` knows the folder of the model. The commands on other pages have the folder `model`.
+    """
     text = html(evidence)
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
@@ -51,9 +59,14 @@ def html(evidence: dict[str, Any]) -> str:
     script, style = (loader.get_source(pages, f"report.{kind}")[0] for kind in ("js", "css"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assets = {"script": Markup(script), "style": Markup(style), "script_hash": f"sha256-{digest}"}
-    content = _content(evidence)
+    content = _content(legible_evidence(evidence), evidence["origin"])
     payload = Markup(_safe_json(_payload(content)))
     return pages.get_template("report.html.jinja").render(**content, **assets, payload=payload)
+
+
+def code(text: str) -> Markup:
+    """Escape a text, and set everything in backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _safe_json(value: Any) -> str:
@@ -62,28 +75,30 @@ def _safe_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _content(evidence: dict[str, Any]) -> dict[str, Any]:
-    """Return the evidence with everything that the page derives from it."""
-    balance = _balance(evidence)
+def _content(evidence: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]:
+    """Return legible evidence with everything that the page derives from it. `origin` has the exact file names."""
+    balance, (p, q) = _balance(evidence), file_names(origin)
     columns = [{**one, "noun": one["kind"], "typical": _typical(one)} for one in evidence["columns"]]
     for column in columns:
         column["noun"] += ", left out" * (column["kind"] == "identifier")
     return {
         **evidence,
+        "command": shown(origin["command"], MAX_SENTENCE),
+        "files": {"p": p, "q": q},
         "columns": columns,
+        "drift": _drift(evidence),
+        "changes": _changes(evidence),
+        "category_lists": _category_lists(columns, p, q),
+        "rare_sentences": rare_sentences(evidence),
         "verdict": _verdict(evidence, balance),
-        "categories": [column for column in columns if _has_changes(column)],
-        "category_sentences": category_sentences(evidence),
+        "steps": steps_of(evidence, origin),
+        "score_command": score_command(origin),
         "samples": _samples(columns),
         "balance": balance,
         "weights": _weights(evidence["rows"]["log_q"]),
         "numbers": [row for column in columns if "numbers" in column for row in _numbers(column)],
+        "candidates": _candidates(evidence),
     }
-
-
-def _has_changes(column: dict[str, Any]) -> bool:
-    changes = column.get("changes") or {}
-    return any(changes.get(kind) for kind in ("new", "vanished", "changed"))
 
 
 def _payload(content: dict[str, Any]) -> dict[str, Any]:
@@ -91,6 +106,8 @@ def _payload(content: dict[str, Any]) -> dict[str, Any]:
     diagnosis, balance, weights = content["diagnosis"], content["balance"], content["weights"]
     of_column = ("name", "kind", "histogram", "categories")
     return {
+        "files": content["files"],
+        "score": content["score_command"],
         "rows": {name: content["rows"][name] for name in ("log_p", "log_q", "p", "q", "scale")},
         "n_q": diagnosis["n_q"],
         "reliability": {name: diagnosis["reliability"][name] for name in ("predicted", "observed", "low", "high")},
@@ -108,69 +125,75 @@ def _payload(content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _drift(evidence: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to the first question. Its badge is never green: a test cannot show that files are equal."""
+    is_different = differs(evidence)
+    badge = ("care", "≠", "The files differ") if is_different else ("neutral", "=", "No difference found")
+    texts = {"sentence": answers.drift_sentence(evidence), "size": answers.size_sentence(evidence)}
+    return {**dict(zip(("tone", "sign", "name"), badge, strict=True)), **texts, "differs": is_different}
+
+
+def _changes(evidence: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the columns that changed most, with their positions."""
+    positions = {column["name"]: j for j, column in enumerate(evidence["columns"])}
+    return [{**change._asdict(), "position": positions[change.column]} for change in answers.changes_of(evidence)]
+
+
+def _category_lists(columns: list[dict[str, Any]], p: str, q: str) -> list[dict[str, Any]]:
+    """Return the text columns with new, vanished or changed categories."""
+    lists = [
+        {"name": one["name"], "lines": category_lines(one["changes"], p, q), "has_new": one["changes"]["n_new"] > 0}
+        for one in columns
+        if "changes" in one
+    ]
+    return [one for one in lists if one["lines"]]
+
+
 def _verdict(evidence: dict[str, Any], balance: dict[str, Any]) -> dict[str, Any]:
-    """Return the verdict, its reasons and the next steps as text."""
+    """Return the verdict on the weights, and its reasons."""
     diagnosis, origin = evidence["diagnosis"], evidence["origin"]
     tone, sign = _TONES[diagnosis["verdict"]]
-    is_balanced = balance["worst_before"] <= THRESHOLDS.difference
-    is_alike = tone == "good" and diagnosis["direction"]["auc"] <= _ALIKE and is_balanced
-    headline = _HEADLINES["alike" if is_alike else tone].format(p=origin["file_p"], q=origin["file_q"])
-    sentences, advice = [_difference(evidence), _worth(diagnosis, origin)], _advice(evidence, balance, tone)
-    texts = {"headline": headline, "sentences": sentences, "advice": advice}
-    return {"tone": tone, "sign": sign, "name": diagnosis["verdict"].capitalize(), **texts}
+    names = dict(zip("pq", file_names(origin), strict=True))
+    is_different = differs(evidence)
+    answer = _ANSWERS[tone].format(**names)
+    if tone == "good" and not is_different:
+        answer = f"{names['q']} matches {names['p']} with and without weights."
+    sentences = [answers.weight_sentence(evidence), _balance_sentence(balance)]
+    return {
+        "tone": tone,
+        "sign": sign,
+        "name": f"Weights: {diagnosis['verdict']}",
+        "headline": (_HEADLINES[tone] if is_different else _ALIKE).format(**names),
+        "answer": answer,
+        "sentences": sentences,
+        "problems": [answers.with_file_names(text, origin) for text in diagnosis["warnings"]],
+    }
 
 
-def _worth(diagnosis: dict[str, Any], origin: dict[str, Any]) -> str:
-    """Say how many rows of p the weighted rows of q replace."""
-    size, rows = diagnosis["overlap"], f"the {count(diagnosis['n_q'])} rows of {origin['file_q']}"
-    worth = f"{count(size['ess_q'])} ± {count(size['ess_error'])} rows of {origin['file_p']}"
-    return f"After weighting, {rows} are worth {worth} (the effective sample size)."
+def _balance_sentence(balance: dict[str, Any]) -> str:
+    """Return the largest difference of a column before and after weighting."""
+    before, after = balance["worst_before"], balance["worst_after"]
+    texts = [sig(size, 2) if size <= 1000 else "more than 1000" for size in (before, after)]
+    change = "falls" if after < before else "rises"
+    words = f"The largest difference between column means {change} from {texts[0]} to {texts[1]} standard deviations"
+    return f"{words} (0 = identical, good up to {THRESHOLDS.difference:g})."
 
 
-def _difference(evidence: dict[str, Any]) -> str:
-    """Say how much the samples differ, and in which columns."""
-    auc, p = evidence["diagnosis"]["direction"]["auc"], evidence["origin"]["file_p"]
-    size = next(text for limit, text in _SIZES if auc <= limit)
-    text = f"The two files {size}: from one row of each, the model finds the row of {p} in {percent(auc)} of cases"
-    drivers = [column for column in evidence["columns"] if (column["driver"]["share"] or 0) >= 0.05][:_DRIVERS]
-    if not drivers or auc <= _ALIKE:
-        return f"{text} (50 % = a guess)."
-    names = [f"{column['name']} ({percent(column['driver']['share'])})" for column in drivers]
-    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    return f"{text} (50 % = a guess). What drives the difference: {listed}."
-
-
-def _advice(evidence: dict[str, Any], balance: dict[str, Any], tone: str) -> list[str]:
-    """Return the next steps, the most important one first. Held-out rows confirm every change of the weights."""
-    diagnosis, overlap, origin = evidence["diagnosis"], evidence["diagnosis"]["overlap"], evidence["origin"]
-    p, q = origin["file_p"], origin["file_q"]
-    steps = []
-    if diagnosis["direction"]["auc"] < 0.5 and diagnosis["direction"]["z"] < -3:
-        steps.append(f"Check whether the two files are swapped. The rows should look like {p}, the first file.")
-    if overlap["ess_q"] <= THRESHOLDS.small_ess or overlap["headroom"] < THRESHOLDS.headroom:
-        steps.append(f"Get more rows of {q} that look like {p}.")
-    steps += diagnosis["advice"]
-    if overlap["share_p_beyond_q"] > 0.01:
-        steps.append(f"State for whom the results hold: part of {p} has no counterpart in {q}.")
-    curve = diagnosis["reliability"]
-    if curve["p_value"] < 1e-3 and curve["error"] - curve["noise"] > 0.025:
-        steps.append(f"{reliability_advice(curve['slope'], curve['slope_error'])}: the probabilities are off.")
-    if diagnosis["warnings"] and balance["worst_after"] > THRESHOLDS.difference:
-        steps.append("Look under Balance for the columns that still differ, and adjust for them as well.")
-    if tone != "bad":
-        use = f"use the column `weight` in every mean, fit or test about {p}"
-        steps.append(f"Compute weights with `flowratio score MODEL DATA -o OUT`, and {use}.")
-    return steps or ["Fit again with more rows of both files, or leave out the columns that separate them."]
+def _candidates(evidence: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the candidates of the automatic choice with sentences about them. None without a choice."""
+    candidates = evidence["candidates"]
+    if candidates is None:
+        return None
+    verdict = answers.with_file_names(candidates["verdict"], evidence["origin"])
+    return {**candidates, "verdict": verdict, "untried": answers.candidate_sentence(candidates)}
 
 
 def _samples(columns: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the share of missing values in each sample, and the kinds of columns."""
     kinds = Counter(column["kind"] for column in columns)
     missing = {f"missing_{k}": sum(column["missing"][k] for column in columns) / max(len(columns), 1) for k in "pq"}
-    return {
-        **missing,
-        "kinds": ", ".join(f"{n} of {_PLURALS.get(kind, f'{kind}s')}" for kind, n in kinds.most_common()),
-    }
+    words = ", ".join(f"{n} of {_PLURALS.get(kind, f'{kind}s')}" for kind, n in kinds.most_common())
+    return {**missing, "kinds": words}
 
 
 def _balance(evidence: dict[str, Any]) -> dict[str, Any]:
@@ -202,21 +225,16 @@ def _typical(column: dict[str, Any]) -> dict[str, str]:
         return {"what": "mean", "p": in_units(column, p and p["mean"]), "q": in_units(column, q and q["mean"])}
     if not column["categories"]:
         return {"what": "all missing", "p": "–", "q": "–"}
-    category = max(column["categories"], key=lambda one: (one["category"] == "true", abs(one["p"] - one["q"])))
-    return {"what": f"share of {category['category']}", "p": percent(category["p"]), "q": percent(category["q"])}
+    largest = max(column["categories"], key=lambda one: (one["category"] == "true", abs(one["p"] - one["q"])))
+    return {"what": f"share of {largest['category']}", "p": percent(largest["p"]), "q": percent(largest["q"])}
 
 
 def _numbers(column: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return two rows of a table, those of p and q."""
+    """Return two rows of a table, those of q and p."""
     rows = []
-    for sample in "pq":
+    for sample in "qp":
         moments = column["numbers"][sample] or {"mean": None, "sd": None, "quartiles": [None] * 5}
         sd = sig(moments["sd"]) + " days" * (column["kind"] == "date" and column["numbers"][sample] is not None)
         mean, *quartiles = (in_units(column, value) for value in (moments["mean"], *moments["quartiles"]))
         rows.append({"name": column["name"], "sample": sample, "css": f"of-{sample}", "cells": [mean, sd, *quartiles]})
     return rows
-
-
-def code(text: str) -> Markup:
-    """Escape a text, and set everything in backticks as code."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))

@@ -179,7 +179,7 @@ def test_kl_beyond_all_rows_is_announced(kind: Kind, n: int) -> None:
     assert 1 < low < 50
     assert high == math.inf
     assert found.to_dict()["interval"][1] is None
-    assert "or more)\nuse with care: " in str(found)
+    assert "or more)\nVerdict: use with care. " in str(found)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -358,8 +358,8 @@ def test_an_interval_is_normal_and_cut_off() -> None:
 def test_it_prints_with_its_verdict() -> None:
     found = divergence(*draw(1.0, 200, 200), ratio="logistic", random_state=0)
     assert str(found).startswith("KL(p ‖ q): ")
-    assert " nats (95 %: " in str(found)
-    assert "\nreliable: fitted and held-out rows agree to" in str(found)
+    assert " nats (95 % interval: " in str(found)
+    assert "\nVerdict: reliable. Fitted and held-out rows agree to" in str(found)
     assert found.to_dict()["verdict"] == "reliable"
 
 

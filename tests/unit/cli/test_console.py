@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from io import BytesIO, TextIOWrapper
 
 import pytest
 
@@ -29,6 +30,16 @@ def test_after_an_interrupt_the_next_step_is_named(
         leave(interrupted)
     assert left.value.code == 130
     assert capsys.readouterr().err.strip().endswith(way_on)
+
+
+def test_a_terminal_without_utf_8_shows_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = TextIOWrapper(BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with pytest.raises(SystemExit) as left:
+        leave(lambda: sys.stdout.write("median age: 41 → 47\n") and 0)
+    stream.flush()
+    assert (left.value.code, stream.buffer.getvalue()) == (0, b"median age: 41 ? 47\n")  # type: ignore[attr-defined]
 
 
 def test_errors_and_warnings_name_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from flowratio.ratios.classifier.classifier import ClassifierRatio
-from flowratio.report.answers import changed_columns, drift_sentence, size_sentence, with_file_names
+from flowratio.report.answers import candidate_sentence, changed_columns, drift_sentence, size_sentence, with_file_names
 from flowratio.report.evidence import Origin, gather
 
 ORIGIN: Origin = {
@@ -85,8 +85,24 @@ def test_difference_that_only_the_model_finds() -> None:
     P, Q = (pl.DataFrame({"a": rng.normal(size=900), "b": rng.normal(size=900)}) for _ in "pq")
     evidence = evidence_of(P, Q)
     evidence["diagnosis"] |= {"score": 0.3, "score_error": 0.01}
-    assert drift_sentence(evidence).startswith("The files differ: the model distinguishes held-out rows")
+    assert drift_sentence(evidence).startswith("The files differ. The model distinguishes held-out rows")
     assert changed_columns(evidence) != []
+
+
+@pytest.mark.parametrize(
+    ("statuses", "words"),
+    [
+        (["scored", "scored"], "All 2 candidates were tried."),
+        (["scored"], "The only candidate was tried."),
+        (
+            ["scored", "no time", "no time", "failed", "stopped early"],
+            "3 of 5 candidates were not fully tried: 2 for lack of time, 1 after an error."
+            " 1 was stopped early for a clearly worse score.",
+        ),
+    ],
+)
+def test_candidates_that_were_not_tried(statuses: list[str], words: str) -> None:
+    assert candidate_sentence({"table": [{"status": status} for status in statuses]}) == words
 
 
 def test_names_of_columns_are_legible() -> None:

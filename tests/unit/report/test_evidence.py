@@ -153,11 +153,14 @@ def test_new_vanished_and_changed_categories() -> None:
     assert [one["category"] for one in evidence["changed"]] == ["a"]  # b: 0.3 and 0.4, 1.7 standard errors
     column = {"name": "town", "changes": evidence}
     files = {"file_p": "p.csv", "file_q": "q.csv"}
-    words = category_sentences({"origin": files, "columns": [column], "diagnosis": {"grouping": {"town": 0.12}}})
+    words = category_sentences(
+        {"origin": files, "columns": [column], "diagnosis": {"grouping": {"town": 0.12}, "balance": {"names": []}}}
+    )
     assert words == [
-        "Column town has 1 category only in p.csv (20.0% of its rows)"
-        " and 1 category only in q.csv (35.0% of its rows).",
-        "12.0% of rows have a category of town with fewer than 5 rows. Their ratios are not estimated one by one.",
+        "Column town has 1 category only in p.csv (20\u00a0% of its rows)"
+        " and 1 category only in q.csv (35\u00a0% of its rows).",
+        "In column town, 12\u00a0% of rows have a category with fewer than 5 rows."
+        " The ratio of such a category is not estimated on its own.",
     ]
 
 

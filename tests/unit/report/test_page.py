@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import polars as pl
 import pytest
 
 from flowratio.ratios.classifier.classifier import ClassifierRatio
+from flowratio.report.answers import changes_of
 from flowratio.report.evidence import Origin, gather
 from flowratio.report.numbers import count, fixed, in_units, moment, percent, sig, signed
 from flowratio.report.page import _safe_json, html, write_report
@@ -51,7 +53,15 @@ def evidence() -> dict[str, Any]:
     evidence["latent"] = {"names": [IMAGE, SCRIPT], "p": [[0.5] * 200] * 2, "q": [[0.1] * 200] * 2}
     evidence["training"] = {"epoch": [1, 2], "train_loss": [2, 1], "held_out_loss": [2, None], "best_epoch": 1}
     evidence["training"]["stopped"] = "patience"
-    one = {"name": IMAGE, "score": 0.1, "error": None, "seconds": 1.0, "weight": 0.0, "note": SCRIPT}
+    one = {
+        "name": IMAGE,
+        "score": 0.1,
+        "error": None,
+        "seconds": 1.0,
+        "weight": 0.0,
+        "note": SCRIPT,
+        "status": "no time",
+    }
     evidence["candidates"] = {"verdict": f"The flow helped. {SCRIPT}", "table": [one]}
     return evidence
 
@@ -107,7 +117,7 @@ def test_hostile_names_are_words(page: Page, evidence: dict[str, Any]) -> None:
 def test_nothing_is_loaded(page: Page) -> None:
     assert [of for _, of in page.elements if "src" in of] == []
     assert [of["href"] for of in page.named("link")] == ["data:,"]
-    assert [of["href"] for of in page.named("a")] == ["#verdict"]
+    assert [of["href"] for of in page.named("a")] == ["#answers"]
     source = page.scripts[1] + page.style
     assert re.findall(r"https?://[^\"'\s]+", source) == ["http://www.w3.org/2000/svg"]  # a name, not an address
     assert re.findall(r"fetch|XMLHttpRequest|WebSocket|innerHTML|eval\(|import\(|@import|url\(", source) == []
@@ -121,22 +131,61 @@ def test_only_its_own_script_may_run(page: Page) -> None:
     assert f"script-src 'sha256-{digest}';" in policy
 
 
-def test_words_and_tables_stand_without_a_script(page: Page, evidence: dict[str, Any]) -> None:
-    text = " ".join("".join(page.words).split())
-    assert "After weighting, <b>.csv matches a&b.csv" in text
-    share = percent(evidence["columns"][0]["driver"]["share"]).replace("\u00a0", " ")
-    assert f"What drives the difference: {IMAGE} ({share})." in text
+def words_of(evidence: dict[str, Any]) -> str:
+    return " ".join("".join(Page(html(evidence)).words).split()).replace("\u00a0", " ")
+
+
+def test_text_and_tables_stand_without_a_script(page: Page, evidence: dict[str, Any]) -> None:
+    text = words_of(evidence)
+    assert "The files differ (p = 0.005, 200 permutations)." in text
+    assert "Yes. After weighting, <b>.csv matches a&b.csv." in text
+    assert f"median {IMAGE}" in text
     assert "scripts are off here" in text
     for words in ("Log-ratio of the rows", "Reliability", "Latent space", "Training of the flow", "Candidates"):
         assert words in text
+    assert "1 of 1 candidates was not fully tried: 1 for lack of time." in text
     assert ORIGIN["command"] in text
     assert "2 January 2026, 03:04 UTC" in text
-    assert len([of for of in page.named("tr") if "data-column" in of]) == len(evidence["columns"])
+    n_rows = len(evidence["columns"]) + len(changes_of(evidence))
+    assert len([of for of in page.named("tr") if "data-column" in of]) == n_rows
+
+
+def test_questions_come_in_order(page: Page) -> None:
+    questions = [
+        "Do the files differ?",
+        "What changed?",
+        "Can <b>.csv be weighted to match a&b.csv?",
+        "What should I do?",
+        "Details",
+    ]
+    text = "".join(page.words)
+    positions = [text.index(question) for question in questions]
+    assert positions == sorted(positions)
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert max(b - a for a, b in pairwise(levels)) == 1
+
+
+@pytest.mark.parametrize("verdict", ["reliable", "use with care", "do not use"])
+@pytest.mark.parametrize("p_value", [0.005, 0.5])
+@pytest.mark.parametrize("score", [0.3, 0.0])
+def test_badge_of_the_drift_is_never_green(
+    verdict: str, p_value: float, score: float, evidence: dict[str, Any]
+) -> None:
+    """The badge of the weights may be green. It names the weights."""
+    changed = {**evidence, "test": {**evidence["test"], "p_value": p_value}}
+    changed["diagnosis"] = {**evidence["diagnosis"], "verdict": verdict, "score": score, "score_error": 0.01}
+    badges = re.findall(r'<p class="(\w+)"><span class="badge"><span [^>]*>.</span>([^<]*)</span>', html(changed))
+    differs = p_value < 0.05 or score > 0
+    drift = ("care", "The files differ") if differs else ("neutral", "No difference found")
+    tones = {"reliable": "good", "use with care": "care", "do not use": "bad"}
+    assert badges == [drift, (tones[verdict], f"Weights: {verdict}")]
+    assert [text for tone, text in badges if tone == "good" and not text.startswith("Weights: ")] == []
 
 
 def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> None:
     text = html({**evidence, "latent": None, "training": None, "candidates": None})
-    for words in ("Latent space", "Training of the flow", "Candidates</h2>"):
+    for words in ("Latent space", "Training of the flow", "Candidates</h3>"):
         assert words not in text
 
 
@@ -144,22 +193,26 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
     ("change", "words"),
     [
         ({"verdict": "do not use"}, "Do not use these weights"),
-        ({"verdict": "use with care"}, "but read the points below first"),
+        ({"verdict": "do not use"}, "Or get more rows of"),
+        ({"verdict": "use with care"}, "Read the problems below before you use the weights"),
         ({"direction": {"auc": 0.2, "standard_error": 0.01, "z": -30.0}}, "Check whether the two files are swapped"),
         ({"overlap": {"ess_q": 3.0}}, "Get more rows of"),
         ({"overlap": {"headroom": 1.0}}, "Get more rows of"),
-        ({"advice": ["Cap the weights at 20 times their mean."]}, "Cap the weights at 20 times their mean"),
-        ({"overlap": {"ess_q": 80.0, "ess_error": 30.0}}, "are worth 80 ± 30 rows of a&amp;b.csv"),
+        ({"advice": ["Cap the weights (`--cap 20`)."]}, "-o weights.csv --cap 20"),
+        ({"overlap": {"ess_q": 80.0, "ess_error": 30.0}}, "as much information as 80 ± 30 rows of a&amp;b.csv"),
         ({"overlap": {"share_p_beyond_q": 0.3}}, "has no counterpart in"),
         (
             {"reliability": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 2.0, "slope_error": 0.1}},
-            "Fit with a weaker penalty, or use a more flexible ratio: the probabilities are off",
+            "Fit with a weaker penalty, or use a more flexible ratio. The class probabilities are off",
         ),
         (
             {"reliability": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 0.5, "slope_error": 0.1}},
-            "Fit with a stronger penalty or more rows, or calibrate: the probabilities are off",
+            "Fit with a stronger penalty or more rows, or calibrate. The class probabilities are off",
         ),
-        ({"warnings": ["Weighting"], "balance": {"worst": [1.0, 0.4]}}, "Look under Balance"),
+        (
+            {"warnings": ["Weighting"], "balance": {"worst": [1.0, 0.4]}},
+            "Adjust also for the columns that still differ",
+        ),
     ],
 )
 def test_advice_fits_the_numbers(change: dict[str, Any], words: str, evidence: dict[str, Any]) -> None:
@@ -173,17 +226,63 @@ def test_advice_fits_the_numbers(change: dict[str, Any], words: str, evidence: d
 
 def test_new_and_vanished_categories_are_listed(evidence: dict[str, Any]) -> None:
     changed = copy.deepcopy(evidence)
-    level = {"category": SCRIPT, "p": 0.25, "q": 0.0}
-    changes = {"n_new": 40, "share_new": 0.5, "new": [level], "n_vanished": 0, "share_vanished": 0.0}
-    changed["columns"][1]["changes"] = {**changes, "vanished": [], "changed": []}
-    assert "Changed categories" not in html(evidence)
-    text = " ".join("".join(Page(html(changed)).words).split())
-    assert "Changed categories" in text
-    assert "In all 40 new categories with 50 % of the rows of p" in text.replace("\u00a0", " ")
-    assert "has 40 categories only in a&b.csv (50.0% of its rows)." in text
+    new = {"category": SCRIPT, "p": 0.25, "q": 0.0}
+    changes = {"n_new": 40, "share_new": 0.5, "new": [new], "n_vanished": 0, "share_vanished": 0.0, "vanished": []}
+    column = next(one for one in changed["columns"] if one["kind"] == "category")
+    column["changes"] = {**changes, "changed": [{"category": "b", "p": 0.09, "q": 0.23}]}
+    assert "Only in" not in words_of(evidence)
+    text = words_of(changed)
+    assert f"Only in a&b.csv (new): {SCRIPT} (25 %) and 39 more, together 50 % of its rows." in text
+    assert "Most changed: b 23 % → 9.0 %." in text
+    assert "No weights can represent a category that occurs only in a&b.csv." in text
+    column["changes"] |= {"n_new": 0, "new": []}
+    assert "No weights can represent" not in words_of(changed)
 
 
-def test_warnings_are_told_with_code(evidence: dict[str, Any]) -> None:
+def test_commands_name_the_files(evidence: dict[str, Any]) -> None:
+    origin = {**evidence["origin"], "file_p": "data/my new.csv", "file_q": "data/old's.parquet", "model": "my model"}
+    text = words_of({**evidence, "origin": origin})
+    assert "flowratio score 'my model' 'data/old'\"'\"'s.parquet' -o weights.parquet" in text
+    assert 'pd.read_parquet("weights.parquet")' in text
+    unusable = {**evidence, "origin": origin, "diagnosis": {**evidence["diagnosis"], "verdict": "do not use"}}
+    text = words_of(unusable).split("What should I do?")[1].split("Details")[0]
+    assert "flowratio score" not in text
+    assert "flowratio fit 'data/my new.csv' 'data/old'\"'\"'s.parquet' -o 'my model-2' --exclude" in text
+
+
+def test_no_difference_needs_no_weights(evidence: dict[str, Any]) -> None:
+    diagnosis = {**evidence["diagnosis"], "score": 0.0}
+    text = words_of({**evidence, "test": {**evidence["test"], "p_value": 0.4}, "diagnosis": diagnosis})
+    assert "No difference found (p = 0.4, 200 permutations)." in text
+    assert "No column changed by more than chance." in text
+    assert "You do not need weights." in text
+
+
+def test_names_are_escaped_and_shortened() -> None:
+    rng = np.random.default_rng(0)
+    column, word = "\x1b[2Ja\u202e\n" + "x" * 5_000, "y" * 3_000 + "\x07"
+    P, Q = (
+        pl.DataFrame({column: rng.choice([word, "c", "d"], 500, p=p).tolist(), "b\t": rng.normal(size=500)})
+        for p in ([0.6, 0.2, 0.2], [0.2, 0.4, 0.4])
+    )
+    ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P[:200], Q[:200])
+    origin: Origin = {
+        **ORIGIN,
+        "file_p": "new\x1b.csv",
+        "file_q": "old\u202e.csv",
+        "command": "flowratio fit new\x1b.csv",
+    }
+    evidence = gather(ratio, P[200:], Q[200:], origin=origin)
+    evidence["diagnosis"]["warnings"] = [f"Rows of p lie beyond every row of q in {column} = {word} (40%)."]
+    text = html(evidence)
+    assert [repr(one) for one in sorted(set(text)) if one < " " and one != "\n"] == []
+    assert "\u202e" not in text
+    assert r"\x1b[2Ja\u202e\nxxx" in text
+    assert "flowratio score model $'old\\xe2\\x80\\xae.csv' -o weights.csv" in text.replace("&#39;", "'")
+    assert re.findall("x{81}|y{81}", text) == []
+
+
+def test_warnings_have_code(evidence: dict[str, Any]) -> None:
     diagnosis = {**evidence["diagnosis"], "warnings": ["See `weights.temper` & <others>."]}
     assert "See <code>weights.temper</code> &amp; &lt;others&gt;." in html({**evidence, "diagnosis": diagnosis})
 
@@ -223,14 +322,14 @@ def test_any_number_is_a_date(days: float, text: str) -> None:
         ([sig(None), fixed(None), signed(None), percent(None)], ["–"] * 4),
         ([signed(x) for x in (0.4, -0.014, 1e6, 0.001)], ["+0.40", "−0.01", "> 1000", "0.00"]),
         ([fixed(x) for x in (0.12, -1e-9)], ["0.1200", "0.0000"]),
-        ([count(x) for x in (12345, 12.34, 3.0, 48213.7)], ["12\u202f345", "12.3", "3", "48\u202f214"]),
+        ([count(x) for x in (12345, 12.34, 3.0, 48213.7)], ["12\u202f345", "12", "3", "48\u202f214"]),
         (
             [moment(text) for text in ("2026-03-01T09:12:33+00:00", "in spring")],
             ["1 March 2026, 09:12 UTC", "in spring"],
         ),
         (
-            [percent(x) for x in (0.5, 0.0123, 0, 0.0002, 1.0)],
-            ["50\xa0%", "1.2\xa0%", "0\xa0%", "<\xa00.1\xa0%", "100\xa0%"],
+            [percent(x) for x in (0.5, 0.0123, 0, 0.0002, 0.997, 0.9999, 1.0)],
+            ["50\xa0%", "1.2\xa0%", "0\xa0%", "<\xa00.1\xa0%", "99.7\xa0%", ">\xa099.9\xa0%", "100\xa0%"],
         ),
     ],
 )

@@ -18,13 +18,17 @@
     const [whole, part] = text.replace("-", "−").split(".");
     return whole.replace(/\B(?=(\d{3})+$)/g, "\u202f") + (part === undefined ? "" : "." + part);
   };
-  const count = (value) => (value < 100 ? sig(value) : grouped(value.toFixed(0)));
+  const count = (value) => (value < 9.5 && !Number.isInteger(value) ? sig(value, 2) : grouped(value.toFixed(0)));
   const percent = (share) => {
     if (share > 0 && share < 0.001) return "<\u00a00.1\u00a0%";
-    return `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)}\u00a0%`;
+    if (share >= 0.9995 && share < 1) return ">\u00a099.9\u00a0%";
+    return `${(100 * share).toFixed((share > 0 && share < 0.0995) || (share > 0.99 && share < 1) ? 1 : 0)}\u00a0%`;
   };
   const day = (days) => new Date(Math.max(-1e8, Math.min(1e8, days)) * 864e5).toISOString().split("T")[0];
   const shown = (column) => (column.kind === "date" ? day : (value) => sig(value));
+
+  const short = (name, length) => (name.length > length ? name.slice(0, length - 1) + "…" : name);
+  const inBoth = (p, q) => `${short(E.files.q, 30)} ${percent(q)} → ${short(E.files.p, 30)} ${percent(p)}`;
 
   // ---- drawing
 
@@ -34,14 +38,16 @@
     node.append(...inside);
     return node;
   };
+  /* A picture whose values can be read with the arrow keys. */
+  const reading = (label) => ({ role: "img", tabindex: 0, "aria-label": `${label}. Press the arrow keys to read the values.` });
   const extent = (values) => values.reduce(([low, high], v) => [Math.min(low, v), Math.max(high, v)], [Infinity, -Infinity]);
   const ticks = (low, high, wanted) => {
     const rough = (high - low) / Math.max(wanted, 1);
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((k) => k * power).find((k) => k >= rough);
-    const found = [];
-    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(k * step);
-    return found;
+    const values = [];
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) values.push(k * step);
+    return values;
   };
   const path = (xs, ys) => xs.map((x, i) => `${i ? "L" : "M"}${x.toFixed(1)} ${ys[i].toFixed(1)}`).join("");
   const steps = (edges, heights, X, Y) => {
@@ -59,7 +65,7 @@
     box.bottom = tall - 44;
     const X = (v) => box.left + ((v - x[0]) / (x[1] - x[0])) * (box.right - box.left);
     const Y = (v) => box.bottom - ((v - y[0]) / (y[1] - y[0])) * (box.bottom - box.top);
-    const svg = make("svg", { viewBox: `0 0 ${width} ${tall}`, role: "img", "aria-label": label });
+    const svg = make("svg", { viewBox: `0 0 ${width} ${tall}`, ...reading(label) });
     svg.style.maxWidth = `${width}px`;
     const along = ticks(...x, (box.right - box.left) / 60);
     for (const v of along) {
@@ -87,10 +93,10 @@
     return Math.abs(v) >= 1e6 || places > 6 ? sig(v) : grouped(v.toFixed(places));
   };
   const keys = {
-    pq: [[["path", { d: "M1 12V3H25V12", class: "p-line" }], "rows of p"], [["path", { d: "M1 12V4H25V12Z", class: "q-area" }], ["path", { d: "M1 12V4H25V12", class: "q-line" }], "rows of q"]],
-    balance: [[["circle", { cx: 13, cy: 7, r: 4.5, class: "open-mark" }], "before"], [["path", { d: "M13 1L19 7L13 13L7 7Z", class: "ink-mark" }], "after weighting; as fitted, with an interval of 95\u00a0%"]],
+    pq: [[["path", { d: "M1 12V4H25V12Z", class: "q-area" }], ["path", { d: "M1 12V4H25V12", class: "q-line" }], `rows of ${E.files.q}`], [["path", { d: "M1 12V3H25V12", class: "p-line" }], `rows of ${E.files.p}`]],
+    balance: [[["circle", { cx: 13, cy: 7, r: 4.5, class: "open-mark" }], "before"], [["path", { d: "M13 1L19 7L13 13L7 7Z", class: "ink-mark" }], "after weighting, with a 95\u00a0% interval"]],
     training: [[["line", { x1: 0, x2: 26, y1: 7, y2: 7, class: "p-line" }], "training rows"], [["line", { x1: 0, x2: 26, y1: 7, y2: 7, class: "ink-dash" }], "held-out rows"]],
-    latent: [[["circle", { cx: 13, cy: 7, r: 4, class: "dot-p c6" }], "rows of p"], [["circle", { cx: 13, cy: 7, r: 4, class: "dot-q c2" }], "rows of q"]],
+    latent: [[["circle", { cx: 13, cy: 7, r: 4, class: "dot-p c6" }], `rows of ${E.files.p}`], [["circle", { cx: 13, cy: 7, r: 4, class: "dot-q c2" }], `rows of ${E.files.q}`]],
   };
   const drawKeys = () => {
     for (const list of document.querySelectorAll("[data-key]")) {
@@ -123,7 +129,7 @@
     const edges = Array.from({ length: n + 1 }, (_, i) => low + ((high - low) * i) / n);
     const top = 1.08 * Math.max(...p, ...q);
     const { svg, X, Y, box } = frame(host, {
-      label: "Histogram of log r on rows of p and of q", height: 300, x: [low, high], y: [0, top],
+      label: `Histogram of log r in ${E.files.p} and ${E.files.q}`, height: 300, x: [low, high], y: [0, top],
       xName: "log r, nats", yName: "share of the rows", left: 60, yText: (v) => `${Number((100 * v).toPrecision(3))}\u00a0%`,
     });
     svg.append(make("path", { d: steps(edges, q, X, Y), class: "q-area" }), make("path", { d: steps(edges, q, X, Y), class: "q-line" }));
@@ -131,7 +137,7 @@
     if (low < 0 && high > 0) svg.append(make("line", { x1: X(0), x2: X(0), y1: box.top, y2: box.bottom, class: "dots" }));
     p.forEach((share, i) => svg.append(make("rect", {
       x: X(edges[i]), width: X(edges[i + 1]) - X(edges[i]), y: box.top, height: box.bottom - box.top, class: "hit",
-      "data-tip": `log r ${sig(edges[i], 2)} to ${sig(edges[i + 1], 2)}\np ${percent(share)}, q ${percent(q[i])}`,
+      "data-tip": `log r ${sig(edges[i], 2)} to ${sig(edges[i + 1], 2)}\n${inBoth(share, q[i])}`,
     })));
   };
 
@@ -203,12 +209,12 @@
 
   const say = () => {
     const w = weigh(E.rows.log_q, now);
-    byId("temper-said").textContent = `γ = ${sig(now.gamma, 2)}`;
-    byId("cap-said").textContent = now.cap === Infinity ? "no cap" : `cap ${sig(now.cap)} × mean`;
-    byId("temper").setAttribute("aria-valuetext", byId("temper-said").textContent);
-    byId("cap").setAttribute("aria-valuetext", byId("cap-said").textContent);
+    byId("temper-text").textContent = `γ = ${sig(now.gamma, 2)}`;
+    byId("cap-text").textContent = now.cap === Infinity ? "no cap" : `cap ${sig(now.cap)} × mean`;
+    byId("temper").setAttribute("aria-valuetext", byId("temper-text").textContent);
+    byId("cap").setAttribute("aria-valuetext", byId("cap-text").textContent);
     const options = [now.gamma === 1 ? "" : ` --temper ${Number(now.gamma.toFixed(2))}`, now.cap === Infinity ? "" : ` --cap ${Number(now.cap.toPrecision(3))}`];
-    byId("score-line").textContent = `flowratio score MODEL DATA -o OUT${options.join("")}`;
+    byId("score-line").textContent = `${E.score}${options.join("")}`;
     const tempered = now.gamma === 1 ? "log_r" : `temper(log_r, ${Number(now.gamma.toFixed(2))})`;
     byId("code").textContent = now.cap === Infinity ? `w = np.exp(${tempered})` : `w = np.exp(cap(${tempered}, ${Number(now.cap.toPrecision(3))}))`;
     for (const [id, value] of Object.entries(E.fitted)) byId(id).textContent = value;
@@ -237,8 +243,8 @@
   const drawReliability = (host) => {
     const c = E.reliability;
     const { svg, X, Y } = frame(host, {
-      label: "Reliability curve: observed share of p against the probability that the ratio gives", height: 360, x: [0, 1], y: [0, 1], square: true, most: 420, left: 50,
-      xName: "probability of p by the ratio, r / (1 + r)", yName: "observed share of p",
+      label: `Reliability curve: observed share of ${E.files.p} against the probability that the ratio gives`, height: 360, x: [0, 1], y: [0, 1], square: true, most: 420, left: 50,
+      xName: `probability of ${short(E.files.p, 24)}, r / (1 + r)`, yName: `observed share of ${short(E.files.p, 24)}`,
     });
     svg.append(make("line", { x1: X(0), y1: Y(0), x2: X(1), y2: Y(1), class: "dash" }));
     svg.append(make("path", { d: path(c.predicted.map(X), c.observed.map(Y)), class: "p-line" }));
@@ -246,13 +252,12 @@
       svg.append(make("line", { x1: X(v), x2: X(v), y1: Y(c.low[i]), y2: Y(c.high[i]), class: "error" }));
       svg.append(make("circle", { cx: X(v), cy: Y(c.observed[i]), r: 4.5, class: "p-bar" }));
       svg.append(make("circle", { cx: X(v), cy: Y(c.observed[i]), r: 12, class: "hit",
-        "data-tip": `ratio ${percent(v)}, observed ${percent(c.observed[i])}\n(${percent(c.low[i])} to ${percent(c.high[i])})` }));
+        "data-tip": `probability ${percent(v)}, observed ${percent(c.observed[i])}\n(${percent(c.low[i])} to ${percent(c.high[i])})` }));
     });
   };
 
   // ---- balance
 
-  const short = (name, length) => (name.length > length ? name.slice(0, length - 1) + "…" : name);
   const drawBalance = (host) => {
     if (!E.balance.length) return;
     const after = balanceNow();
@@ -264,7 +269,7 @@
     const row = 25;
     const { svg, X, box } = frame(host, {
       label: "Standardized mean differences before and after weighting", height: row * E.balance.length + 60, left,
-      x: [low - 0.05 * (high - low), high + 0.05 * (high - low)], y: [0, 1], xName: "p minus q, in standard deviations", yText: () => "",
+      x: [low - 0.05 * (high - low), high + 0.05 * (high - low)], y: [0, 1], xName: width < 500 ? "standard deviations" : `${short(E.files.p, 24)} minus ${short(E.files.q, 24)}, in standard deviations`, yText: () => "",
     });
     for (const line of svg.querySelectorAll(".axis")) if (line.getAttribute("y1") === line.getAttribute("y2")) line.remove();
     svg.append(make("line", { x1: X(0), x2: X(0), y1: box.top, y2: box.bottom, class: "zero" }));
@@ -293,7 +298,7 @@
 
   const drawSpark = (cell, column) => {
     const [width, height] = [184, 44];
-    const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `Distribution of ${column.name} in p and q` });
+    const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", ...reading(`Distribution of ${column.name} in both files`) });
     svg.append(make("line", { x1: 0, x2: width, y1: height - 1, y2: height - 1, class: "axis" }));
     const bars = column.histogram ? sparkOfNumbers(svg, column, width, height) : column.categories ? sparkOfCategories(svg, column, width, height) : [];
     for (const [x, wide, tip] of bars) svg.append(make("rect", { x, width: wide, y: 0, height, class: "hit", "data-tip": `${column.name}\n${tip}` }));
@@ -306,7 +311,7 @@
     const Y = (v) => height - 1 - (v / top) * (height - 4);
     svg.append(make("path", { d: steps(edges, q, X, Y), class: "q-area" }), make("path", { d: steps(edges, q, X, Y), class: "q-line" }), make("path", { d: steps(edges, p, X, Y), class: "p-line" }));
     const text = shown(column);
-    return p.map((share, i) => [X(edges[i]), X(edges[i + 1]) - X(edges[i]), `${text(edges[i])} to ${text(edges[i + 1])}: p ${percent(share)}, q ${percent(q[i])}`]);
+    return p.map((share, i) => [X(edges[i]), X(edges[i + 1]) - X(edges[i]), `${text(edges[i])} to ${text(edges[i + 1])}\n${inBoth(share, q[i])}`]);
   };
   const sparkOfCategories = (svg, column, width, height) => {
     const categories = column.categories.slice(0, 12);
@@ -315,13 +320,13 @@
     return categories.map((one, i) => {
       const size = (v) => (v / top) * (height - 4);
       const half = wide * 0.38;
-      svg.append(make("rect", { x: i * wide + wide * 0.1, width: half, y: height - 1 - size(one.p), height: size(one.p), class: "p-bar" }));
-      svg.append(make("rect", { x: i * wide + wide * 0.1 + half + 1, width: half, y: height - 1 - size(one.q), height: size(one.q), class: "q-bar" }));
-      return [i * wide, wide, `${one.category}: p ${percent(one.p)}, q ${percent(one.q)}`];
+      svg.append(make("rect", { x: i * wide + wide * 0.1, width: half, y: height - 1 - size(one.q), height: size(one.q), class: "q-bar" }));
+      svg.append(make("rect", { x: i * wide + wide * 0.1 + half + 1, width: half, y: height - 1 - size(one.p), height: size(one.p), class: "p-bar" }));
+      return [i * wide, wide, `${one.category}\n${inBoth(one.p, one.q)}`];
     });
   };
   const drawColumns = () => {
-    for (const row of document.querySelectorAll("#drivers tbody tr")) drawSpark(row.querySelector(".spark"), E.columns[row.dataset.column]);
+    for (const row of document.querySelectorAll("tr[data-column]")) drawSpark(row.querySelector(".spark"), E.columns[row.dataset.column]);
   };
 
   /* Headers become buttons that sort: the first click puts the largest first, or names from a to z. */
@@ -385,7 +390,7 @@
       xs.forEach((v, i) => {
         if (v < x[0] || v > x[1] || ys[i] < y[0] || ys[i] > y[1]) return;
         dots.push([(i * 7919) % 1009, make("circle", { cx: X(v).toFixed(1), cy: Y(ys[i]).toFixed(1), r: sample === "p" ? 2.3 : 2.6,
-          class: `dot-${sample} c${shade(logs[i], reach)}`, "data-tip": `row of ${sample}: log r ${sig(logs[i])}` })]);
+          class: `dot-${sample} c${shade(logs[i], reach)}`, "data-tip": `row of ${E.files[sample]}\nlog r ${sig(logs[i])}` })]);
       });
     }
     svg.append(...dots.sort((a, b) => a[0] - b[0]).map((one) => one[1])); // neither sample covers the other
@@ -408,7 +413,7 @@
     if (t.best_epoch >= x[0] && t.best_epoch <= x[1]) {
       svg.append(make("line", { x1: X(t.best_epoch), x2: X(t.best_epoch), y1: box.top, y2: box.bottom, class: "dots" }));
       const end = X(t.best_epoch) > (box.left + box.right) / 2;
-      svg.append(make("text", { x: X(t.best_epoch) + (end ? -6 : 6), y: box.top + 12, "text-anchor": end ? "end" : "start" }, "kept"));
+      svg.append(make("text", { x: X(t.best_epoch) + (end ? -6 : 6), y: box.top + 12, "text-anchor": end ? "end" : "start" }, "used"));
     }
     const each = (box.right - box.left) / t.epoch.length;
     t.epoch.forEach((v, i) => svg.append(make("rect", { x: Math.max(box.left, X(v) - each / 2), width: each, y: box.top, height: box.bottom - box.top, class: "hit",
@@ -424,20 +429,56 @@
   const draw = () => {
     for (const [id, of] of Object.entries(charts)) if (byId(id)) of(byId(id));
   };
+  const marks = (svg) => [...svg.querySelectorAll("[data-tip]")];
   const tips = () => {
     const tip = byId("tip");
-    const show = (event) => {
-      const on = event.target instanceof Element ? event.target.closest("[data-tip]") : null;
-      tip.hidden = !on;
-      if (!on) return;
+    let current = null;
+    const hide = () => {
+      if (current) current.classList.remove("on");
+      current = null;
+      tip.hidden = true;
+    };
+    const showAt = (on, x, y) => {
+      if (on !== current) hide();
+      current = on;
+      tip.hidden = false;
       tip.textContent = on.getAttribute("data-tip");
       const { width, height } = tip.getBoundingClientRect();
-      tip.style.left = `${Math.max(6, Math.min(event.clientX + 14, window.innerWidth - width - 6))}px`;
-      tip.style.top = `${event.clientY - height - 12 > 0 ? event.clientY - height - 12 : event.clientY + 18}px`;
+      tip.style.left = `${Math.max(6, Math.min(x + 14, window.innerWidth - width - 6))}px`;
+      tip.style.top = `${y - height - 12 > 0 ? y - height - 12 : y + 18}px`;
     };
-    document.addEventListener("pointermove", show);
-    document.addEventListener("pointerdown", show);
-    document.addEventListener("scroll", () => (tip.hidden = true), { passive: true });
+    const point = (event) => {
+      const on = event.target instanceof Element ? event.target.closest("[data-tip]") : null;
+      if (on) showAt(on, event.clientX, event.clientY);
+      else hide();
+    };
+    /* Show a mark of the picture that has the focus, and read it aloud. */
+    const read = (on) => {
+      const box = on.getBoundingClientRect();
+      showAt(on, box.left + box.width / 2, box.top + Math.min(box.height / 2, 40));
+      on.classList.add("on");
+      byId("tip-text").textContent = on.getAttribute("data-tip");
+    };
+    const press = (event) => {
+      if (event.key === "Escape") return hide();
+      const svg = event.target instanceof Element ? event.target.closest("svg[tabindex]") : null;
+      const all = svg ? marks(svg) : [];
+      const at = all.indexOf(current);
+      const next = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[event.key];
+      if (next === undefined || !all.length) return;
+      event.preventDefault();
+      read(all[Math.max(0, Math.min(all.length - 1, next))]);
+    };
+    document.addEventListener("pointermove", point);
+    document.addEventListener("pointerdown", point);
+    document.addEventListener("keydown", press);
+    document.addEventListener("focusin", (event) => {
+      hide();
+      const svg = event.target.closest("svg[tabindex]");
+      if (svg && svg.matches(":focus-visible") && marks(svg).length) requestAnimationFrame(() => read(marks(svg)[0])); // after the scroll
+    });
+    document.addEventListener("focusout", hide);
+    document.addEventListener("scroll", hide, { passive: true });
   };
   const theme = () => {
     const button = byId("theme");
@@ -474,10 +515,4 @@
     width = window.innerWidth;
     draw();
   });
-  let opened = [];
-  window.addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details:not([open])")];
-    for (const one of opened) one.open = true;
-  });
-  window.addEventListener("afterprint", () => opened.forEach((one) => (one.open = false)));
 })();

@@ -1,0 +1,110 @@
+"""Prose follows the guide: no archaic words, no long sentences, no semicolons in the README."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Widen these patterns until they are README.md, docs/**/*.md, docs/gallery/*.py, the template and src/**/*.py.
+CHECKED_PAGES = ["docs/*.md", "docs/api/*.md", "docs/gallery/*.py"]
+CHECKED_WORDS = ["docs/hooks/*.py"]
+NOT_YET = {"reproduction.md", "command-line.md"}
+NO_SEMICOLONS = ["docs/*.md", "docs/api/*.md"]
+
+
+def loaded_checker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("prose", Path(__file__).with_name("prose.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+prose = loaded_checker()
+
+
+def files(patterns: list[str]) -> list[Path]:
+    return [path for pattern in patterns for path in sorted(ROOT.glob(pattern)) if path.name not in NOT_YET]
+
+
+@pytest.mark.parametrize("path", files([*CHECKED_PAGES, *CHECKED_WORDS]), ids=lambda path: path.name)
+def test_words_are_those_of_the_field(path: Path) -> None:
+    assert [problem for block in prose.text_blocks(path) for problem in prose.avoided_words(block)] == []
+
+
+@pytest.mark.parametrize("path", files(CHECKED_PAGES), ids=lambda path: path.name)
+def test_sentences_are_short(path: Path) -> None:
+    assert [problem for block in prose.text_blocks(path) for problem in prose.long_sentences(block)] == []
+
+
+@pytest.mark.parametrize("path", files(NO_SEMICOLONS), ids=lambda path: path.name)
+def test_prose_has_no_semicolons(path: Path) -> None:
+    assert [problem for block in prose.text_blocks(path) for problem in prose.semicolons(block)] == []
+
+
+def test_patterns_match_files() -> None:
+    for pattern in [*CHECKED_PAGES, *CHECKED_WORDS, *NO_SEMICOLONS]:
+        assert list(ROOT.glob(pattern)), pattern
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The rows follow a normal law.",
+        "An OverlapWarning tells why.",
+        "The samples can be told apart.",
+        "It is used as it is.",
+        "The logit, less the log-odds, is log r.",
+        "A column of text has 20 levels.",
+        "Missing cells are gaps.",
+        "Use some hundreds of rows.",
+        "The error is 3 at most.",
+        "There are 50 effective rows.",
+        "The labels are dealt out by chance.",
+    ],
+)
+def test_checker_finds_words_to_avoid(sentence: str) -> None:
+    assert len(prose.avoided_words(sentence)) == 1
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The test at the level 5 % has a confidence level of 95 %.",
+        "The error is less than 3, and there are fewer holidays.",
+        "The duality gap is small, at most 1e-6.",
+        "The lawn, besides the flaw, retells nothing.",
+    ],
+)
+def test_checker_accepts_other_meanings(sentence: str) -> None:
+    assert prose.avoided_words(sentence) == []
+
+
+def test_checker_finds_semicolons() -> None:
+    assert len(prose.semicolons("One; two.")) == 1
+    assert prose.semicolons("I(X; Y) is 0.") == []
+
+
+def test_checker_counts_words() -> None:
+    assert prose.long_sentences("word " * 35 + "end. Short.") == [f"36 words: {'word ' * 35}end."]
+    assert prose.long_sentences(("word " * 34 + "end. ") * 2) == []
+    assert prose.sentences("See Fig. 2, e.g. there. flowratio works! *Yes.* No") == [
+        "See Fig. 2, e.g. there.",
+        "flowratio works!",
+        "*Yes.",
+        "No",
+    ]
+
+
+def test_checker_reads_prose_only() -> None:
+    page = "# Head\n\nA `law; x` [link](tell.md).\n\n```python\ntold = 1; x\n```\n- one\n- two\n\n| a | b |\n"
+    assert prose.markdown_blocks(page) == ["# Head", "A CODE link.", "- one", "- two", "a", "b"]
+    template = "<style>p { a: b; }</style><p>One <b>two</b> {{ x }}.</p>{% if a %}<p>Three</p>"
+    assert prose.template_blocks(template) == ["One two VALUE.", "Three"]
+    source = '"""One two."""\nx = "key"\ny = f"three and {x} four `law` a"\n'
+    assert prose.python_blocks(source) == ["One two.", "three and", "four CODE a"]
