@@ -47,13 +47,13 @@ DRAWN_INTO = "figure, axes = plt.subplots()\nfigure_of_axes = fr.plot_weights(di
 
 
 VERDICTS = {  # what the text of the notebooks claims
-    "covariate-shift": ["<strong>Reliable.</strong>", "Verdict: do not use."],
+    "covariate-shift": ["<strong>Verdict: reliable.</strong>", "Verdict: do not use."],
     "drift": [
-        "<strong>The files differ.</strong>",
-        "<strong>Reliable.</strong>",
-        "<strong>No difference found.</strong>",
+        "<strong>The files differ</strong> (p =",
+        "<strong>Verdict: reliable.</strong>",
+        "<strong>No difference found</strong> (p =",
     ],
-    "mutual-information": ["<strong>Reliable.</strong>", "<strong>Use with care.</strong>"],
+    "mutual-information": ["<strong>Verdict: reliable.</strong>", "<strong>Verdict: use with care.</strong>"],
 }
 
 

@@ -19,9 +19,10 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> s
     return f"<table>{_cell('caption', caption)}{top}<tbody>{body}</tbody></table>"
 
 
-def verdict_text(verdict: object, reason: str) -> str:
-    """Return a paragraph with the verdict in bold, and its reason."""
-    return f"<p><strong>{_text(str(verdict).capitalize(), _LONGEST_CELL)}.</strong> {_text(reason, _LONGEST_TEXT)}</p>"
+def lead(answer: str, reason: str) -> str:
+    """Return a paragraph with the answer in bold, and its reason."""
+    reason = f"{reason[:1].upper()}{reason[1:]}"
+    return f"<p><strong>{_text(answer, _LONGEST_CELL)}</strong> {_text(reason, _LONGEST_TEXT)}</p>"
 
 
 def paragraph(text: str) -> str:

@@ -63,7 +63,7 @@ class Divergence(BoundEstimate):
     def _unit(self) -> str:
         return "nats" if self.kind in ("kl", "reverse-kl", "js") else ""
 
-    def _quantity(self) -> str:
+    def _title(self) -> str:
         return f"{KINDS[self.kind]} ({self._unit()})".removesuffix(" ()")
 
     def __str__(self) -> str:

@@ -117,7 +117,7 @@ class EffectWeights:
         return str(self)
 
     def _repr_html_(self) -> str:
-        verdict = markup.verdict_text(self.verdict, self.reason)
+        verdict = markup.lead(f"Verdict: {self.verdict}.", self.reason)
         return verdict + markup.paragraph(f"{self._sizes()}.") + balance_table(self.balance, "treated minus controls")
 
 

@@ -68,8 +68,11 @@ class MutualInformation(BoundEstimate):
         """Return everything, with bits and the interval of 95 %, ready for JSON. An open end is None."""
         return {**super().to_dict(), "resolution": self.resolution, "bits": self.bits}
 
-    def _quantity(self) -> str:
-        return "mutual information (nats)"
+    def _title(self) -> str:
+        return "Mutual information (nats)"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [*super()._rows(), ("estimate in bits", f"{self.bits:.4g}")]
 
     def __str__(self) -> str:
         value = f"Mutual information: {self.value:.3g} ± {self.standard_error:.2g} nats, {self.bits:.3g} bits"

@@ -45,9 +45,14 @@ class Result(ABC):
     def _draw(self, axes: Axes) -> None:
         """Draw the estimate and what it rests on."""
 
-    def _quantity(self) -> str:
+    def _title(self) -> str:
         """Return what the value is, with its unit."""
         return type(self).__name__
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return names and texts of the numbers that a notebook shows."""
+        value, error = f"{self.value:.4g}", f"{self.standard_error:.2g}"
+        return [("estimate", value), ("standard error", error), ("95 % interval", interval_text(self.interval()))]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result with the interval of 95 %, ready for JSON. An open end is None."""
@@ -66,12 +71,7 @@ class Result(ABC):
         return figure
 
     def _repr_html_(self) -> str:
-        rows = [
-            ("95 % interval" if name == "interval" else name.replace("_", " "), _cell(value))
-            for name, value in self.to_dict().items()
-            if name not in ("verdict", "reason") and (name == "interval" or not isinstance(value, list))
-        ]
-        return markup.verdict_text(self.verdict, self.reason) + markup.table(self._quantity(), (), rows)
+        return markup.lead(f"Verdict: {self.verdict}.", self.reason) + markup.table(self._title(), (), self._rows())
 
     def verdict_sentences(self) -> str:
         """Return the verdict and its reason, as the last line of the printed result."""
@@ -113,6 +113,11 @@ class BoundEstimate(Result):
         bounds = {"raw": self.raw, "held_out": self.held_out, "in_sample": self.in_sample, "confirmed": self.confirmed}
         return {**super().to_dict(), **bounds, "limit": self.limit.value}
 
+    def _rows(self) -> list[tuple[str, str]]:
+        bounds = [("held-out rows alone", f"{self.held_out:.4g}"), ("fitted rows alone", f"{self.in_sample:.4g}")]
+        limits = [] if self.limit is Limit.NONE else [("limit", self.limit.value)]
+        return [*super()._rows(), *bounds, *limits]
+
     def _draw(self, axes: Axes) -> None:
         low, high = self.interval()
         end = high if math.isfinite(high) else 1.25 * max(self.value, low) + self.standard_error
@@ -120,14 +125,8 @@ class BoundEstimate(Result):
         if not math.isfinite(high):
             axes.plot(end, 0, ">", color="0.5")
         axes.plot(self.value, 0, "o", color="black", label=f"estimate: {self.value:.4g}")
-        axes.set(yticks=[], xlim=(0, None), ylim=(-1, 1.5), xlabel=self._quantity())
+        axes.set(yticks=[], xlim=(0, None), ylim=(-1, 1.5), xlabel=self._title())
         axes.legend(frameon=False, loc="upper center", ncols=2, fontsize="small")
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return interval_text((value[0], math.inf if value[1] is None else value[1]))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def gaussian_interval(raw: float, error: float, level: float, largest: float = math.inf) -> tuple[float, float]:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import beta
 
+from flowratio._support import markup
 from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, check_choice, check_count, check_fraction, seed_from
@@ -21,7 +22,7 @@ from flowratio.applications.column_changes import ColumnChanges
 from flowratio.applications.column_tests import ColumnTests, SourceColumns, source_columns
 from flowratio.applications.crossfit import check_folds
 from flowratio.applications.rank_scores import positive_or_inf
-from flowratio.applications.result import Result
+from flowratio.applications.result import Result, interval_text
 from flowratio.diagnostics.importance import Importance, importance
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.trust import rare_columns
@@ -78,8 +79,15 @@ class TwoSampleTest(Result):
         changes = self._changes() if self.drivers.names else None
         axes.legend(frameon=False, fontsize="small", title=changes, title_fontsize="small")
 
+    def _rows(self) -> list[tuple[str, str]]:
+        interval, statistic = f"95 % interval of p: {interval_text(self.interval())}", f"{self.value:.3g}"
+        return [("p-value", f"{self.p_value:.2g} ({interval})"), ("statistic (standard deviations)", statistic)]
+
     def _repr_html_(self) -> str:
-        return super()._repr_html_() + self.drivers.to_html()
+        verdict = str(self.verdict).capitalize()
+        answer = markup.lead(verdict, str(self).removeprefix(verdict).strip())
+        table = markup.table("Permutation test", (), self._rows())
+        return answer + self.drivers.to_html() + table
 
     def __str__(self) -> str:
         conclusion = f"{str(self.verdict).capitalize()} (p = {self.p_value:.2g}, {len(self.null)} permutations)."

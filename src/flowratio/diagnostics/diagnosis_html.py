@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from flowratio._support.markup import paragraph, points, table, verdict_text
+from flowratio._support.markup import lead, paragraph, points, table
 from flowratio._support.wording import shown
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.summary import MEANING, fixed, k_hat_text
@@ -23,7 +23,7 @@ def html_of(diagnosis: Diagnosis) -> str:
     advice = [f"Advice: {words}" for words in diagnosis.advice]
     return "".join(
         [
-            verdict_text(diagnosis.verdict, MEANING[diagnosis.verdict].capitalize()),
+            lead(f"Verdict: {diagnosis.verdict}.", MEANING[diagnosis.verdict]),
             points([*diagnosis.warnings, *advice]),
             table("Checks of the ratio r = p/q", ("check", "value", "good range"), _checks(diagnosis)),
             balance_table(diagnosis.balance),
@@ -35,7 +35,7 @@ def html_of(diagnosis: Diagnosis) -> str:
 def balance_table(balance: Balance, difference: str = "p minus q") -> str:
     """Return the differences of the worst columns, before and after weighting."""
     worst = balance.worst(_MAX_COLUMNS)
-    rows = [(shown(balance.names[j]), f"{balance.before[j]:+.2f}", f"{balance.after[j]:+.2f}") for j in worst]
+    rows = [(shown(balance.names[j]), _signed(balance.before[j]), _signed(balance.after[j])) for j in worst]
     caption = f"Standardized mean differences, {difference} (good within ±{THRESHOLDS.difference})"
     return table(caption, ("column", "before", "after weighting"), rows) + _more(len(balance.names))
 
@@ -64,6 +64,10 @@ def _importance_table(diagnosis: Diagnosis) -> str:
     ]
     head = ("column", "standard deviation that it adds (nats)", "share")
     return table("Columns that move log r", head, rows) + _more(len(effects.names))
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 2) + 0.0:+.2f}"  # not -0.00
 
 
 def _more(n: int) -> str:

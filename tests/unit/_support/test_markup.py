@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from flowratio._support.markup import paragraph, points, table, verdict_text
+from flowratio._support.markup import lead, paragraph, points, table
 
 
 def test_a_table_has_a_caption_and_named_rows_and_columns() -> None:
@@ -28,7 +28,7 @@ def test_empty_parts_are_left_out() -> None:
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a\x1b[31mb\u202e", "x" * 5_000, "' onload='x"])
 def test_names_are_escaped_and_shortened(name: str) -> None:
-    page = table(name, (name,), [(name, name)]) + verdict_text(name, name) + paragraph(name) + points([name])
+    page = table(name, (name,), [(name, name)]) + lead(name, name) + paragraph(name) + points([name])
     tags = re.findall(r"<(\w+)([^<>]*)>", page)
     assert {tag for tag, _ in tags} <= {
         "table",

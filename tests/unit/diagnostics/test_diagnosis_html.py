@@ -25,7 +25,9 @@ def diagnosis(shift: float) -> Diagnosis:
 
 def test_the_verdict_is_first_and_tables_have_captions() -> None:
     page = diagnosis(0.5)._repr_html_()
-    assert page.startswith("<p><strong>Reliable.</strong> No check speaks against weights r on rows of q.</p><table>")
+    assert page.startswith(
+        "<p><strong>Verdict: reliable.</strong> No check speaks against weights r on rows of q.</p><table>"
+    )
     assert re.findall(r"<caption[^>]*>(.*?)</caption>", page) == [
         "Checks of the ratio r = p/q",
         "Standardized mean differences, p minus q (good within ±0.1)",
@@ -46,5 +48,5 @@ def test_names_are_escaped_and_shortened() -> None:
 def test_reasons_are_listed() -> None:
     bad = diagnosis(9.0)
     page = bad._repr_html_()
-    assert page.startswith("<p><strong>Do not use.</strong>")
+    assert page.startswith("<p><strong>Verdict: do not use.</strong>")
     assert page.count("<li>") == len(bad.warnings) + len(bad.advice) > 0
