@@ -78,7 +78,7 @@ def plain_html(html: str) -> str:
     parser = PlainParser()
     parser.feed(html)
     parser.close()
-    return f'<div class="notebook-output" tabindex="0">{"".join(parser.parts)}</div>'
+    return f'<div class="notebook-output">{"".join(parser.parts)}</div>'
 
 
 class PlainParser(HTMLParser):

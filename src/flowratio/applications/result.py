@@ -114,7 +114,7 @@ class BoundEstimate(Result):
         return {**super().to_dict(), **bounds, "limit": self.limit.value}
 
     def _rows(self) -> list[tuple[str, str]]:
-        bounds = [("held-out rows alone", f"{self.held_out:.4g}"), ("fitted rows alone", f"{self.in_sample:.4g}")]
+        bounds = [("held-out rows alone", _short(self.held_out)), ("fitted rows alone", _short(self.in_sample))]
         limits = [] if self.limit is Limit.NONE else [("limit", self.limit.value)]
         return [*super()._rows(), *bounds, *limits]
 
@@ -127,6 +127,10 @@ class BoundEstimate(Result):
         axes.plot(self.value, 0, "o", color="black", label=f"estimate: {self.value:.4g}")
         axes.set(yticks=[], xlim=(0, None), ylim=(-1, 1.5), xlabel=self._title())
         axes.legend(frameon=False, loc="upper center", ncols=2, fontsize="small")
+
+
+def _short(value: float) -> str:
+    return f"{round(value, 4) + 0.0:.4g}"  # 0 instead of -1e-17
 
 
 def gaussian_interval(raw: float, error: float, level: float, largest: float = math.inf) -> tuple[float, float]:

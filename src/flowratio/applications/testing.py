@@ -22,7 +22,7 @@ from flowratio.applications.column_changes import ColumnChanges
 from flowratio.applications.column_tests import ColumnTests, SourceColumns, source_columns
 from flowratio.applications.crossfit import check_folds
 from flowratio.applications.rank_scores import positive_or_inf
-from flowratio.applications.result import Result, interval_text
+from flowratio.applications.result import Result
 from flowratio.diagnostics.importance import Importance, importance
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.trust import rare_columns
@@ -80,8 +80,9 @@ class TwoSampleTest(Result):
         axes.legend(frameon=False, fontsize="small", title=changes, title_fontsize="small")
 
     def _rows(self) -> list[tuple[str, str]]:
-        interval, statistic = f"95 % interval of p: {interval_text(self.interval())}", f"{self.value:.3g}"
-        return [("p-value", f"{self.p_value:.2g} ({interval})"), ("statistic (standard deviations)", statistic)]
+        low, high = self.interval()
+        p_value = f"{self.p_value:.2g} (95 % interval: {low:.2g} to {high:.2g})"
+        return [("p-value", p_value), ("statistic (standard deviations)", f"{self.value:.3g}")]
 
     def _repr_html_(self) -> str:
         verdict = str(self.verdict).capitalize()

@@ -34,8 +34,8 @@ def html_of(diagnosis: Diagnosis) -> str:
 
 def balance_table(balance: Balance, difference: str = "p minus q") -> str:
     """Return the differences of the worst columns, before and after weighting."""
-    worst = balance.worst(_MAX_COLUMNS)
-    rows = [(shown(balance.names[j]), _signed(balance.before[j]), _signed(balance.after[j])) for j in worst]
+    worst, before, after = balance.worst(_MAX_COLUMNS), balance.before.tolist(), balance.after.tolist()
+    rows = [(shown(balance.names[j]), _signed(before[j]), _signed(after[j])) for j in worst]
     caption = f"Standardized mean differences, {difference} (good within ±{THRESHOLDS.difference})"
     return table(caption, ("column", "before", "after weighting"), rows) + _more(len(balance.names))
 
