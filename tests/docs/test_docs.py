@@ -36,6 +36,7 @@ PROTOCOL = {".99"}  # a share of the mixtures, which is not in the results
 RESULTS = sorted((ROOT / "results").glob("*-laptop.json"))
 SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+OUTPUT = re.compile(r"\n\n```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = ("pip", "make", "reproduce")  # tests/journeys and tests/paper run `reproduce`
 PLACEHOLDERS = {"P": "new.csv", "Q": "old.csv", "X": "x.csv", "Y": "y.csv", "DATA": "old.csv", "OUT": "out.csv"}
@@ -45,10 +46,14 @@ QUICK = ("lda", "logistic", "qda")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Top to bottom in one namespace, in an empty folder."""
+def test_python_blocks_run_in_order(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run them in one namespace, next to the tables of the demo. A block of text after a block is its output."""
     text = page.read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    old, new, retired = (tmp_path / name for name in demo.TABLES)
+    demo.write_tables((old, new, retired), 3_000, 0)
     blocks = list(BLOCK.finditer(text))
     assert len(blocks) == text.count("```python")
     namespace: dict[str, object] = {"__name__": page.stem}
@@ -56,6 +61,9 @@ def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pyt
         # blank lines in front: a traceback gives the line of the page
         source = "\n" * text.count("\n", 0, block.start(1)) + block[1]
         exec(compile(source, str(page), "exec"), namespace)  # noqa: S102
+        output = capsys.readouterr().out
+        if printed := OUTPUT.match(text, block.end()):
+            assert output == printed[1]
 
 
 def commands(page: Path) -> Iterator[list[str]]:

@@ -35,6 +35,7 @@ FILES = {
     "model-retired": "the density ratio of retired customers and the old table",
     "report-retired.html": "the report on that model",
 }
+TABLES = ("customers-2025.csv", "customers-2026.csv", "retired.csv")
 _REPORTS = ("report.html", "report-retired.html")
 CANDIDATES = ["logistic", "additive", "quadratic", "boosting", "mlp", "mlp in z"]  # one of each family: 5 to 15 seconds
 _REASONS = 3  # reasons of a verdict that are printed
@@ -45,12 +46,10 @@ _RETIRED = {"age": 76.0, "spread": 4.0}
 def run_demo(out: Path, rows: int, seed: int, verbose: bool) -> None:
     """Write the tables, fit, weight and report, and print each step with its result."""
     check_demo_folder(out)
-    old, new, retired = (out / name for name in ("customers-2025.csv", "customers-2026.csv", "retired.csv"))
+    old, new, retired = (out / name for name in TABLES)
     kinds = "numbers, text, dates and missing values"
     _step(1, f"Write two tables of {rows:,} customers, of 2025 and 2026, with {kinds}.")
-    rng = np.random.default_rng(seed)
-    for path, settings in ((old, {}), (new, CHANGE), (retired, _RETIRED)):
-        write_table(iter([customers(rows, rng, **settings)]), path)
+    write_tables((old, new, retired), rows, seed)
     _step(2, f"Fit the density ratio of the two tables. The demo compares {len(CANDIDATES)} candidates, `fit` more.")
     model = _fit(new, old, out / "model", seed, verbose, AutoRatio(CANDIDATES, n_folds=2, time_budget=None))
     _step(3, "Weight the table of 2025 so that it matches the table of 2026.")
@@ -70,6 +69,13 @@ def run_demo(out: Path, rows: int, seed: int, verbose: bool) -> None:
     print("\nFiles:")
     for name, text in FILES.items():
         print(f"  {out / name}: {text}{f', with the verdict {verdicts[name]!r}' if name in verdicts else ''}")
+
+
+def write_tables(paths: tuple[Path, Path, Path], rows: int, seed: int) -> None:
+    """Write the tables of 2025 and 2026, and that of retired customers."""
+    rng = np.random.default_rng(seed)
+    for path, settings in zip(paths, ({}, CHANGE, _RETIRED), strict=True):
+        write_table(iter([customers(rows, rng, **settings)]), path)
 
 
 def check_demo_folder(out: Path) -> None:
