@@ -10,10 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 # Widen these patterns until they are README.md, docs/**/*.md, docs/gallery/*.py, the template and src/**/*.py.
-CHECKED_PAGES = ["docs/*.md", "docs/api/*.md", "docs/gallery/*.py"]
+CHECKED_PAGES = ["docs/*.md", "docs/api/*.md", "docs/gallery/*.py", "docs/notebooks/*.ipynb"]
 CHECKED_WORDS = ["docs/hooks/*.py"]
 NOT_YET = {"reproduction.md", "command-line.md"}
-NO_SEMICOLONS = ["docs/*.md", "docs/api/*.md"]
+NO_SEMICOLONS = ["docs/*.md", "docs/api/*.md", "docs/notebooks/*.ipynb"]
 
 
 def loaded_checker() -> ModuleType:
