@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from scipy.special import xlogy
+from scipy.special import log_ndtr, ndtri_exp, xlogy
 
 from flowratio._support.types import Vector
+from flowratio.tables.columns import FEWEST_OF_CATEGORY
 
 N_STATISTICS = 4
 
@@ -30,6 +33,7 @@ class CategoryScores:
         self.expected = of_p * self.counts
         self.weight = 1 / np.maximum(self.counts * of_p * (1 - of_p), 1e-9)
         self.table = xlogy(np.arange(self.counts.max() + 1), np.arange(self.counts.max() + 1))
+        self.log_k = math.log(max(np.count_nonzero(self.counts >= FEWEST_OF_CATEGORY), 1))
         log_n = np.log(np.maximum(self.counts, 1))
         self.log_p, self.log_q = log_n + np.log(of_p), log_n + np.log1p(-of_p)
 
@@ -44,9 +48,15 @@ class CategoryScores:
         return int(np.argmax(np.square(a - self.expected) * self.weight))
 
     def statistics(self, order: np.ndarray) -> Vector:
-        """Return roots of the four statistics of a permutation, of shape (4,): nearly Gaussian."""
+        """Return maps of the four statistics of a permutation, of shape (4,): nearly Gaussian."""
         a, b = self.count(order)
         squares = np.square(a - self.expected)
         deviance = np.maximum(2 * (self.table[a] + self.table[b] - a * self.log_p - b * self.log_q), 0.0)
         sums = np.cbrt([squares @ self.weight, deviance.sum(), squares.sum()])
-        return np.append(sums, np.sqrt(deviance.max()))
+        return np.append(sums, self._normal_score(float(deviance.max())))
+
+    def _normal_score(self, largest: float) -> float:
+        """Return the largest likelihood ratio as a Gaussian quantile. It is the largest of K with one degree each."""
+        log_p = math.log(2) + log_ndtr(-math.sqrt(largest))  # of one category
+        n_above = math.exp(min(max(log_p + self.log_k, -700.0), 3.0))  # expected number, without overflow
+        return -float(ndtri_exp(math.log(-math.expm1(-n_above))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_SHOWN = 10  # columns in a table or a figure
 _HEAD = ("column", "effect (nats)", "corrected p", "change")
+_MEANING = "effect: standard deviation of log r of the column alone (0 = unchanged, below 0.2 = small, above 1 = large)"
+_Z_ONE_SIDED = 1.645  # of a Gaussian: 95 % lie below
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +30,12 @@ class ColumnChanges:
     .. math:: \mathrm{effect}_j = \sqrt{\operatorname{Var} \log r_j(x_j)}, \qquad r_j = p_j / q_j
 
     where :math:`p_j` and :math:`q_j` are the distributions of column j alone, and both samples count one half. It is 0
-    if they are equal, 0.2 for a Gaussian that is shifted by 0.2 standard deviations, 1.1 for a shift by 1. The variance
-    of the log-ratio of the dependence is added if the correlation with another column changed. Every array has the
-    shape (d,).
+    if they are equal, 0.2 for a Gaussian that is shifted by 0.2 standard deviations, 1.1 for a shift by 1. An effect
+    below 0.2 is small, above 1 it is large. It is not a divergence: the Kullback-Leibler divergence of a Gaussian
+    with effect 0.4 is about 0.08 nats. The variance of the log-ratio of the dependence is added if the correlation with
+    another column changed. Every array has the shape (d,).
+
+    Tables show an effect below its standard error as "< 0.4": the upper end of its one-sided 95 % interval.
     """
 
     names: list[str]
@@ -59,9 +65,11 @@ class ColumnChanges:
 
     def to_html(self) -> str:
         """Return a table of the first columns. Empty if there are none."""
+        if not self.names:
+            return ""
         n_more = len(self.names) - MAX_SHOWN
-        more = markup.paragraph(f"… and {n_more} more columns") if n_more > 0 else ""
-        return markup.table("Largest changes", _HEAD, self._cells()) + more if self.names else ""
+        more = f"… and {n_more} more columns. " if n_more > 0 else ""
+        return markup.table("Largest changes", _HEAD, self._cells()) + markup.paragraph(more + _MEANING)
 
     _repr_html_ = to_html
 
@@ -79,13 +87,33 @@ class ColumnChanges:
         widths = [max(len(row[k]) for row in rows) for k in range(len(_HEAD))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         n_more = len(self.names) - MAX_SHOWN
-        return "\n".join([*lines, f"… and {n_more} more columns"] if n_more > 0 else lines)
+        more = [f"… and {n_more} more column{'s' * (n_more > 1)}"] if n_more > 0 else []
+        return "\n".join([*lines, *more, _MEANING] if self.names else lines)
 
     def _cells(self) -> list[tuple[str, ...]]:
         """Return the cells of the first columns as text."""
         columns = zip(self.names, self.effect, self.standard_error, self.p_value, self.change, strict=True)
         first = islice(columns, MAX_SHOWN)
         return [
-            (shown(name), f"{effect:.2f} ± {error:.2f}", f"{p:.2g}", shown(change))
+            (shown(name), _effect_text(effect, error), p_text(p), shown(change))
             for name, effect, error, p, change in first
         ]
+
+
+def _effect_text(effect: float, error: float) -> str:
+    """Return an effect with its standard error, or its upper limit if it is below its standard error."""
+    if effect < error:  # the error of a root: the variance has a Gaussian error
+        limit = math.sqrt(effect**2 + _Z_ONE_SIDED * ((effect + error) ** 2 - effect**2))
+        return f"< {limit:.{_decimals(limit)}f}"
+    decimals = _decimals(error)
+    return f"{effect:.{decimals}f} ± {error:.{decimals}f}"
+
+
+def _decimals(error: float) -> int:
+    """Return how many decimals show two digits of an error. The maximum is two."""
+    return 2 if error < 1 else int(error < 10)
+
+
+def p_text(p: float) -> str:
+    """Return a p-value with two digits, or one if it is below 0.01. It never has an exponent."""
+    return np.format_float_positional(float(f"{p:.2g}" if p >= 0.01 else f"{p:.1g}"), trim="-")

@@ -25,6 +25,10 @@ from flowratio.samples.two_samples import TwoSamples
 
 # share of the false alarms that each kind of change of a column may cause: most changes are of the location
 _LOCATION, _SCALE, _SHAPE, _CORRELATION = 0.7, 0.15, 0.05, 0.1
+# the same for the joint test, relative to each other: of the clearest column, and of each sum over all
+_OF_CLEAREST = np.array([0.4, 0.15, 0.12, 0.15, 0.2])  # location, scale, shape, correlation, categories
+_OF_SUM = 0.04
+_TAIL = 0.25  # share of the permutations that show the tail of a statistic
 _KINDS = ("mean", "spread", "shape", "correlation with {}", "categories")
 _MISSING = "share of missing values"
 
@@ -48,7 +52,7 @@ class ColumnTests:
         self.X, self.n_p, self.sources = X, n_p, sources
         self.ranks = RankScores(X, n_p, sources.of_matrix)
         self.categories = {k: CategoryScores(codes, n_p) for k, codes in sources.codes.items()}
-        self.of_ranks: list[Vector] = []  # (9,) of each permutation
+        self.of_ranks: list[Vector] = []  # (5,) of each permutation
         self.of_columns: list[Matrix] = []  # (4, d)
         self.of_categories: list[Matrix] = []  # (c, 4)
 
@@ -63,17 +67,23 @@ class ColumnTests:
         self.of_categories.append(np.array(of_categories).reshape(-1, N_STATISTICS))
 
     def statistics(self) -> Matrix:
-        """Return the statistics of all permutations, of shape (m + 1, k)."""
-        values = np.array(self.of_ranks)
-        if not self.categories:
-            return values
-        z = self._categories()
-        return np.column_stack([values, z.sum(axis=1), z.max(axis=(1, 2))])
+        """Return the statistic of all permutations, of shape (m + 1, 1): -log p of the clearest change.
+
+        It is the clearest change of each kind, or a sum over all columns, each with its share of the false alarms.
+        """
+        sums = [_standardized(np.array(self.of_ranks))]
+        if self.categories:
+            sums.append(_standardized(self._categories().sum(axis=1)))
+        of_sums = -log_ndtr(-np.column_stack(sums))
+        parts = np.column_stack([self._surprise().max(axis=1), of_sums])  # (m + 1, 5 + k)
+        share = np.append(_OF_CLEAREST, np.full(of_sums.shape[1], _OF_SUM))
+        is_used = np.any(parts != parts[0], axis=0)  # not without such a column, or such a pair of columns
+        surprise = _fitted_tails(parts[:, is_used], moves=True) + np.log(share[is_used])
+        return surprise.max(axis=1, keepdims=True, initial=-np.inf if is_used.any() else 0.0)
 
     def _categories(self) -> np.ndarray:
         """Return statistics of counts in units of their spread over the permutations, of shape (m + 1, c, 4)."""
-        values = np.array(self.of_categories)
-        return (values - values.mean(axis=0)) / positive_or_inf(values.std(axis=0))
+        return _standardized(np.array(self.of_categories))
 
     def changes(self) -> ColumnChanges:
         """Return the changes of all groups of columns, the clearest one first."""
@@ -109,7 +119,7 @@ class ColumnTests:
         n_tests = np.stack([np.ones(len(of_matrix)), np.ones(len(of_matrix)), np.full(len(of_matrix), 2), n_partners])
         n_parts = np.bincount(of_matrix)[of_matrix]
         share = np.array([_LOCATION, _SCALE, _SHAPE, _CORRELATION])[:, None]
-        by_matrix = -math.log(2) - log_ndtr(-z) - np.log(n_tests * n_parts / share)
+        by_matrix = _fitted_tails(-math.log(2) - log_ndtr(-z)) - np.log(n_tests * n_parts / share)
         result = np.full((len(z), len(self.sources.group), len(_KINDS)), -np.inf)
         for s in range(len(self.sources.group)):
             parts = of_matrix == s
@@ -117,7 +127,8 @@ class ColumnTests:
                 result[:, s, :4] = by_matrix[:, :, parts].max(axis=2)
         for s, of_categories in zip(self.categories, self._categories().swapaxes(0, 1), strict=True):
             result[:, s, :3] = -np.inf  # indicators of frequent categories: the counts of all say more
-            result[:, s, 4] = (-log_ndtr(-of_categories)).max(axis=1) - math.log(N_STATISTICS / (1 - _CORRELATION))
+            of_counts = _fitted_tails(-log_ndtr(-of_categories), n_errors=0).max(axis=1)
+            result[:, s, 4] = of_counts - math.log(N_STATISTICS / (1 - _CORRELATION))
         return result
 
     def _variance(self, source: int) -> Variance:
@@ -159,6 +170,28 @@ def _by_column(measures: RankMeasures) -> Matrix:
     """Return the sizes of location, scale, shape and change of correlation of each column, (4, d)."""
     z = np.abs(measures.curves)
     return np.stack([z[0], z[1], z[2:].max(axis=0), measures.correlations.max(axis=1)])
+
+
+def _standardized(values: np.ndarray) -> np.ndarray:
+    """Return statistics in units of their spread over the permutations, which are the first axis."""
+    return (values - values.mean(axis=0)) / positive_or_inf(values.std(axis=0))
+
+
+def _fitted_tails(surprise: np.ndarray, moves: bool = False, n_errors: float = 2.0) -> np.ndarray:
+    """Return -log p of statistics, (m + 1, ...), with the tail that they have over the permutations.
+
+    Where p is right, the upper quarter of -log p exceeds its threshold by 1 on average. It does by more if the tail of
+    the statistic is heavier, for example for rare categories. `moves` makes the threshold right too. `n_errors` are the
+    standard errors by which a tail must be too heavy: 0 for statistics that often are.
+    """
+    threshold = np.quantile(surprise, 1 - _TAIL, axis=0)
+    above = np.maximum(surprise - threshold, 0.0)
+    n = _TAIL * len(surprise)
+    # without the largest, which may be the change: of n it exceeds the threshold by 1 + 1/2 + ... + 1/n on average
+    excess = (above.sum(axis=0) - above.max(axis=0)) / (n - math.log(n) - np.euler_gamma)
+    scale = np.maximum(excess / (1 + n_errors / math.sqrt(n)), 1.0)
+    result = np.minimum(surprise, threshold) + above / scale
+    return result - threshold - math.log(_TAIL) if moves else result
 
 
 def _p_value(surprise: float, largest: Vector) -> float:

@@ -13,6 +13,8 @@ from flowratio._support.types import Matrix, Vector
 
 _SMALLEST = 1e-9  # spread of what is not constant; all quantities that are compared are of order 1
 _LARGEST_CORRELATION = 1 - 1e-9
+_GAUSSIAN = 3.0  # kurtosis
+_FEWEST_OF_PAIR = 5  # rows of a sample that two 0/1 columns must share on average: with fewer, z has heavy tails
 
 
 class RankMeasures(NamedTuple):
@@ -40,7 +42,7 @@ class RankScores:
         correlation = (self.mean_product - np.outer(self.means[0], self.means[0])) / np.outer(*2 * [self.spreads[0]])
         self.precision = np.linalg.pinv(correlation, rcond=_SMALLEST, hermitian=True)
         # categories of one source exclude each other: their correlation is about their shares
-        self.is_pair = source[:, None] != source
+        self.is_pair = (source[:, None] != source) & _has_enough_rows(U, min(n_p, n - n_p))
 
     def measures(self, order: np.ndarray) -> RankMeasures:
         """Return the scores of a permutation: p has the first rows."""
@@ -49,7 +51,8 @@ class RankScores:
         sums = _sums_of_curves(U, product.diagonal())
         curves = (sums - self.n_p * self.means) / self.spreads / self.unit
         products = (product - self.n_p * self.mean_product) / self.spread_product
-        return RankMeasures(curves, np.triu(products, 1) / self.unit, self._correlations(product, sums[0]))
+        products = np.triu(self.is_pair * products, 1) / self.unit
+        return RankMeasures(curves, products, self._correlations(product, sums[0]))
 
     def _correlations(self, product: Matrix, sums: Vector) -> Matrix:
         """Return differences of correlations by Fisher's transform, from products and sums of the rows of p."""
@@ -60,11 +63,21 @@ class RankScores:
         return np.where(self.is_pair, np.abs(of_p - of_q) / error, 0.0)
 
     def statistics(self, measures: RankMeasures) -> Vector:
-        """Return roots of the largest squares and of their sums, of shape (9,): nearly Gaussian."""
+        """Return roots of sums of squares, of shape (5,), the first one by Hotelling: nearly Gaussian."""
         curves, products = measures.curves, measures.products
-        squares = [np.square(z) for z in (curves[0], curves[1], curves[2:], products)]
-        sums = [curves[0] @ self.precision @ curves[0], *(z.sum() for z in squares)]
-        return np.array([*(math.sqrt(z.max()) for z in squares), *np.cbrt(sums)])
+        squares = [np.square(z).sum() for z in (curves[0], curves[1], curves[2:], products)]
+        return np.cbrt([curves[0] @ self.precision @ curves[0], *squares])
+
+
+def _has_enough_rows(U: Matrix, n: int) -> np.ndarray:
+    """Return which pairs of columns, (d, d), have correlations in a sample of n rows that are nearly Gaussian.
+
+    Two 0/1 columns with shares a and b share a · b · n rows on average, and 1 / a is nearly the kurtosis of one.
+    """
+    C = U - U.mean(axis=0)
+    squares = np.square(C)
+    kurtosis = np.square(squares).mean(axis=0) / positive_or_inf(squares.mean(axis=0)) ** 2
+    return np.outer(kurtosis, kurtosis) <= max(n / _FEWEST_OF_PAIR, _GAUSSIAN**2)
 
 
 def _curves(U: Matrix) -> list[Matrix]:

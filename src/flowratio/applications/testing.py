@@ -18,7 +18,7 @@ from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, check_choice, check_count, check_fraction, seed_from
 from flowratio._support.wording import shown
-from flowratio.applications.column_changes import ColumnChanges
+from flowratio.applications.column_changes import ColumnChanges, p_text
 from flowratio.applications.column_tests import ColumnTests, SourceColumns, source_columns
 from flowratio.applications.crossfit import check_folds
 from flowratio.applications.rank_scores import positive_or_inf
@@ -74,14 +74,14 @@ class TwoSampleTest(Result):
 
     def _draw(self, axes: Axes) -> None:
         axes.hist(self.null, bins=20, color="0.8", edgecolor="0.4", label="shuffled labels")
-        axes.axvline(self.value, color="black", linewidth=2, label=f"statistic, p = {self.p_value:.2g}")
+        axes.axvline(self.value, color="black", linewidth=2, label=f"statistic, p = {p_text(self.p_value)}")
         axes.set(xlabel="statistic (standard deviations)", ylabel="permutations")
         changes = self._changes() if self.drivers.names else None
         axes.legend(frameon=False, fontsize="small", title=changes, title_fontsize="small")
 
     def _rows(self) -> list[tuple[str, str]]:
         low, high = self.interval()
-        p_value = f"{self.p_value:.2g} (95 % interval: {low:.2g} to {high:.2g})"
+        p_value = f"{p_text(self.p_value)} (95 % interval: {low:.2g} to {high:.2g})"
         return [("p-value", p_value), ("statistic (standard deviations)", f"{self.value:.3g}")]
 
     def _repr_html_(self) -> str:
@@ -91,7 +91,7 @@ class TwoSampleTest(Result):
         return answer + self.drivers.to_html() + table
 
     def __str__(self) -> str:
-        conclusion = f"{str(self.verdict).capitalize()} (p = {self.p_value:.2g}, {len(self.null)} permutations)."
+        conclusion = f"{str(self.verdict).capitalize()} (p = {p_text(self.p_value)}, {len(self.null)} permutations)."
         changes = self._changes() if self.verdict is TestVerdict.DIFFER else ""
         return " ".join(filter(None, [conclusion, changes, self.note]))
 
@@ -128,10 +128,12 @@ def two_sample_test(
     .. math:: \log r(x) = \sum_j \sum_{k \le 4} \theta_{jk} h_k(u_j) + \sum_{i < j} \vartheta_{ij} u_i u_j
 
     at θ = 0, where u are the normal scores of the columns, and h are Hermite polynomials: for locations, scales, shapes
-    (skewness, tails, two modes) and correlations. Each kind gives its largest score and its sum of squares, locations
-    also Hotelling's sum. The statistic is the largest of these nine, each in units of its spread over the permutations.
-    It does not see how two columns depend on each other beyond their correlation. Use a `ratio` for that. Text columns
-    add counts over all their categories, see `CategoryScores`.
+    (skewness, tails, two modes) and correlations. Text columns add counts over all their categories, see
+    `CategoryScores`. The statistic combines the clearest change of each kind in a single column with sums of squares
+    over all columns, which see many small changes. All have the same scale: -log p, with the tail that the permutations
+    show. Locations of single columns have the largest weight. Correlations are compared only if there are enough rows:
+    two 0/1 columns must share 5 rows in each sample on average. The default does not see how two columns depend on each
+    other beyond their correlation. Use a `ratio` for that.
 
     If the samples differ, `drivers` lists the columns: the clearest change first, each with its effect, and with a
     p-value that is corrected for the number of columns, by the largest change of any column in each permutation [4]_.
@@ -200,7 +202,7 @@ def two_sample_test(
         importance=_importance(fitted, samples, sources, rng) if differs and fitted is not None else None,
         note=note,
         verdict=TestVerdict.DIFFER if differs else TestVerdict.NO_DIFFERENCE,
-        reason=f"p = {p_value:.2g}, {n_permutations} permutations{'. ' * bool(note)}{note}",
+        reason=f"p = {p_text(p_value)}, {n_permutations} permutations{'. ' * bool(note)}{note}",
     )
 
 

@@ -112,7 +112,8 @@ def test_the_level_of_all_columns_together_is_exact() -> None:
         rng = np.random.default_rng(seed)
         X = rng.standard_t(4, (50, 3)).round(1)
         X[:, 2] = rng.random(50) < 0.3
-        tests = ColumnTests(X, 20, replace(sources, codes={2: rng.geometric(0.1, 50)}))
+        codes = rng.geometric(0.1, 50)
+        tests = ColumnTests(X, 20, replace(sources, codes={2: codes}, n_categories={2: codes.max() + 1}))
         for order in [np.arange(50), *(rng.permutation(50) for _ in range(19))]:
             tests.add(order)
         p_values.append(tests.changes().p_value.min())

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from scipy.stats import kstest, norm, rankdata
 
 from flowratio import ULSIF, ClassifierRatio, RatioEstimator
+from flowratio.applications.column_changes import ColumnChanges
 from flowratio.applications.rank_scores import RankScores
 from flowratio.applications.testing import TwoSampleTest, two_sample_test
 from flowratio.ratios.registry import named_ratio
@@ -272,7 +273,21 @@ def test_drivers_are_in_the_dictionary_the_page_and_the_figure() -> None:
     lines = str(found.drivers).splitlines()
     assert lines[0].split() == ["column", "effect", "(nats)", "corrected", "p", "change"]
     assert lines[1].split()[0] == first["column"]
-    assert lines[-1] == "… and 2 more columns"
+    assert lines[-2] == "… and 2 more columns"
+    # a Gaussian that is shifted by 0.2 or by 1 standard deviation has these effects
+    meaning = "standard deviation of log r of the column alone (0 = unchanged, below 0.2 = small, above 1 = large)"
+    assert lines[-1] == f"effect: {meaning}"
+    assert meaning in found._repr_html_()
+
+
+def test_numbers_are_rounded_to_what_matters() -> None:
+    effect, error = np.array([0.412, 0.0, 0.1, 3.94, 391.7]), np.array([0.063, 0.34, 0.2, 1.26, 34.2])
+    p_value = np.array([1 / 201, 1 / 101, 0.0447, 0.996, 1e-5])
+    changes = ColumnChanges(list("abcde"), np.arange(5), effect, error, p_value, ["mean"] * 5)
+    cells = [line.split("  ") for line in str(changes).splitlines()[1:-1]]
+    rows = [[cell.strip() for cell in row if cell] for row in cells]
+    assert [row[1] for row in rows] == ["0.41 ± 0.06", "< 0.44", "< 0.38", "3.9 ± 1.3", "392 ± 34"]
+    assert [row[2] for row in rows] == ["0.005", "0.01", "0.045", "1", "0.00001"]
 
 
 def test_a_change_that_no_column_shows() -> None:
