@@ -1,6 +1,6 @@
 """Rules of plain English that a program can check: words to avoid, and the length of sentences.
 
-`text_blocks(path)` returns the prose of a Markdown page, a template or a Python file. `avoided_words`,
+`text_blocks(path)` returns the prose of a Markdown page, a notebook, a template or a Python file. `avoided_words`,
 `long_sentences` and `semicolons` return what is wrong with a block of it.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import html
+import json
 import re
 from pathlib import Path
 
@@ -54,6 +55,8 @@ def text_blocks(path: Path) -> list[str]:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         return python_blocks(text)
+    if path.suffix == ".ipynb":
+        text = "\n\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] != "code")
     return template_blocks(text) if path.suffix == ".jinja" else markdown_blocks(text)
 
 
@@ -116,5 +119,5 @@ def long_sentences(block: str, max_words: int = MAX_WORDS) -> list[str]:
 
 
 def semicolons(block: str) -> list[str]:
-    """Return the block if it has a semicolon, except in I(X; Y) and in a space of LaTeX."""
-    return [block] if ";" in re.sub(r"\bI\([^()]*\)|\\;", "", block) else []
+    """Return the block if it has a semicolon, except in I(X; Y) and in a formula."""
+    return [block] if ";" in re.sub(r"\bI\([^()]*\)|\bI\(X; Y|\\;|\.\. math::.*", "", block) else []

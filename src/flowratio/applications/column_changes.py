@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from html import escape
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowratio._support import markup
 from flowratio._support.types import Vector
 from flowratio._support.wording import shown
 from flowratio.diagnostics.thresholds import THRESHOLDS
@@ -67,9 +67,11 @@ class ColumnChanges:
         """Return a table of the first columns. Empty if there are none."""
         if not self.names:
             return ""
-        rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self._cells())
-        head = "".join(f"<th style='text-align:left'>{name}</th>" for name in _HEAD)
-        return f"<table><caption>Largest changes</caption><tr>{head}</tr>{rows}</table><p>{escape(_MEANING)}</p>"
+        n_more = len(self.names) - MAX_SHOWN
+        more = f"… and {n_more} more columns. " if n_more > 0 else ""
+        return markup.table("Largest changes", _HEAD, self._cells()) + markup.paragraph(more + _MEANING)
+
+    _repr_html_ = to_html
 
     def draw(self, axes: Axes) -> None:
         """Draw the effects of the first columns with their standard errors."""

@@ -61,9 +61,14 @@ class Divergence(BoundEstimate):
         """Return everything except log r, ready for JSON. An open end of the interval is None."""
         return {"kind": self.kind, **super().to_dict()}
 
+    def _unit(self) -> str:
+        return "nats" if self.kind in ("kl", "reverse-kl", "js") else ""
+
+    def _title(self) -> str:
+        return f"{KINDS[self.kind]} ({self._unit()})".removesuffix(" ()")
+
     def __str__(self) -> str:
-        unit = " nats" if self.kind in ("kl", "reverse-kl", "js") else ""
-        value = f"{KINDS[self.kind]}: {self.value:.3g} ± {self.standard_error:.2g}{unit}"
+        value = f"{KINDS[self.kind]}: {self.value:.3g} ± {self.standard_error:.2g} {self._unit()}".rstrip()
         return f"{value} (95 % interval: {interval_text(self.interval())})\n{self.verdict_sentences()}"
 
 
@@ -87,8 +92,8 @@ def divergence(
         Rows drawn from p and from q, of shapes (n_p, d) and (n_q, d): arrays, or tables with text, dates and missing
         values.
     kind
-        `"kl"` for KL(p ‖ q), `"reverse-kl"` for KL(q ‖ p), `"js"` for Jensen–Shannon, each in nats; `"pearson"` for
-        :math:`\chi^2 = \mathrm{mean}_q (r - 1)^2`; `"tv"` for total variation and `"hellinger"` for
+        `"kl"` for KL(p ‖ q), `"reverse-kl"` for KL(q ‖ p), `"js"` for Jensen–Shannon, each in nats. `"pearson"` for
+        :math:`\chi^2 = \mathrm{mean}_q (r - 1)^2`. `"tv"` for total variation and `"hellinger"` for
         :math:`1 - \mathrm{mean}_q \sqrt r`, both from 0 to 1. Upper case and underscores work too.
     ratio
         A ratio, or its name. None for what `AutoRatio()` chooses.

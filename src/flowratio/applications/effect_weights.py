@@ -8,12 +8,12 @@ With r = p/q, p the treated rows and q the controls, the odds of the propensity 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import expit, log_expit
 
+from flowratio._support import markup
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_choice, seed_from
 from flowratio.applications.crossfit import ratio_to_fit
@@ -33,6 +33,7 @@ from flowratio.applications.weight_checks import (
 from flowratio.applications.weighted_means import Share
 from flowratio.diagnostics.balance import Balance, table_balance
 from flowratio.diagnostics.compared_columns import compared_columns
+from flowratio.diagnostics.diagnosis_html import balance_table
 from flowratio.diagnostics.evaluation import prepared_design
 from flowratio.diagnostics.scored_sample import ScoredSample
 from flowratio.diagnostics.trust import is_confirmed, wrong_form
@@ -104,19 +105,20 @@ class EffectWeights:
         return plot_balance(self.balance)
 
     def __str__(self) -> str:
+        return f"{self._sizes()}\n{self.verdict}: {self.reason}"
+
+    def _sizes(self) -> str:
         worst = f"largest difference {np.abs(self.balance.before).max():.2f} before and"
         worst = f"{worst} {np.abs(self.balance.after).max():.2f} after weighting"
         sizes = f"effective sample size {self.ess_treated:.0f} treated, {self.ess_control:.0f} controls"
-        return f"Weights for the {ESTIMANDS[self.estimand]}: {sizes}, {worst}\n{self.verdict}: {self.reason}"
+        return f"Weights for the {ESTIMANDS[self.estimand]}: {sizes}, {worst}"
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        cells = [(row["column"], f"{row['before']:+.2f}", f"{row['after']:+.2f}") for row in balance_rows(self.balance)]
-        rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in cells)
-        head = "<tr><th>column</th><th>before</th><th>after weighting</th></tr>"
-        return f"<table><caption>{escape(str(self))}</caption>{head}{rows}</table>"
+        verdict = markup.lead(f"Verdict: {self.verdict}.", self.reason)
+        return verdict + markup.paragraph(f"{self._sizes()}.") + balance_table(self.balance, "treated minus controls")
 
 
 def effect_weights(

@@ -59,7 +59,7 @@ class TargetedSample(NamedTuple):
 
 
 class TargetedSampler(BaseEstimator):
-    r"""Draw new rows of p, or of q, from a flow that was trained on rows of both; r = p/q, p is y = 1.
+    r"""Draw new rows of p, or of q, from a flow that was trained on rows of both. r = p/q, p is y = 1.
 
     The flow draws candidates from :math:`h = \pi p + (1 - \pi) q`. The rows are drawn from the candidates by the weight
 

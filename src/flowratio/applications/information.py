@@ -68,6 +68,12 @@ class MutualInformation(BoundEstimate):
         """Return everything, with bits and the interval of 95 %, ready for JSON. An open end is None."""
         return {**super().to_dict(), "resolution": self.resolution, "bits": self.bits}
 
+    def _title(self) -> str:
+        return "Mutual information (nats)"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [*super()._rows(), ("estimate in bits", f"{self.bits:.4g}")]
+
     def __str__(self) -> str:
         value = f"Mutual information: {self.value:.3g} ± {self.standard_error:.2g} nats, {self.bits:.3g} bits"
         return f"{value} (95 % interval: {interval_text(self.interval())} nats)\n{self.verdict_sentences()}"
@@ -262,7 +268,7 @@ def _result(parts: _Parts, resolution: float, distance_z: float = 0.0) -> Mutual
 
 
 def _unusable(held_out: float, in_sample: float, error: float, resolution: float) -> str:
-    """Return why an estimate is not to be used; an empty text if it is."""
+    """Return why an estimate is not to be used. The text is empty if it is."""
     least = max(2 * resolution, THRESHOLDS.small)
     if is_wrong(held_out, error):
         return f"on held-out rows the ratio does worse than none ({held_out:.3g} nats). Use 'boosting', or another."

@@ -6,11 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scipy.special import ndtri
 
+from flowratio._support import markup
 from flowratio._support.validation import check_fraction
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import TestVerdict, Verdict
@@ -45,6 +45,15 @@ class Result(ABC):
     def _draw(self, axes: Axes) -> None:
         """Draw the estimate and what it rests on."""
 
+    def _title(self) -> str:
+        """Return what the value is, with its unit."""
+        return type(self).__name__
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return names and texts of the numbers that a notebook shows."""
+        value, error = f"{self.value:.4g}", f"{self.standard_error:.2g}"
+        return [("estimate", value), ("standard error", error), ("95 % interval", interval_text(self.interval()))]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the result with the interval of 95 %, ready for JSON. An open end is None."""
         ends = [end if math.isfinite(end) else None for end in self.interval()]
@@ -52,22 +61,17 @@ class Result(ABC):
         return {**numbers, "verdict": self.verdict.value, "reason": self.reason}
 
     def plot(self) -> Figure:
-        """Return a figure of the estimate with its interval. It belongs to no window: use `figure.savefig(path)`."""
-        from matplotlib.figure import Figure
+        """Return a figure of the estimate with its interval. A notebook shows it. To save it, use `savefig`."""
+        from flowratio._support.figures import new_figure
 
-        figure = Figure(figsize=(6, 2.6), layout="constrained")
+        figure = new_figure(6, 2.6)
         axes = figure.add_subplot()
         self._draw(axes)
         axes.set_title(f"{self.verdict}".capitalize(), fontsize="medium")
         return figure
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{escape(name.replace('_', ' '))}</th><td>{escape(_cell(value))}</td></tr>"
-            for name, value in self.to_dict().items()
-            if not isinstance(value, list) or name == "interval"
-        )
-        return f"<table><caption>{escape(type(self).__name__)}</caption>{rows}</table>"
+        return markup.lead(f"Verdict: {self.verdict}.", self.reason) + markup.table(self._title(), (), self._rows())
 
     def verdict_sentences(self) -> str:
         """Return the verdict and its reason, as the last line of the printed result."""
@@ -109,6 +113,11 @@ class BoundEstimate(Result):
         bounds = {"raw": self.raw, "held_out": self.held_out, "in_sample": self.in_sample, "confirmed": self.confirmed}
         return {**super().to_dict(), **bounds, "limit": self.limit.value}
 
+    def _rows(self) -> list[tuple[str, str]]:
+        bounds = [("held-out rows alone", _short(self.held_out)), ("fitted rows alone", _short(self.in_sample))]
+        limits = [] if self.limit is Limit.NONE else [("limit", self.limit.value)]
+        return [*super()._rows(), *bounds, *limits]
+
     def _draw(self, axes: Axes) -> None:
         low, high = self.interval()
         end = high if math.isfinite(high) else 1.25 * max(self.value, low) + self.standard_error
@@ -116,14 +125,12 @@ class BoundEstimate(Result):
         if not math.isfinite(high):
             axes.plot(end, 0, ">", color="0.5")
         axes.plot(self.value, 0, "o", color="black", label=f"estimate: {self.value:.4g}")
-        axes.set(yticks=[], xlim=(0, None), ylim=(-1, 1.5), xlabel=type(self).__name__)
+        axes.set(yticks=[], xlim=(0, None), ylim=(-1, 1.5), xlabel=self._title())
         axes.legend(frameon=False, loc="upper center", ncols=2, fontsize="small")
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return interval_text((value[0], math.inf if value[1] is None else value[1]))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _short(value: float) -> str:
+    return f"{round(value, 4) + 0.0:.4g}"  # 0 instead of -1e-17
 
 
 def gaussian_interval(raw: float, error: float, level: float, largest: float = math.inf) -> tuple[float, float]:

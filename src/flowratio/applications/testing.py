@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import beta
 
+from flowratio._support import markup
 from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, check_choice, check_count, check_fraction, seed_from
@@ -78,8 +79,16 @@ class TwoSampleTest(Result):
         changes = self._changes() if self.drivers.names else None
         axes.legend(frameon=False, fontsize="small", title=changes, title_fontsize="small")
 
+    def _rows(self) -> list[tuple[str, str]]:
+        low, high = self.interval()
+        p_value = f"{p_text(self.p_value)} (95 % interval: {low:.2g} to {high:.2g})"
+        return [("p-value", p_value), ("statistic (standard deviations)", f"{self.value:.3g}")]
+
     def _repr_html_(self) -> str:
-        return super()._repr_html_() + self.drivers.to_html()
+        verdict = str(self.verdict).capitalize()
+        answer = markup.lead(verdict, str(self).removeprefix(verdict).strip())
+        table = markup.table("Permutation test", (), self._rows())
+        return answer + self.drivers.to_html() + table
 
     def __str__(self) -> str:
         conclusion = f"{str(self.verdict).capitalize()} (p = {p_text(self.p_value)}, {len(self.null)} permutations)."
@@ -126,8 +135,8 @@ def two_sample_test(
     two 0/1 columns must share 5 rows in each sample on average. The default does not see how two columns depend on each
     other beyond their correlation. Use a `ratio` for that.
 
-    If the samples differ, `drivers` lists the columns: the clearest change first, each with its effect, and with a
-    p-value that is corrected for the number of columns, by the largest change of any column in each permutation [4]_.
+    If the samples differ, `drivers` lists the columns, the clearest change first, each with its effect. Its p-value is
+    corrected for the number of columns, by the largest change of any column in each permutation [4]_.
 
     Parameters
     ----------

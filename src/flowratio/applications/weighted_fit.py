@@ -40,12 +40,12 @@ def fit_weighted(estimator: Any, X: TableLike, y: Any, w: Vector, seed: int) -> 
 
 
 def last_step(estimator: Any) -> Any:
-    """Return the last step of a pipeline, or of the pipeline that is its last step; any other estimator unchanged."""
+    """Return the last step of a pipeline, or of the pipeline that is its last step. Others are unchanged."""
     return last_step(estimator.steps[-1][1]) if isinstance(estimator, Pipeline) else estimator
 
 
 def _refusing(estimator: Any) -> Any:
-    """Return the estimator that takes no weights, this one or one inside that would receive them; None if all do."""
+    """Return the estimator that takes no weights, this one or one inside that would receive them. None if all do."""
     inside = _inside(estimator)
     if not (isinstance(estimator, Pipeline) or _passes_on(estimator)):
         if not has_fit_parameter(estimator, "sample_weight") and not hasattr(estimator, "estimators"):

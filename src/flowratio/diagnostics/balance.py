@@ -26,7 +26,7 @@ _LARGEST_RATIO = 1e6
 
 @dataclass(frozen=True, eq=False)
 class Balance:
-    r"""Standardized differences between p and q, before and after rows of q are weighted by r = p/q; p is y = 1.
+    r"""Standardized differences between p and q, before and after rows of q are weighted by r = p/q. p is y = 1.
 
     .. math:: \mathrm{SMD}_j = \frac{\mathrm{mean}_p\, x_j - \mathrm{mean}_q\, x_j}
                                     {\sqrt{(\mathrm{var}_p\, x_j + \mathrm{var}_q\, x_j) / 2}}

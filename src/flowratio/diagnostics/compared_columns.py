@@ -1,4 +1,4 @@
-"""The columns that a balance table compares: numbers as they are, and every category of every text column."""
+"""The columns that a balance table compares: numbers, and every category of every text column."""
 
 from __future__ import annotations
 

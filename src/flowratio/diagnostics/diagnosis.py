@@ -18,6 +18,7 @@ from flowratio.diagnostics import trust
 from flowratio.diagnostics import verdict as rules
 from flowratio.diagnostics.balance import Balance, leftover, table_balance
 from flowratio.diagnostics.compared_columns import compared_columns
+from flowratio.diagnostics.diagnosis_html import html_of
 from flowratio.diagnostics.evaluation import Evaluation, cross_fitted, held_out, needs_fit
 from flowratio.diagnostics.identities import Identities, identities
 from flowratio.diagnostics.importance import Importance, importance
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """Checks of a ratio r = p/q by two samples; p is y = 1. `diagnose` returns one.
+    """Checks of a ratio r = p/q by two samples. p is y = 1. `diagnose` returns one.
 
     Attributes
     ----------
@@ -52,8 +53,8 @@ class Diagnosis:
     direction, leftover
         Share of pairs in which the row of p has the larger log r, and in which a classifier is right after weighting.
     overlap, identities
-        Effective sample size, Pareto k̂, and rows beyond the other sample, without a constant factor by which r is off;
-        mean_q r = 1, mean_p 1/r = 1, and mean_q[r / (1 + r)] = mean_p[1 / (1 + r)].
+        Effective sample size, Pareto k̂, and rows beyond the other sample, without a constant factor by which r is off.
+        Then mean_q r = 1, mean_p 1/r = 1, and mean_q[r / (1 + r)] = mean_p[1 / (1 + r)].
     reliability, balance, importance
         Class probabilities under even odds, differences of columns before and after weighting, columns that move log r.
     residual, stability
@@ -105,6 +106,9 @@ class Diagnosis:
         document = {name: _plain(getattr(self, name)) for name in names}
         del document["residual"]["log_correction"]
         return document
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
     def __repr__(self) -> str:
         return f"<Diagnosis: {self.verdict}, {counted(len(self.warnings), 'warning')}>"

@@ -31,7 +31,7 @@ class Identity:
 
     @property
     def mean(self) -> float:
-        """The mean itself; the largest float if it is larger."""
+        """The mean itself. If it is too large, the largest float."""
         return math.exp(min(self.log_mean, LOG_LARGEST))
 
 

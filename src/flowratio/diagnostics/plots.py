@@ -1,6 +1,7 @@
 """Figures of ratios, weights and diagnoses, readable in black and white.
 
-Each function draws into `axes`, if there are any, and returns the figure: save it with `figure.savefig(path)`.
+Each function draws into `axes`, if there are any, and returns the figure. A notebook shows it. To save it, call
+`figure.savefig(path)`.
 """
 
 from __future__ import annotations
@@ -178,11 +179,11 @@ def plot_importance(importance: Importance | Diagnosis, axes: Axes | None = None
 
 def plot_diagnosis(diagnosis: Diagnosis) -> Figure:
     """Draw five panels and the verdict."""
-    from matplotlib.figure import Figure
+    from flowratio._support.figures import new_figure
 
     n_columns = min(len(diagnosis.balance.names), _MOST_COLUMNS)
     height = 2.2 + 0.2 * max(n_columns, 5)
-    figure = Figure(figsize=(13, 4.2 + height), layout="constrained")
+    figure = new_figure(13, 4.2 + height)
     rows: Any = figure.subfigures(2, 1, height_ratios=[4.2, height])  # each row has margins of its own
     (first, second, third), (fourth, fifth, last) = (row.subplots(1, 3) for row in rows)
     plot_log_ratios(diagnosis.log_p, diagnosis.log_q, first)
@@ -217,9 +218,9 @@ def _axes(axes: Axes | None, size: tuple[float, float]) -> tuple[Axes, Any]:
     """Return axes, new ones if there are none, and their figure."""
     if axes is not None:
         return axes, axes.figure
-    from matplotlib.figure import Figure
+    from flowratio._support.figures import new_figure
 
-    figure = Figure(figsize=size, layout="constrained")
+    figure = new_figure(*size)
     return figure.add_subplot(), figure
 
 

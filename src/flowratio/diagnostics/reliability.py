@@ -23,7 +23,7 @@ _LARGEST_ERROR = 1e6
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """The reliability curve under even odds, k bins; r = p/q, p is y = 1. Every array has the shape (k,)."""
+    """The reliability curve under even odds, k bins. r = p/q, p is y = 1. Every array has the shape (k,)."""
 
     predicted: Vector  # mean probability of p in each bin, increasing
     observed: Vector  # share of p in each bin, both samples counting one half
@@ -71,7 +71,7 @@ def reliability(p: ScoredSample, q: ScoredSample) -> Reliability:
 
 
 def _slope(log_r: Vector, half: Vector, is_p: Vector) -> tuple[float, float]:
-    """Fit the labels by σ(a + b log r), and return b and its standard error; weights `half`, all of shape (n,)."""
+    """Fit the labels by σ(a + b log r), and return b and its standard error. `half` are weights, and all vectors are (n,)."""
     center = float(half @ log_r)
     scale = math.sqrt(half @ (log_r - center) ** 2)
     if scale <= 1e-9 * max(1.0, abs(center)):  # a constant has no slope

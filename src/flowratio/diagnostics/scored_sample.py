@@ -16,7 +16,7 @@ LOG_LARGEST = math.log(np.finfo(np.float64).max)
 
 
 class ScoredSample(NamedTuple):
-    """A sample and its log-ratios; r = p/q, p is y = 1."""
+    """A sample and its log-ratios. r = p/q, p is y = 1."""
 
     X: Matrix  # (n, d)
     log_r: Vector  # (n,)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _WIDTH = 100
 _UNKNOWN = 100.0  # nats: a standard error of a log-mean from which on it says nothing
 _COLUMNS = 8  # listed, the worst or most important first
-_MEANING = {
+MEANING = {
     Verdict.RELIABLE: "no check speaks against weights r on rows of q.",
     Verdict.CARE: "read the points below before you use weights r on rows of q.",
     Verdict.DO_NOT_USE: "weights r on rows of q would mislead.",
@@ -31,10 +31,10 @@ def summary_of(diagnosis: Diagnosis) -> str:
     """Return the text."""
     points = textwrap.TextWrapper(_WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
     lines = [
-        f"Verdict: {diagnosis.verdict}: {_MEANING[diagnosis.verdict]}",
+        f"Verdict: {diagnosis.verdict}: {MEANING[diagnosis.verdict]}",
         *map(points.fill, diagnosis.warnings),
         *map(points.fill, (f"Advice: {words}" for words in diagnosis.advice)),
-        f"\nRows: {diagnosis.n_p} of p (y = 1), {diagnosis.n_q} of q; r = p/q. {_origin(diagnosis)}",
+        f"\nRows: {diagnosis.n_p} of p (y = 1), {diagnosis.n_q} of q. r = p/q. {_origin(diagnosis)}",
         f"Score: {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats (0 = identical, 0.69 = fully "
         f"separable). Rows of p have the larger log r in {diagnosis.direction.auc:.1%} of pairs.",
         *_form(diagnosis),
@@ -57,7 +57,7 @@ def _form(diagnosis: Diagnosis) -> list[str]:
     rest, spread = diagnosis.residual, diagnosis.stability
     lines = [
         f"Form: a flexible classifier improves the score by {fixed(rest.gain, 4)} ± {rest.standard_error:.4f} nats "
-        f"(0 or less = right form), with {rest.n_overlap:.0f} effective rows where p and q overlap."
+        f"(0 or less = right form), with an effective sample size of {rest.n_overlap:.0f} where p and q overlap."
     ]
     if spread is not None:
         lines.append(
@@ -80,8 +80,8 @@ def _overlap(diagnosis: Diagnosis) -> list[str]:
         f"  … its standard error            {overlap.ess_error:15.1f}",
         f"  log n_q − KL(p ‖ q), nats        {overlap.headroom:15.2f}  (3.5 or more is good, below 2 is too little)",
         f"  Pareto k̂                         {k_hat_q:>15}  {k_hat_p:>18}",
-        f"  … must be below (not enough)    {largest_k_hat(overlap.n_q):15.2f}  {largest_k_hat(overlap.n_p):18.2f}",
-        f"  Rows of p beyond q: {np.count_nonzero(overlap.p_beyond_q)} of {diagnosis.n_p}; of q beyond p: "
+        f"  … good below (not sufficient)   {largest_k_hat(overlap.n_q):15.2f}  {largest_k_hat(overlap.n_p):18.2f}",
+        f"  Rows of p beyond q: {np.count_nonzero(overlap.p_beyond_q)} of {diagnosis.n_p}, and of q beyond p: "
         f"{np.count_nonzero(overlap.q_beyond_p)} of {diagnosis.n_q} (fewer than one row of the other expected there).",
     ]
 
@@ -104,7 +104,7 @@ def _identities(diagnosis: Diagnosis) -> list[str]:
         "\nIdentities of the true ratio",
         f"  mean_q r = 1:    {_identity(means.ratio_q, overlap.reliable_q)}",
         f"  mean_p 1/r = 1:  {_identity(means.inverse_p, overlap.reliable_p)}",
-        f"  mean_q[r/(1+r)] = mean_p[1/(1+r)]: {bounded.mean_q:.4f} and {bounded.mean_p:.4f}, z = {_z(bounded.z)}; r "
+        f"  mean_q[r/(1+r)] = mean_p[1/(1+r)]: {bounded.mean_q:.4f} and {bounded.mean_p:.4f}, z = {_z(bounded.z)}, r "
         f"is off by {fixed(bounded.log_factor, 3)} nats",
     ]
 
@@ -125,7 +125,7 @@ def _reliability(diagnosis: Diagnosis) -> list[str]:
     slope = f"slope {curve.slope:.2f} ± {curve.slope_error:.2f}" if curve.slope_error < 100 else "slope unknown"
     size = f"expected error {curve.error:.4f}, by chance {curve.noise:.4f}"
     return [
-        f"\nReliability: {size}; χ² = {curve.chi2:.1f} of {curve.n_bins} bins, p-value {curve.p_value:.2g}; {slope}"
+        f"\nReliability: {size}, χ² = {curve.chi2:.1f} of {curve.n_bins} bins, p-value {curve.p_value:.2g}, {slope}"
     ]
 
 

@@ -153,7 +153,7 @@ def log_factor_of(bounded: BoundedIdentity) -> float:
 
 
 def wrong_scale(means: Identities, overlap: Overlap) -> list[Finding]:
-    """Check the three identities; those of r and 1/r only where their standard errors are reliable."""
+    """Check the three identities. Those of r and 1/r count only where their standard errors are reliable."""
     log_factor = log_factor_of(means.bounded)
     if log_factor:
         size, remedy = ("large", "Divide") if log_factor > 0 else ("small", "Multiply")

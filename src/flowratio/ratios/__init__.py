@@ -1,1 +1,1 @@
-"""Stage 5: log r = log p − log q on any space;  lists the names."""
+"""Stage 5: log r = log p − log q on any space. `registry` lists the names."""

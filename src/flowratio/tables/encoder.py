@@ -37,9 +37,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode a table with text, dates, booleans and missing values as a matrix of floats, and decode it.
 
     Numbers stay unchanged, booleans are 0 and 1, dates are days since 1970. Each frequent category has an indicator
-    column of 0 and 1, but for the most frequent one. The other categories share the indicator "(other)", and a column
-    such as "shop (category)" has the code of the category: 0 for the most frequent one, -1 for one that is missing or
-    did not occur at fit. A missing value is replaced by the median or the most frequent category, and has an indicator
+    column of 0 and 1, but for the most frequent one. The other categories share the indicator "(other)". A column
+    such as "shop (category)" has the code of the category. The most frequent one has the code 0. A category that is
+    missing or did not occur at fit has the code -1. A missing value is replaced by the median or the most frequent category, and has an indicator
     too. Text is read as numbers, booleans or dates if all values of a column can be read in one format, see
     `TextFormat`, and otherwise as categories. Empty cells, "NA", "null", "?" and similar words are missing values.
 

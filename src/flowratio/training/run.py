@@ -97,9 +97,9 @@ class History:
 
     def plot(self) -> Figure:
         """Draw both losses against the epoch."""
-        from matplotlib.figure import Figure
+        from flowratio._support.figures import new_figure
 
-        figure = Figure(figsize=(6, 3.5), layout="constrained")
+        figure = new_figure(6, 3.5)
         axes = figure.add_subplot(xlabel="epoch", ylabel="loss (nats per row)")
         axes.plot(self.epoch, self.train_loss, "--", color="0.5", label="training")
         axes.plot(self.epoch, self.held_out_loss, "-", color="black", label="held out")

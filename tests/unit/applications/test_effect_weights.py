@@ -131,5 +131,5 @@ def test_the_result_prints_and_is_ready_for_json() -> None:
     assert [group["name"] for group in facts["overlap"]] == ["controls"]
     assert facts["balance"][0].keys() == {"column", "before", "after", "standard_error"}
     assert result.plot().axes
-    assert "<th>after weighting</th>" in result._repr_html_()
+    assert ">after weighting</th>" in result._repr_html_()
     assert repr(result).startswith("Weights for the average effect on the treated (ATT): effective sample size")

@@ -210,7 +210,7 @@ def test_the_result_is_ready_for_json_figures_and_pages() -> None:
     assert facts["interval"] == pytest.approx(list(effect.interval()))
     assert [row["column"] for row in facts["balance"]] == ["x1", "x2"]
     assert effect.plot().axes
-    assert "AverageEffect" in effect._repr_html_()
+    assert ">Average effect where " in effect._repr_html_()
     assert str(effect).startswith("Average effect where the groups overlap (ATO): ")
 
 

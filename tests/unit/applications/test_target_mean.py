@@ -87,7 +87,7 @@ def test_the_result_is_ready_for_json_figures_and_pages() -> None:
     low, high = mean.interval(0.5)
     assert mean.interval()[0] < low < mean.value < high < mean.interval()[1]
     assert mean.plot().axes
-    assert "TargetMean" in mean._repr_html_()
+    assert ">Target mean</caption>" in mean._repr_html_()
     assert str(mean).startswith("Target mean: ")
 
 

@@ -265,7 +265,7 @@ def test_drivers_are_in_the_dictionary_the_page_and_the_figure() -> None:
     first = found.to_dict()["drivers"][0]
     assert list(first) == ["column", "effect", "standard_error", "p_value", "change"]
     assert (first["column"], first["p_value"]) == (found.drivers.names[0], 0.025)
-    assert f"<td>{first['column']}</td>" in found._repr_html_()
+    assert f">{first['column']}</th>" in found._repr_html_()
     assert legend_title(found) == "Largest changes: " + ", ".join(found.drivers.clear) + "."
     axes = Figure().add_subplot()
     found.drivers.draw(axes)

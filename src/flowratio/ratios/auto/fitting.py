@@ -75,7 +75,7 @@ class Entrant:
         return self.score_seconds + seconds * (n_rows / m) ** (self._growth() if n_rows > m else 0.0)
 
     def rows_within(self, seconds: float, n_rows: int) -> int:
-        """Return how many of so many rows can be fitted within some seconds. 0 if even the last trial took longer."""
+        """Return how many of so many rows can be fitted within these seconds. 0 if even the last trial took longer."""
         if self.expected_seconds(n_rows) <= seconds:
             return n_rows
         m, last = self.timings[-1]
@@ -105,7 +105,7 @@ class Fitter:
         return len(self.folds[0][0])
 
     def fold(self, ratio: Any, k: int, max_rows: int, seconds: float) -> Fit:
-        """Fit a candidate to all folds but one, and score that one. The training ends after about some seconds."""
+        """Fit a candidate to all folds but one, and score that one. The training ends after about this number of seconds."""
         train, test = self.folds[k]
         rows = thinned(train, self.samples.n_p, max_rows)
         n_scored = len(test) + min(len(self.samples.X), _FINAL_ROWS)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from html import escape
 from typing import TYPE_CHECKING
+
+from flowratio._support import markup
+from flowratio._support.wording import shown
 
 if TYPE_CHECKING:
     import polars as pl
@@ -49,7 +51,8 @@ class Candidate:
     def cells(self) -> tuple[str, ...]:
         """Return the texts of a row of the table: name, score, standard error, seconds, weight and note."""
         score, error = ("–" if math.isnan(value) else f"{value:.4f}" for value in (self.score, self.standard_error))
-        return self.name, score, error, f"{self.seconds:.2f}", f"{self.weight:.2f}" if self.weight else "", self.note
+        weight = f"{self.weight:.2f}" if self.weight else ""
+        return shown(self.name), score, error, f"{self.seconds:.2f}", weight, self.note
 
 
 @dataclass
@@ -92,7 +95,5 @@ class AutoResults:
 
     def _repr_html_(self) -> str:
         heads = ("candidate", "score (nats)", "standard error", "seconds", "weight", "note")
-        rows = [("th", heads), *(("td", one.cells()) for one in self.candidates)]
-        lines = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) for tag, cells in rows)
-        text = " ".join(filter(None, [self.weight_note, self.verdict]))
-        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table><p>{escape(text)}</p>"
+        table = markup.table("Candidates, best score first", heads, (one.cells() for one in self.candidates))
+        return markup.paragraph(self.verdict) + table + markup.paragraph(self.weight_note)
