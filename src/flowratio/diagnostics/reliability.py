@@ -71,7 +71,7 @@ def reliability(p: ScoredSample, q: ScoredSample) -> Reliability:
 
 
 def _slope(log_r: Vector, half: Vector, is_p: Vector) -> tuple[float, float]:
-    """Fit the labels by σ(a + b log r), and return b and its standard error. `half` are weights, and all vectors are (n,)."""
+    """Fit the labels by σ(a + b log r), and return b and its standard error. `half` are weights, (n,)."""
     center = float(half @ log_r)
     scale = math.sqrt(half @ (log_r - center) ** 2)
     if scale <= 1e-9 * max(1.0, abs(center)):  # a constant has no slope

@@ -105,7 +105,7 @@ class Fitter:
         return len(self.folds[0][0])
 
     def fold(self, ratio: Any, k: int, max_rows: int, seconds: float) -> Fit:
-        """Fit a candidate to all folds but one, and score that one. The training ends after about this number of seconds."""
+        """Fit a candidate to all folds but one, and score that one. The training ends after about `seconds`."""
         train, test = self.folds[k]
         rows = thinned(train, self.samples.n_p, max_rows)
         n_scored = len(test) + min(len(self.samples.X), _FINAL_ROWS)
