@@ -40,8 +40,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     column of 0 and 1, but for the most frequent one. The other categories share the indicator "(other)". A column
     such as "shop (category)" has the code of the category. The most frequent one has the code 0. A category that is
     missing or did not occur at fit has the code -1. A missing value is replaced by the median or the most frequent
-    category, and has an indicator too. Text is read as numbers, booleans or dates if all values of a column can be read in one format, see
-    `TextFormat`, and otherwise as categories. Empty cells, "NA", "null", "?" and similar words are missing values.
+    category, and has an indicator too. Text is read as numbers, booleans or dates if all values of a column can be
+    read in one format, see `TextFormat`, and otherwise as categories. Empty cells, "NA", "null", "?" and similar
+    words are missing values.
 
     Codes have no order, so `transform` leaves them out: in a pipeline, rare categories are "(other)". `encode` returns
     them. To use all categories, pass the table to a ratio without a pipeline: it replaces codes by log-odds, see
@@ -93,10 +94,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def fit(self, X: TableLike, y: VectorLike | None = None, sample_weight: VectorLike | None = None) -> Self:
         """Learn the columns of a table with the rows of both samples.
 
-        X is a data frame of polars or pandas, a pyarrow table, or a matrix with columns x1, x2 and so on. With labels y of two
-        samples, of shape (n,), each sample counts one half in the frequencies of categories, so a category that is
-        frequent in the smaller sample keeps its indicator. Other labels than two are ignored. Integer weights of rows,
-        (n,), count. The scale of other weights does not matter. Rows of weight 0 are ignored.
+        X is a data frame of polars or pandas, a pyarrow table, or a matrix with columns x1, x2 and so on. With labels
+        y of two samples, of shape (n,), each sample counts one half in the frequencies of categories, so a category
+        that is frequent in the smaller sample keeps its indicator. Other labels than two are ignored. Integer weights
+        of rows, (n,), count. The scale of other weights does not matter. Rows of weight 0 are ignored.
         """
         check_count(n := self.max_categories, "max_categories")
         frame, text_format = to_frame(X), self.text_format or TextFormat()
