@@ -307,8 +307,9 @@ def _conclusion(held_out: float, noise: float, parts: _Parts) -> Conclusion:
     if parts.overlap < min(THRESHOLDS.fewest_checked, n / 4):
         reason = f"the value is a lower bound. Only {parts.overlap:.0f} shuffled rows resemble rows of the sample, too"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} few to check the form of the ratio.")
-    if max(noise, abs(held_out), abs(excess), parts.missing) < _SMALLEST:
-        reason = "the ratio is 1 on all held-out rows, and a flexible check finds no information either."
+    if max(noise, abs(held_out + excess / 2) / 2) < _SMALLEST:
+        reason = "the ratio is about 1 on all held-out rows, which shows no information. A flexible check finds"
+        reason = f"{reason} {_text(parts.missing)} nats. The upper end of the interval has room for more."
         return Conclusion(Verdict.RELIABLE, Limit.NONE, reason)
     if abs(held_out + excess / 2) < 2 * noise:
         return Conclusion(Verdict.RELIABLE, Limit.NONE, "the interval includes 0, so the value is not clearly above 0.")
