@@ -90,6 +90,14 @@ def _narrow(rng: np.random.Generator, treated: np.ndarray) -> Columns:
     return {"a": rng.normal(0, np.where(treated, 0.6, 1.0)), "b": rng.normal(0.3 * treated, 1)}
 
 
+def _pairs(rng: np.random.Generator, treated: np.ndarray) -> Columns:
+    """Return columns with log r = 0.25 · x0 · x1 + 0.5 · x2, up to a constant."""
+    rho = 0.25 * treated  # x0 and x1 have the precision matrix ((1, -ρ), (-ρ, 1))
+    a, b = rng.normal(size=(2, len(treated)))
+    x0 = a / np.sqrt(1 - rho**2)
+    return {"x0": x0, "x1": rho * x0 + b, "x2": rng.normal(0.5 * treated)}
+
+
 SETTINGS: dict[str, Setting] = {
     "gaussian": Setting(
         1000,
@@ -161,6 +169,15 @@ SETTINGS: dict[str, Setting] = {
         lambda c: 0.5 * c["a"] ** 2 * (1 - 1 / 0.36) + 0.3 * c["b"],
         "logistic",
         outcome_model=None,
+    ),
+    "shared interaction": Setting(  # ratio and outcome model miss the same product
+        2000,
+        1 / 3,
+        _pairs,
+        lambda c: 2 * c["x0"] * c["x1"] + c["x2"],
+        lambda c: np.ones(len(c["x0"])),
+        lambda c: 0.25 * c["x0"] * c["x1"] + 0.5 * c["x2"],
+        "logistic",
     ),
 }
 

@@ -620,3 +620,14 @@ def test_fit_gives_a_hint_about_categories_that_differ_only_in_case(tmp_path: Pa
     code, _, error = run("fit", tmp_path / "p.csv", tmp_path / "q.csv", *words)
     assert code == 0
     assert "only in case" in error
+
+
+def test_score_repeats_the_verdict_on_weights_that_must_not_be_used(tmp_path: Path, run: Run) -> None:
+    rng = np.random.default_rng(0)
+    for name, shift in (("p", 9), ("q", 0)):
+        pl.DataFrame({"a": rng.normal(shift, 1, 80)}).write_csv(tmp_path / f"{name}.csv")
+    p, q, m = (tmp_path / name for name in ("p.csv", "q.csv", "m"))
+    assert run("fit", p, q, "-o", m, "--method", "logistic", "--no-flow", "--quiet")[0] == 0
+    code, _, err = run("score", m, q, "-o", tmp_path / "w.csv", "--quiet")
+    assert code == 0
+    assert f"The verdict on {m} is 'do not use'." in err

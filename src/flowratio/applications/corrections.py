@@ -68,10 +68,14 @@ class Corrections:
     def stacked_held_out(self) -> np.ndarray:
         return self.stacked[self.fold, np.arange(len(self.fold))]
 
+    @property
+    def reach(self) -> float:
+        """The largest ratio that rows of t can confirm. They are near those of p: larger ones are rare, and noisy."""
+        return (len(self.fold) - self.n) ** (1 / 3)
+
     def terms(self, log_r: Vector) -> tuple[np.ndarray, np.ndarray]:
         """Return what rows of p and of t add to KL(p ‖ t), (n,) and (m,)."""
-        reach = (len(log_r) - self.n) ** (1 / 3)  # rows of t are near those of p: larger ratios are rare, and noisy
-        return kl_terms(log_r[: self.n], log_r[self.n :], reach)
+        return kl_terms(log_r[: self.n], log_r[self.n :], self.reach)
 
     def disagreement(self) -> float:
         """Return the difference in nats of the first learner and the best of the others, with weights of their own."""

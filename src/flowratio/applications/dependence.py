@@ -107,10 +107,10 @@ def dependence(x: Matrix, y: Matrix, fold: Vector, seed: int, verbose: bool) -> 
     drawn = tilted.draw(n * int(np.clip(_MOST_FITTED // n, 1, _MOST_DRAWN)), rng)
     i, j = tilted.i[drawn], tilted.j[drawn]
     own = each[fold, np.arange(n)]
-    clipped = clipped_terms(own, tilted.log_r, math.sqrt(len(tilted.log_r)))
-    confirmed = float(clipped[0].mean() + clipped[1].mean())
     if np.bincount(fold[i], minlength=int(fold.max()) + 1).min() < _FEWEST_DRAWN:  # only the confirmed part is usable
+        clipped = clipped_terms(own, tilted.log_r, math.sqrt(len(tilted.log_r)))
         rows = clipped[0] + clipped[1].mean()
+        confirmed = float(rows.mean())
         return Dependence(rows, confirmed, confirmed, copula.name, 0.0, tilted.effective_size, 0.0, 0.0)
     features = _features(X, copula, i, j)
     all_folds = np.concatenate([fold, fold[i]])
@@ -122,7 +122,7 @@ def dependence(x: Matrix, y: Matrix, fold: Vector, seed: int, verbose: bool) -> 
     return Dependence(
         rows=of_p + of_t.mean() + pairs_by_row(of_t, i, j, n) + tilted.influence(n),
         in_sample=terms.in_sample(),
-        confirmed=confirmed,
+        confirmed=terms.confirmed(tilted, drawn),
         copula=copula.name,
         gain=float((of_p - own + tilted.log_z).mean() + of_t.mean()),
         effective_size=tilted.effective_size,
@@ -172,6 +172,18 @@ class _Terms:
         of_p, of_t = self.corrections.terms(self.corrections.stacked_held_out())
         return self.own + of_p, of_t
 
+    def confirmed(self, tilted: TiltedProduct, drawn: Vector) -> float:
+        r"""Return the bound by ratios up to the root of the number of pairs. Pairs `drawn` are the rows of t.
+
+        .. math:: \mathrm{mean}_p \log \min(r, m) + 1 - \mathrm{mean}_q \min(r, m), \qquad
+                  \mathrm{mean}_q \min(r, m) = \mathrm{mean}_t \min(c,\, m Z / r_0), \quad r = c\, r_0 / Z
+        """
+        corrections, log_m = self.corrections, 0.5 * math.log(len(tilted.log_r))
+        log_c = np.minimum(corrections.stacked_held_out(), math.log(corrections.reach))
+        of_p = np.minimum(self.own + log_c[: corrections.n], log_m)
+        of_t = np.minimum(log_c[corrections.n :], log_m + tilted.log_z - tilted.log_r[drawn])
+        return float(of_p.mean() + 1 - np.exp(of_t).mean())
+
     def in_sample(self) -> float:
         """Return the mean estimate on the fitted rows."""
         fold, n, stacked = self.corrections.fold, self.corrections.n, self.corrections.stacked
@@ -197,6 +209,22 @@ def _copulas(X: Matrix, d_x: int, fold: Vector, rng: np.random.Generator) -> lis
         smooth.append(_cross_fitted("Student's distribution of the columns", Z, d_x, fold, deal, student_degrees(Z)))
     n_near = min(copula.width() for copula in smooth) * len(X)
     return smooth if n_near < _TOO_STRONG else by_rank + smooth
+
+
+def tail_ratios(x: Matrix, y: Matrix, fold: Vector, deals: Matrix) -> np.ndarray:
+    """Return held-out log r of a t-copula of normal scores, (n, d_x) and (n, d_y), of rows (x, y) and of dealt rows.
+
+    The result has n + mn values, for deals of shape (m, n). It shows dependence in the tails, which few trees see.
+    """
+    x, y = (part[:, (part != part[:1]).any(axis=0)] for part in (x, y))
+    rows = np.arange(len(x))
+    _, copula = _elliptical("normal scores", np.hstack([x, y]), x.shape[1], fold, deals[0])
+    log_r = np.empty((len(deals) + 1, len(x)))
+    for k, fit in enumerate(copula.fits):
+        i = rows[fold == k]
+        for out, deal in zip(log_r, (rows, *deals), strict=True):
+            out[i] = fit.log_ratio(joined(copula.Z, fit.d_x, i, deal[i]))
+    return np.clip(log_r.ravel(), -_FARTHEST, _FARTHEST)
 
 
 def _elliptical(margins: str, Z: Matrix, d_x: int, fold: Vector, deal: Vector) -> list[_Copula]:

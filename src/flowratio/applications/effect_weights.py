@@ -23,6 +23,7 @@ from flowratio.applications.weight_checks import (
     balance_findings,
     balance_rows,
     form_check,
+    form_findings,
     good_words,
     overlap_findings,
     rarity_findings,
@@ -36,7 +37,7 @@ from flowratio.diagnostics.compared_columns import compared_columns
 from flowratio.diagnostics.diagnosis_html import balance_table
 from flowratio.diagnostics.evaluation import prepared_design
 from flowratio.diagnostics.scored_sample import ScoredSample
-from flowratio.diagnostics.trust import is_confirmed, wrong_form
+from flowratio.diagnostics.trust import is_confirmed
 from flowratio.diagnostics.verdict import Finding, Verdict, verdict_of
 from flowratio.ratios.shared_support import kish
 from flowratio.samples.weighting import log_mean_exp
@@ -249,7 +250,7 @@ def weights_of(estimand: Estimand, groups: Groups, scores: HeldOutRatios, seed: 
         findings += size_findings("treated rows", kish(np.zeros(is_treated.sum()), groups.w[is_treated]))
     rest = form_check(groups.samples, groups.w, scores, seed)
     findings += balance_findings(table, min(group.ess for group in overlap), is_confirmed(rest))
-    findings += wrong_form(rest) + rarity_findings(groups.samples)
+    findings += form_findings(rest, ("treated rows", "controls")) + rarity_findings(groups.samples)
     return EffectWeights(
         estimand,
         verdict_of(findings),
@@ -273,8 +274,11 @@ def _overlap(estimand: str, groups: Groups, log_r: Vector) -> tuple[SourceOverla
     if estimand == "overlap":
         target = self_normalize(np.log(w) + log_expit(log_r + log_odds) + log_expit(-log_r - log_odds))
     result = []
-    for name, rows, log_g, sign in (("treated", is_treated, factors[0], 1), ("controls", ~is_treated, factors[1], -1)):
-        if estimand == "att" and name == "treated":
+    for name, rows, log_g, sign in (
+        ("treated rows", is_treated, factors[0], 1),
+        ("controls", ~is_treated, factors[1], -1),
+    ):
+        if estimand == "att" and rows is is_treated:
             continue  # they are the target
         if estimand == "overlap":
             log_g = log_g - log_mean_exp(log_g[rows], w[rows])

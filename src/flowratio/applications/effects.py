@@ -19,12 +19,19 @@ from flowratio.applications.effect_weights import (
     shares_of,
     weights_of,
 )
-from flowratio.applications.outcome_model import Measurement, check_outcome_model, prediction_of
+from flowratio.applications.outcome_model import (
+    Measurement,
+    Prediction,
+    better_prediction,
+    check_outcome_model,
+    prediction_of,
+)
 from flowratio.applications.treatment import Groups, content_folds, cross_fitted, treatment_groups
 from flowratio.applications.weight_checks import balance_rows, good_words, reason_of
 from flowratio.applications.weighted_means import (
     MeanEstimate,
     Method,
+    Reference,
     Tangent,
     WeightedMean,
     checked_method,
@@ -100,7 +107,8 @@ def average_effect(
         `"doubly-robust"`, or `"hajek"` for the difference of weighted means.
     outcome_model
         An unfitted estimator of scikit-learn that predicts the outcome from the encoded columns, or `"linear"` (ridge
-        or logistic regression) or `"boosting"`. None for the better of the two on held-out rows.
+        or logistic regression), `"quadratic"` (the same with products of columns) or `"boosting"`. None for the best of
+        the three on held-out rows.
     n_folds, random_state, verbose
         Number of folds of the cross-fit, seed of folds and models, and whether to show progress bars.
     sample_weight
@@ -109,7 +117,8 @@ def average_effect(
     Notes
     -----
     The standard error is that of the influence function. The interval is that of Student's distribution, with the
-    degrees of freedom of Satterthwaite.
+    degrees of freedom of Satterthwaite. If another model predicts the outcome better than `outcome_model` on held-out
+    rows, the difference of the two estimates is part of the standard error. Beyond chance it lowers the verdict.
 
     References
     ----------
@@ -137,10 +146,10 @@ def average_effect(
     ratio = ratio_to_fit(ratio, groups.samples, seed, verbose)
     scores = cross_fitted(ratio, groups.samples, fold, seed, verbose)
     weights, shares = weights_of(name, groups, scores, seed), shares_of(name, groups, scores.log_r)
-    mean, model = _difference(groups, shares, values, outcome_model, fold, seed)
+    mean, model, reference = _difference(groups, shares, values, outcome_model, fold, seed)
     logit = scores.log_r + groups.samples.log_odds
     tangent = Tangent(groups.samples.plain, groups.is_treated, groups.w, logit)
-    estimate = estimate_of(mean, way, row_counts(*_of_groups(groups)), tangent)
+    estimate = estimate_of(mean, way, row_counts(*_of_groups(groups)), tangent, reference)
     findings = [*weights.findings, *estimate.findings]
     return AverageEffect(
         value=estimate.value,
@@ -169,15 +178,19 @@ def _unweighted(groups: Groups, values: Vector) -> float:
 
 def _difference(
     groups: Groups, shares: Shares, values: Vector, model: Any, fold: np.ndarray, seed: int
-) -> tuple[WeightedMean, str]:
-    """Return the mean outcome of the target under treatment minus that without it, and the model of the outcome."""
-    counts, codes = row_counts(*_of_groups(groups)), groups.samples.codes
-    means, names = [], []
+) -> tuple[WeightedMean, str, Reference | None]:
+    """Return the mean outcome of the target under treatment minus that without it, the model, and a better one."""
+    counts, X, codes = row_counts(*_of_groups(groups)), groups.samples.X, groups.samples.codes
+    means, references, names, better = [], [], [], []
     for k, (rows, share) in enumerate(((groups.is_treated, shares.treated), (~groups.is_treated, shares.controls))):
-        prediction = np.zeros(len(values))
+        prediction, other = Prediction(np.zeros(len(values)), ""), None
         if not share.is_target:
-            measurement = Measurement(groups.samples.X, values, rows, groups.w, fold, codes)
-            prediction, name = prediction_of(model, measurement, share.of, seed + k)
-            names.append(name)
-        means.append(weighted_mean(values, prediction, shares.target, share, counts))
-    return means[0].minus(means[1]), " and ".join(dict.fromkeys(names))
+            measurement = Measurement(X, values, rows, groups.w, fold, codes)
+            prediction = prediction_of(model, measurement, share.of, seed + k)
+            other = None if model is None else better_prediction(prediction, measurement, share.of, seed + k)
+            names.append(prediction.model)
+            better += [other.model] if other else []
+        for one, results in ((prediction, means), (other or prediction, references)):
+            results.append(weighted_mean(values, one.values, shares.target, share, counts))
+    reference = Reference(references[0].minus(references[1]), better[0]) if better else None
+    return means[0].minus(means[1]), " and ".join(dict.fromkeys(names)), reference

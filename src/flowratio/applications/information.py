@@ -21,7 +21,7 @@ from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, seed_from
 from flowratio._support.wording import quoted
 from flowratio.applications.crossfit import FEWEST_ROWS, check_folds, cross_fit, ratio_to_fit
-from flowratio.applications.dependence import Dependence, dependence
+from flowratio.applications.dependence import Dependence, dependence, tail_ratios
 from flowratio.applications.divergences import clipped_terms, is_above, kl_terms, variance_of_fits
 from flowratio.applications.margins import normal_scores
 from flowratio.applications.result import BoundEstimate, Conclusion, Limit, bounds_of, interval_text, is_wrong
@@ -42,6 +42,7 @@ _MOST_FITTED = 20_000  # shuffled rows, if n is not larger
 _MOST_DEALT = 2_000_000  # shuffled rows
 _CONDITIONAL = ("qda", "quadratic", "boosting", "mlp")  # candidates for I(X; Y | Z): all of them see dependence
 _ROOM = math.sqrt(3)  # standard errors above the value, for what all learners miss: the upper half is twice the lower
+_SMALLEST = 5e-5  # nats: a smaller number is printed as 0
 _FEWEST_PAIRS = 200.0  # effective pairs that resemble rows of the sample, below which nothing can be confirmed
 _PAIRS_PER_ROW = 0.1  # the same for each row: with fewer, learners see the same pairs again and again
 
@@ -75,8 +76,9 @@ class MutualInformation(BoundEstimate):
         return [*super()._rows(), ("estimate in bits", f"{self.bits:.4g}")]
 
     def __str__(self) -> str:
-        value = f"Mutual information: {self.value:.3g} ± {self.standard_error:.2g} nats, {self.bits:.3g} bits"
-        return f"{value} (95 % interval: {interval_text(self.interval())} nats)\n{self.verdict_sentences()}"
+        numbers = f"{_text(self.value, 3)} ± {_text(self.standard_error)} nats, {_text(self.bits, 3)} bits"
+        interval = f"95 % interval: {interval_text(self.interval())} nats"
+        return f"Mutual information: {numbers} ({interval})\n{self.verdict_sentences()}"
 
 
 def mutual_information(
@@ -157,13 +159,19 @@ def mutual_information(
     n_deals = int(np.clip(_MOST_DEALT // n, 1, _N_DEALS))
     if not rest:
         deals = np.array([shuffled(fold, rng) for _ in range(n_deals)])
-        return _with_groups(_result(_information(x, y, deals, ratio, fold, seed, verbose), resolution), variables)
+        parts = _information(x, y, deals, ratio, fold, seed, verbose, tail_ratios(x, y, fold, deals))
+        return _with_groups(_result(parts, resolution), variables)
     z = rest[0]
     ratio = AutoRatio(list(_CONDITIONAL), time_budget=None, random_state=seed) if ratio is None else ratio
     deals = nearest_rows(z, fold, min(n_deals, _N_NEAR), rng)
     whole = _information(np.column_stack([x, z]), y, deals, ratio, fold, seed, verbose)
     parts = whole.minus(_information(z, y, deals, ratio, fold, seed, verbose))
     return _with_groups(_result(parts, resolution, distance(z, deals)), variables)
+
+
+def _text(nats: float, digits: int = 2) -> str:
+    """Return a number of nats as text, and 0 for rounding and for what no sample can show."""
+    return f"{nats:.{digits}g}" if abs(nats) >= _SMALLEST else "0"
 
 
 def _check_ratio(ratio: Any) -> None:
@@ -206,8 +214,20 @@ class _Parts:
         )
 
 
-def _information(x: Matrix, y: Matrix, deals: Matrix, ratio: Any, fold: Vector, seed: int, verbose: bool) -> _Parts:
-    """Estimate the divergence of rows (x, y), (n, d_x) and (n, d_y), from the same with y shuffled, (m, n)."""
+def _information(
+    x: Matrix,
+    y: Matrix,
+    deals: Matrix,
+    ratio: Any,
+    fold: Vector,
+    seed: int,
+    verbose: bool,
+    tails: Vector | None = None,
+) -> _Parts:
+    """Estimate the divergence of rows (x, y), (n, d_x) and (n, d_y), from the same with y shuffled, (m, n).
+
+    `tails` is another column for the flexible check, of rows (x, y) and of all shuffled rows, (n + mn,).
+    """
     n = len(x)
     X_q = np.concatenate([np.column_stack([x, y[deal]]) for deal in deals])
     fold_q = np.tile(fold, len(deals))
@@ -227,6 +247,7 @@ def _information(x: Matrix, y: Matrix, deals: Matrix, ratio: Any, fold: Vector, 
     beyond = float(np.mean(p.log_r > math.log(n)))
     log_r, is_p = np.concatenate([p.log_r, q.log_r]), np.arange(n + len(X_q)) < n
     all_rows, folds_of_all = np.concatenate([X[:n], X_q]), np.concatenate([fold, fold_q])
+    all_rows = all_rows if tails is None else np.column_stack([all_rows, tails])
     each = np.hstack([p.each, q.each])
     check = residual(all_rows, log_r, is_p, np.ones(len(log_r)), seed, fold=folds_of_all, each=each)
     corrected = log_r + check.log_correction
@@ -262,8 +283,9 @@ def _result(parts: _Parts, resolution: float, distance_z: float = 0.0) -> Mutual
     if not reason and parts.missing_there > max(2 * noise, THRESHOLDS.misfit):
         reason = f"the part to subtract is too low by {parts.missing_there:.2g} nats. Use another ratio."
     conclusion = Conclusion(Verdict.DO_NOT_USE, limit, reason) if reason else _conclusion(held_out, noise, parts)
+    room = math.hypot(resolution, _ROOM * parts.missing)
     return MutualInformation(
-        resolution=resolution, **bounds_of(held_out, parts.in_sample, parts.confirmed, error, conclusion)
+        resolution=room, **bounds_of(held_out, parts.in_sample, parts.confirmed, error, conclusion)
     )
 
 
@@ -293,10 +315,14 @@ def _conclusion(held_out: float, noise: float, parts: _Parts) -> Conclusion:
     if parts.overlap < min(THRESHOLDS.fewest_checked, n / 4):
         reason = f"the value is a lower bound. Only {parts.overlap:.0f} shuffled rows resemble rows of the sample, too"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} few to check the form of the ratio.")
+    if max(noise, abs(held_out + excess / 2) / 2) < _SMALLEST:
+        reason = "the ratio is about 1 on all held-out rows, which shows no information. A flexible check finds"
+        reason = f"{reason} {_text(parts.missing)} nats. The upper end of the interval has room for more."
+        return Conclusion(Verdict.RELIABLE, Limit.NONE, reason)
     if abs(held_out + excess / 2) < 2 * noise:
         return Conclusion(Verdict.RELIABLE, Limit.NONE, "the interval includes 0, so the value is not clearly above 0.")
-    reason = f"fitted and held-out rows agree to {abs(excess):.2g} nats, and a flexible check finds"
-    return Conclusion(Verdict.RELIABLE, Limit.NONE, f"{reason} {parts.missing:.2g} nats more.")
+    reason = f"fitted and held-out rows agree to {_text(abs(excess))} nats, and a flexible check finds"
+    return Conclusion(Verdict.RELIABLE, Limit.NONE, f"{reason} {_text(parts.missing)} nats more.")
 
 
 def _flexible_result(parts: Dependence, resolution: float) -> MutualInformation:
@@ -334,8 +360,10 @@ def _flexible_conclusion(parts: Dependence, held_out: float, error: float, resol
     if parts.gain is None:
         reason = f"both variables are discrete, so a {parts.copula} misses nothing."
         return Conclusion(Verdict.RELIABLE, Limit.NONE, reason)
-    reason = f"boosting and a network find {max(parts.gain, 0.0):.2g} nats beyond a {parts.copula}, and they agree to"
-    return Conclusion(Verdict.RELIABLE, Limit.NONE, f"{reason} {parts.disagreement:.2g} nats.")
+    reason = (
+        f"boosting and a network find {_text(max(parts.gain, 0.0))} nats beyond a {parts.copula}, and they agree to"
+    )
+    return Conclusion(Verdict.RELIABLE, Limit.NONE, f"{reason} {_text(parts.disagreement)} nats.")
 
 
 def _with_groups(result: MutualInformation, variables: Variables) -> MutualInformation:

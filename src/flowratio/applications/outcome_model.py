@@ -11,21 +11,29 @@ from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 from typing_extensions import Self
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, Vector
 from flowratio._support.validation import check_choice
 from flowratio.applications.weighted_fit import fit_weighted
+from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.ratios.registry import seeded_like, silent
 from flowratio.samples.folding import folds
+from flowratio.samples.weighting import mean_and_error
 
-MODELS = ("linear", "boosting")
+MODELS = ("linear", "quadratic", "boosting")
 _ALPHAS = np.logspace(-3, 4, 15)  # penalties of a ridge regression of standardized columns
 _SHRINKAGE = 10.0  # rows of the overall mean that are added to each category
 _N_FOLDS = 5  # of the rows whose category means are learned from other rows
-_BOOSTING: dict[str, Any] = {"max_iter": 100, "max_leaf_nodes": 15, "l2_regularization": 1.0, "early_stopping": False}
+_TREES: dict[str, dict[str, Any]] = {
+    "boosting": {"max_iter": 100, "max_leaf_nodes": 15},
+    "shallow boosting": {"max_iter": 40, "max_leaf_nodes": 8, "learning_rate": 0.2},  # a third of the time
+}
+_SMOOTH: dict[str, Any] = {"l2_regularization": 1.0, "early_stopping": False}
+_MOST_PRODUCTS = 250  # squares and products of columns: with more columns there are squares only
+_FARTHEST = 5.0  # standard deviations of a column: a product of two values farther out would decide alone
 
 
 class Prediction(NamedTuple):
@@ -75,8 +83,32 @@ def prediction_of(model: Any, measurement: Measurement, share: Vector, seed: int
     if model is not None:
         name = model if isinstance(model, str) else type(model).__name__
         return Prediction(_cross_fitted(model, measurement, seed), name)
-    predictions = [Prediction(_cross_fitted(name, measurement, seed), name) for name in MODELS]
+    return _best(_usable(measurement.X), measurement, share, seed)
+
+
+def _usable(X: Matrix) -> Sequence[str]:
+    """Return the models of rows (n, d): only trees accept missing values."""
+    return MODELS if np.isfinite(X).all() else ("boosting",)
+
+
+def _best(names: Sequence[str], measurement: Measurement, share: Vector, seed: int) -> Prediction:
+    predictions = [Prediction(_cross_fitted(name, measurement, seed), name) for name in names]
     return min(predictions, key=lambda one: float(share @ np.square(measurement.values - one.values)))
+
+
+def better_prediction(prediction: Prediction, measurement: Measurement, share: Vector, seed: int) -> Prediction | None:
+    """Return the best prediction by other `MODELS`, if its squared error on held-out rows is smaller beyond chance.
+
+    Errors count by the share of the rows, (n,). The two errors of a row are compared. Boosting is shallow here.
+    """
+    names = [name for name in _usable(measurement.X) if name != prediction.model]
+    if not names:
+        return None
+    best = _best([{"boosting": "shallow boosting"}.get(name, name) for name in names], measurement, share, seed)
+    squares = [np.square(measurement.values - one.values) for one in (prediction, best)]
+    gains = (squares[0] - squares[1])[share > 0]
+    gain, error = mean_and_error(gains, share[share > 0])
+    return best._replace(model=best.model.split()[-1]) if gain > THRESHOLDS.residual * error else None
 
 
 def _cross_fitted(model: Any, measurement: Measurement, seed: int) -> Vector:
@@ -118,12 +150,29 @@ def _new(model: Any, binary: bool, codes: Sequence[int], d: int, seed: int) -> A
     if not isinstance(model, str):
         own = seeded_like(clone(model), seed, verbose=False)
         return Pipeline([("means", means), ("model", own)]) if codes else own
-    if model == "boosting":
+    if model in _TREES:
         classes = HistGradientBoostingRegressor, HistGradientBoostingClassifier
-        last: Any = classes[binary](random_state=seed, **_BOOSTING)
+        last: Any = classes[binary](random_state=seed, **_SMOOTH, **_TREES[model])
     else:
         last = LogisticRegression(max_iter=500) if binary else RidgeCV(_ALPHAS)
-    return Pipeline([("means", means), ("scale", StandardScaler()), ("model", last)])
+    products: list[Any] = _products(d) if model == "quadratic" else []
+    return Pipeline([("means", means), ("scale", StandardScaler()), *products, ("model", last)])
+
+
+def _products(d: int) -> list[tuple[str, Any]]:
+    """Return the steps from d standardized columns to standardized squares and products."""
+    bounded = FunctionTransformer(np.clip, kw_args={"a_min": -_FARTHEST, "a_max": _FARTHEST})
+    every = PolynomialFeatures(2, include_bias=False)
+    squares = FunctionTransformer(_with_squares)
+    return [
+        ("bounds", bounded),
+        ("products", every if d * (d + 3) // 2 <= _MOST_PRODUCTS else squares),
+        ("scale products", StandardScaler()),
+    ]
+
+
+def _with_squares(X: Matrix) -> Matrix:
+    return np.hstack([X, X**2])
 
 
 class _CategoryMeans(TransformerMixin, BaseEstimator):

@@ -10,13 +10,14 @@ import numpy as np
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, seed_from
 from flowratio.applications.crossfit import ratio_to_fit
-from flowratio.applications.outcome_model import Measurement, check_outcome_model, prediction_of
+from flowratio.applications.outcome_model import Measurement, better_prediction, check_outcome_model, prediction_of
 from flowratio.applications.treatment import HeldOutRatios, content_folds, cross_fitted
 from flowratio.applications.weight_checks import (
     SourceOverlap,
     balance_findings,
     balance_rows,
     form_check,
+    form_findings,
     good_words,
     overlap_findings,
     rarity_findings,
@@ -27,6 +28,7 @@ from flowratio.applications.weight_checks import (
 from flowratio.applications.weighted_means import (
     MeanEstimate,
     Method,
+    Reference,
     Share,
     Tangent,
     checked_method,
@@ -39,7 +41,7 @@ from flowratio.diagnostics.balance import Balance, table_balance
 from flowratio.diagnostics.compared_columns import compared_columns
 from flowratio.diagnostics.evaluation import prepared_design
 from flowratio.diagnostics.scored_sample import ScoredSample
-from flowratio.diagnostics.trust import is_confirmed, wrong_form
+from flowratio.diagnostics.trust import is_confirmed
 from flowratio.diagnostics.verdict import Finding, verdict_of
 from flowratio.ratios.shared_support import kish
 from flowratio.samples.two_samples import TwoSamples, two_samples
@@ -105,7 +107,8 @@ def target_mean(
         A ratio, or its name. None for what `AutoRatio()` chooses, which takes 1–4 minutes.
     outcome_model
         An unfitted estimator of scikit-learn that predicts the value from the encoded columns, or `"linear"` (ridge or
-        logistic regression) or `"boosting"`. None for the better of the two on held-out rows.
+        logistic regression), `"quadratic"` (the same with products of columns) or `"boosting"`. None for the best of
+        the three on held-out rows.
     n_folds, random_state, verbose
         Number of folds of the cross-fit, seed of folds and models, and whether to show progress bars.
     sample_weight_p, sample_weight_q
@@ -137,9 +140,14 @@ def target_mean(
     source, target = np.zeros(len(w)), np.where(is_q, 0.0, w)
     source[is_q] = self_normalize((log_r + np.log(w))[is_q])
     measurement = Measurement(samples.X, values, is_q, w, fold, samples.codes)
-    prediction, model = prediction_of(outcome_model, measurement, source, seed)
-    mean = weighted_mean(values, prediction, target / target.sum(), Share(source, 1.0), counts)
-    estimate = estimate_of(mean, way, counts, Tangent(samples.plain, ~is_q, w, log_r + samples.log_odds))
+    prediction = prediction_of(outcome_model, measurement, source, seed)
+    other = None if outcome_model is None else better_prediction(prediction, measurement, source, seed)
+    mean, reference = (
+        weighted_mean(values, one.values, target / target.sum(), Share(source, 1.0), counts)
+        for one in (prediction, other or prediction)
+    )
+    tangent = Tangent(samples.plain, ~is_q, w, log_r + samples.log_odds)
+    estimate = estimate_of(mean, way, counts, tangent, other and Reference(reference, other.model))
     overlap = source_overlap("rows of `X_q`", log_r[~is_q], w[~is_q], log_r[is_q], w[is_q])
     table = _balance(samples, w, log_r)
     findings = [*_findings(samples, w, scores, overlap, table, seed), *estimate.findings]
@@ -155,7 +163,7 @@ def target_mean(
         balance=table,
         overlap=overlap,
         log_ratio=log_r[is_q],
-        outcome_model=model,
+        outcome_model=prediction.model,
     )
 
 
@@ -179,7 +187,7 @@ def _findings(
         *size_findings("rows of `X_p`", kish(np.zeros(samples.n_p), w[: samples.n_p])),
         *overlap_findings(overlap, "rows of `X_p`"),
         *balance_findings(table, overlap.ess, is_confirmed(rest)),
-        *wrong_form(rest),
+        *form_findings(rest, ("rows of `X_p`", "rows of `X_q`")),
         *rarity_findings(samples),
     ]
 

@@ -66,7 +66,7 @@ def _checked_treatment(treatment: VectorLike, n: int) -> np.ndarray:
     except (TypeError, ValueError):
         numbers = None
     if numbers is None or (values.dtype.kind == "O" and any(isinstance(value, str) for value in values)):
-        raise ArgumentError("treatment", f"`treatment` has values such as {quoted(values[0])}. {rule}")
+        raise ArgumentError("treatment", f"`treatment` has values such as {quoted(values[:1].tolist()[0])}. {rule}")
     is_bad = ~np.isin(numbers, (0.0, 1.0))
     if is_bad.any():
         first = f"the first is {numbers[is_bad][0]:g}"

@@ -14,7 +14,7 @@ from flowratio.applications.treatment import HeldOutRatios
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.residual import Residual, residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.trust import grouped
+from flowratio.diagnostics.trust import grouped, is_confirmed, wrong_form
 from flowratio.diagnostics.verdict import Finding, differing
 from flowratio.ratios.shared_support import kish
 from flowratio.samples.two_samples import TwoSamples
@@ -116,6 +116,16 @@ def form_check(samples: TwoSamples, w: Vector, scores: HeldOutRatios, seed: int)
     rows, shares = (np.concatenate(both) for both in zip(*parts, strict=True))
     is_p = rows < samples.n_p
     return residual(X[rows], scores.log_r[rows], is_p, shares, seed, fold=scores.fold[rows], each=scores.each[:, rows])
+
+
+def form_findings(rest: Residual, names: tuple[str, str]) -> list[Finding]:
+    """Return whether the ratio has a wrong form, or which of p and q has too few rows to find it. `names` are words."""
+    if is_confirmed(rest) or rest.n_overlap >= THRESHOLDS.fewest_overlap:
+        return wrong_form(rest)
+    name = names[0] if rest.n_p <= rest.n_q else names[1]
+    size = f"The effective sample size of the {name} in the overlap is {rest.n_overlap:.0f}"
+    words = f"{size}, below {THRESHOLDS.fewest_overlap:.0f}: a wrong form of the ratio cannot be excluded."
+    return [Finding(f"{words} Get more {name}.", False)]
 
 
 def rarity_findings(samples: TwoSamples) -> list[Finding]:

@@ -38,6 +38,7 @@ _FARTHEST = 10.0  # standard deviations of a column
 _MOST_COLUMNS = 100
 _RIDGE = 1e-6  # of the mean curvature: for columns that depend on each other
 _ROUNDING = 1e-9  # of the largest absolute value: differences below it are rounding
+_DIFFERENCE = 2.0  # standard errors between two predictions: the part within chance is in the standard error
 _SMALL_BIAS = 0.5  # standard errors: an interval of 95 % that is off by as much covers in 92 % of samples
 
 
@@ -96,6 +97,11 @@ class WeightedMean(NamedTuple):
         """Return the difference of two means over the same rows."""
         parts: Any = [a - b for a, b in zip(self, other, strict=True)]
         return WeightedMean(*parts)._replace(largest=max(self.largest, other.largest))
+
+    @property
+    def robust(self) -> float:
+        """The doubly robust mean."""
+        return self.hajek + self.correction
 
     @property
     def rounding(self) -> float:
@@ -202,15 +208,40 @@ class MeanWithSpread(NamedTuple):
     findings: list[Finding]
 
 
-def estimate_of(mean: WeightedMean, method: Method, counts: Vector, tangent: Tangent) -> MeanWithSpread:
-    """Return the value of a method. Its findings compare the two methods."""
-    adjusted, robust = spread(mean.adjusted, counts), mean.hajek + mean.correction
+class Reference(NamedTuple):
+    """The same mean with a prediction of the values that is better on held-out rows, and its model."""
+
+    mean: WeightedMean
+    model: str
+
+
+def estimate_of(
+    mean: WeightedMean, method: Method, counts: Vector, tangent: Tangent, reference: Reference | None = None
+) -> MeanWithSpread:
+    """Return the value of a method. Its findings compare the two methods, and the predictions of two models.
+
+    A reference shows what the prediction misses. What a doubly robust mean differs from it is part of its error.
+    """
     if method == "hajek":
-        return _weighted(mean, robust, adjusted, spread(tangent.influence(mean), counts))
-    return _robust(mean, robust, adjusted, counts)
+        mean = reference.mean if reference else mean
+        return _weighted(mean, spread(mean.adjusted, counts), spread(tangent.influence(mean), counts))
+    estimate = _robust(mean, spread(mean.adjusted, counts), counts)
+    return _compared(estimate, mean, reference, counts) if reference else estimate
 
 
-def _weighted(mean: WeightedMean, robust: float, adjusted: Spread, fitted: Spread) -> MeanWithSpread:
+def _compared(estimate: MeanWithSpread, mean: WeightedMean, reference: Reference, counts: Vector) -> MeanWithSpread:
+    """Return a doubly robust mean whose standard error includes the difference from a better prediction."""
+    difference, findings = reference.mean.robust - mean.robust, list(estimate.findings)
+    chance = spread(reference.mean.adjusted - mean.adjusted, counts).error
+    if abs(difference) > max(_DIFFERENCE * chance, mean.rounding):
+        words = f"The outcome model has the wrong form: {reference.model!r} predicts better, and gives"
+        words = f"{words} {reference.mean.robust:.4g} instead of {mean.robust:.4g}."
+        findings.append(Finding(f"{words} Use `outcome_model={reference.model!r}`.", False))
+    error = math.hypot(estimate.spread.error, difference)
+    return MeanWithSpread(estimate.value, estimate.spread._replace(error=error), findings)
+
+
+def _weighted(mean: WeightedMean, adjusted: Spread, fitted: Spread) -> MeanWithSpread:
     """Return the weighted mean. Its standard error depends on how flexible the ratio is: the largest one is used."""
     smaller, larger = sorted([adjusted, fitted])
     findings = []
@@ -218,18 +249,18 @@ def _weighted(mean: WeightedMean, robust: float, adjusted: Spread, fitted: Sprea
         words = f"The standard error depends on how flexible the ratio is: it is between {smaller.error:.2g} and"
         findings.append(Finding(f"{words} {larger.error:.2g}. Use `method='doubly-robust'`.", False))
     if abs(mean.correction) > max(_SMALL_BIAS * larger.error, mean.rounding):
-        words = f"The weights do not balance the predicted values: a doubly robust estimate is {robust:.4g}, not"
+        words = f"The weights do not balance the predicted values: a doubly robust estimate is {mean.robust:.4g}, not"
         findings.append(Finding(f"{words} {mean.hajek:.4g}. Use `method='doubly-robust'`.", False))
     return MeanWithSpread(mean.hajek, larger, findings)
 
 
-def _robust(mean: WeightedMean, robust: float, adjusted: Spread, counts: Vector) -> MeanWithSpread:
+def _robust(mean: WeightedMean, adjusted: Spread, counts: Vector) -> MeanWithSpread:
     change = spread(mean.known - mean.adjusted, counts).error  # of the correction, if the ratio is known
     if abs(mean.correction) <= max(THRESHOLDS.z * max(change, adjusted.error), mean.rounding):
-        return MeanWithSpread(robust, adjusted, [])
-    words = f"Weights alone give {mean.hajek:.4g}, the doubly robust estimate is {robust:.4g}: more apart than by"
+        return MeanWithSpread(mean.robust, adjusted, [])
+    words = f"Weights alone give {mean.hajek:.4g}, the doubly robust estimate is {mean.robust:.4g}: more apart than by"
     finding = Finding(f"{words} chance, so the ratio is wrong. Try another `ratio`.", False)
-    return MeanWithSpread(robust, adjusted, [finding])
+    return MeanWithSpread(mean.robust, adjusted, [finding])
 
 
 def checked_method(method: Any) -> Method:

@@ -18,7 +18,7 @@ from typer import Argument, BadParameter, Option
 
 from flowratio import __version__
 from flowratio.cli import options as opt
-from flowratio.cli.console import command_line, leave, messages, print_result
+from flowratio.cli.console import command_line, leave, messages, print_result, say
 from flowratio.cli.paths import check_paths
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -177,9 +177,13 @@ def score(
     """
     with messages(opt.argument_names("score", {})):
         check_paths(tables=[data], model=model, out=out)
+        from flowratio.diagnostics.verdict import Verdict
+        from flowratio.report.evidence import verdict_in
         from flowratio.report.model import load_ratio
         from flowratio.storage.scoring import score_file
 
+        if verdict_in(model) == Verdict.DO_NOT_USE.value:
+            say(f"note: The verdict on {model} is 'do not use'. See the reasons with flowratio report {model}.")
         scores = score_file(
             load_ratio(model),
             data,

@@ -36,7 +36,7 @@ def details(evidence: dict[str, Any]) -> str:
     score, overlap, auc = "{score:.4f} ± {score_error:.4f}", diagnosis["overlap"], diagnosis["leftover"]["auc"]
     lines = [
         f"r = p/q with p = {p} and q = {q}.",
-        "Fitted to {n_p} and {n_q} rows in {seconds:.0f} seconds.".format(**origin),
+        "Fitted to {n_p:,} and {n_q:,} rows in {seconds:.1f} seconds.".format(**origin),
         f"Checked in {diagnosis['n_folds']} folds: each row is scored by a model that was not fitted to it.",
         f"Score: {score} nats (0 = identical, 0.69 = fully separable).".format(**diagnosis),
         "log n_q − KL(p ‖ q): {headroom:.1f} nats (3.5 or more is good, below 2 is too little).".format(**overlap),

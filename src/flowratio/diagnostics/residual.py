@@ -91,12 +91,16 @@ def residual(
             fold[part] = folds(int(part.sum()), n_folds, rng)
     if min(n_p, n_q) >= 2 * (fold.max() + 1):
         some, binned, corrections = _thinned(is_p, max_rows, rng), _binned(X), np.zeros((len(X), 2))
+        sums = [share[some & part].sum() for part in (is_p, ~is_p)]
+        fitted_share = share / np.where(is_p, *sums)  # the rows that are left add up to 1 in each sample too
         for k in range(int(fold.max()) + 1):
             rows, out = np.flatnonzero(some & (fold != k)), np.flatnonzero(fold == k)
             part = np.concatenate([rows, out])
             scores = (log_r if each is None else each[k])[part]
             fitted = np.arange(len(part)) < len(rows)
-            corrections[out] = _corrections(X[part], binned[part], scores, is_p[part], share[part], fitted, seed + k)
+            corrections[out] = _corrections(
+                X[part], binned[part], scores, is_p[part], fitted_share[part], fitted, seed + k
+            )
         log_correction = _combined(corrections, log_r, is_p, share, fold)
     sign = np.where(is_p, 1.0, -1.0)
     gains = log_expit(sign * (log_r + log_correction)) - log_expit(sign * log_r)

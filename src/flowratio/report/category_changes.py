@@ -46,7 +46,7 @@ def frequent_categories(shares: pl.DataFrame) -> list[dict[str, Any]]:
     rows = [_shares(row) for row in shares[:CATEGORIES].iter_rows(named=True)]
     if shares.height > CATEGORIES:
         rest = shares[CATEGORIES:]
-        total = {"category": f"{rest.height} others", "p": rest["p"].sum(), "q": rest["q"].sum()}
+        total = {"category": f"{rest.height} other categories", "p": rest["p"].sum(), "q": rest["q"].sum()}
         rows.append({**_shares(total), "n_others": rest.height})
     return rows
 

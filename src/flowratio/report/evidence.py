@@ -120,6 +120,14 @@ def write_evidence(evidence: dict[str, Any], folder: str | os.PathLike[str]) -> 
     return path
 
 
+def verdict_in(folder: Path) -> str:
+    """Return the verdict on the model of a folder. Empty if there is none that can be read."""
+    try:
+        return str(read_evidence(folder)["diagnosis"]["verdict"])
+    except (OSError, ValueError, KeyError, TypeError):  # a ratio that Python saved has no evidence
+        return ""
+
+
 def read_evidence(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the evidence from a folder that `flowratio fit` wrote. Its origin has the name of the folder."""
     path = Path(folder) / FILE

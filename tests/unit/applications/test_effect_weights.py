@@ -104,7 +104,7 @@ def test_integer_weights_count_in_every_size(estimand: str, known_line: Any) -> 
 def test_the_effective_sample_size_has_one_definition(estimand: str) -> None:
     X, t = draw(1000, slope=2.0)
     result = effect_weights(X, t, estimand, ratio="logistic", random_state=0)
-    sizes = {"treated": result.ess_treated, "controls": result.ess_control}
+    sizes = {"treated rows": result.ess_treated, "controls": result.ess_control}
     assert [group.ess for group in result.overlap] == pytest.approx([sizes[group.name] for group in result.overlap])
 
 

@@ -13,8 +13,10 @@ import pytest
 
 from flowratio import AutoRatio, ClassifierRatio, ConvexRatio, FeaturizedRatio, InverseRatio
 from flowratio._support.errors import ArgumentError
-from flowratio.applications.information import mutual_information
+from flowratio.applications.information import MutualInformation, mutual_information
+from flowratio.applications.result import Conclusion, Limit, bounds_of
 from flowratio.applications.shuffles import by_row, distance, nearest_rows, shuffled
+from flowratio.diagnostics.verdict import Verdict
 from flowratio.scaling import Gaussianizer, ScalerChain, Standardizer, Whitener
 
 
@@ -299,3 +301,38 @@ def test_categories_that_count_as_one_are_announced() -> None:
     assert result.verdict != "reliable"
     few = mutual_information(pl.DataFrame({"shop": [f"s{k % 5}" for k in code]}), y, ratio="qda", n_folds=2)
     assert "count as one" not in few.reason
+
+
+@pytest.mark.parametrize(("nu", "truth"), [(2.0, 0.0827), (3.0, 0.0428)])
+def test_a_ratio_that_misses_dependence_in_the_tails_gives_a_lower_bound(nu: float, truth: float) -> None:
+    rng, n = np.random.default_rng(1), 8000
+    x, y = (rng.normal(size=(n, 2)) * np.sqrt(nu / rng.chisquare(nu, n))[:, None]).T
+    result = mutual_information(x, y, ratio="qda", n_folds=3, random_state=0)
+    assert result.held_out < truth / 2
+    assert result.verdict == "use with care"
+    assert result.limit == "lower bound"
+    assert result.interval()[1] == math.inf
+
+
+def test_a_lower_bound_includes_what_flexible_learners_confirm() -> None:
+    """No copula shows this curve. With few rows the value is a bound, and its lower end is far above 0."""
+    rng = np.random.default_rng(0)
+    x = rng.random(600)
+    result = mutual_information(x, np.sin(6 * x) + 0.3 * rng.normal(size=600), n_folds=3, random_state=0)
+    assert result.limit == "lower bound"
+    assert result.confirmed > 0.5
+    assert 0.3 < result.interval()[0] < 0.863  # the truth
+
+
+def test_rounding_is_printed_as_zero() -> None:
+    conclusion = Conclusion(Verdict.RELIABLE, Limit.NONE, "a table of counts.")
+    result = MutualInformation(resolution=0.0, **bounds_of(0.00333, 0.00333, 0.0, 1.7e-7, conclusion))
+    assert str(result).startswith("0.00333 ± 0 nats (0.004804 bits)")
+
+
+def test_a_ratio_of_one_is_explained() -> None:
+    x, y, z = np.random.default_rng(0).normal(size=(3, 600))
+    result = mutual_information(x, y, z, ratio="qda", random_state=0)
+    assert str(result).startswith("0 ± 0 nats")
+    assert "the ratio is about 1 on all held-out rows, which shows no information." in result.reason
+    assert result.interval()[1] > 0

@@ -8,7 +8,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from flowratio.applications.outcome_model import Measurement, is_binary, prediction_of
+from flowratio.applications.outcome_model import Measurement, better_prediction, is_binary, prediction_of
 from flowratio.applications.weighted_fit import ResampledWarning
 
 
@@ -76,3 +76,43 @@ def test_zeros_and_ones_are_binary() -> None:
     assert is_binary(np.array([0.0, 1.0, 1.0]))
     assert not is_binary(np.array([0.0, 1.0, 2.0]))
     assert not is_binary(np.ones(3))
+
+
+def test_a_better_model_needs_held_out_rows_to_confirm_it() -> None:
+    rng = np.random.default_rng(0)
+    X, noise, share = rng.normal(size=(600, 2)), rng.normal(size=600), np.full(600, 1 / 600)
+    line, product, step = X[:, 0], X[:, 0] * X[:, 1], np.sin(3 * X[:, 0])
+    names = []
+    for values in (line + noise, product + noise, step + noise):
+        one = measurement(values, X)
+        better = better_prediction(prediction_of("linear", one, share, 0), one, share, 0)
+        names.append(better and better.model)
+    assert names == [None, "quadratic", "boosting"]
+
+
+def test_the_best_model_of_a_product_is_quadratic() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3))
+    y = X[:, 0] * X[:, 1]
+    best = prediction_of(None, measurement(y, X), np.full(500, 1 / 500), 0)
+    assert best.model == "quadratic"
+    assert np.corrcoef(best.values, y)[0, 1] > 0.9
+
+
+def test_many_columns_have_squares_and_no_products() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 40))
+    y = X[:, 0] ** 2 + 0.1 * rng.normal(size=400)
+    best = prediction_of("quadratic", measurement(y, X), np.full(400, 1 / 400), 0)
+    assert np.corrcoef(best.values, y)[0, 1] > 0.9
+
+
+def test_rows_with_missing_values_are_predicted_by_trees() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1))
+    y = X[:, 0] + 0.1 * rng.normal(size=300)
+    X[::10] = np.nan
+    one, share = measurement(y, X), np.full(300, 1 / 300)
+    prediction = prediction_of(None, one, share, 0)
+    assert prediction.model == "boosting"
+    assert better_prediction(prediction, one, share, 0) is None

@@ -30,7 +30,7 @@ def test_zeros_and_ones_of_any_type_are_a_treatment(treatment: Any) -> None:
 @pytest.mark.parametrize(
     ("treatment", "message"),
     [
-        (["yes", "no"] * 10, r"`treatment` has values such as .*'yes'.* Use 1 or True"),
+        (["yes", "no"] * 10, r"`treatment` has values such as 'yes'\. Use 1 or True"),
         (np.array(["1", "0"] * 10, object), r"`treatment` has values such as '1'"),
         (np.arange(20) % 3, "`treatment` is neither 0 nor 1 on 6 rows, the first is 2"),
         (np.where(T, np.nan, 1.0), "`treatment` is neither 0 nor 1 on 7 rows, the first is nan"),

@@ -92,3 +92,13 @@ def test_extreme_ratios_and_few_rows_give_finite_numbers(size: float) -> None:
     found = of(X, is_p, np.where(is_p, size, -size))
     assert np.isfinite([found.gain, found.standard_error, found.z, found.n_p, found.n_q]).all()
     assert np.isfinite(found.log_correction).all()
+
+
+def test_fewer_rows_of_one_sample_keep_the_odds() -> None:
+    """A classifier that sees one row of q in 8 must not take rows of p for more frequent."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(0.4, 1, (1000, 1)), rng.normal(0, 1, (8000, 1))])
+    is_p, ones, zeros = np.arange(9000) < 1000, np.ones(9000), np.zeros(9000)
+    all_rows, some = (residual(X, zeros, is_p, ones, 0, max_rows=m) for m in (20_000, 1000))
+    assert some.gain > 0.8 * all_rows.gain > 0
+    assert np.abs(some.log_correction - (0.4 * X[:, 0] - 0.08)).mean() < 0.2  # the true log r

@@ -136,7 +136,7 @@ def test_rare_frequent_categories_many_are_one() -> None:
         category_shares(pl.Series([f"a{k}" for k in range(30)] + ["b"] * 30), pl.Series(["b"]))
     )
     assert levels[0] == {"category": "b", "p": 0.5, "q": 1.0}
-    assert levels[-1]["category"] == "11 others"
+    assert levels[-1]["category"] == "11 other categories"
     assert sum(one["p"] for one in levels) == pytest.approx(1, abs=1e-3)
 
 
