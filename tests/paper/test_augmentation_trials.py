@@ -77,6 +77,7 @@ def test_a_drawing_and_all_that_came_of_it_are_left_out_at_once(monkeypatch: pyt
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning")  # pixels separate the samples
 def test_the_ratio_is_real_over_made() -> None:
     rng = np.random.default_rng(0)
     real, generated = (rng.normal(0, 0.3, (n, 784)).astype(np.float32) for n in (30, 60))

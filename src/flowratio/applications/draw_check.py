@@ -59,9 +59,9 @@ class DrawCheck(Result):
         shares = {"unlike": self.unlike, "unlike_error": self.unlike_error}
         return {**super().to_dict(), **shares, "n_target": len(self.log_target), "n_draws": len(self.log_draws)}
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def _numbers(self) -> list[tuple[str, str]]:
         unlike = f"{self.unlike:.0%} ± {self.unlike_error:.0%}"
-        return [*super()._rows(), ("draws that look unlike the target", unlike)]
+        return [*super()._numbers(), ("draws that look unlike the target", unlike)]
 
     def _draw(self, axes: Axes) -> None:
         both = np.concatenate([self.log_target, self.log_draws])

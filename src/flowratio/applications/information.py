@@ -72,8 +72,8 @@ class MutualInformation(BoundEstimate):
     def _title(self) -> str:
         return "Mutual information (nats)"
 
-    def _rows(self) -> list[tuple[str, str]]:
-        return [*super()._rows(), ("estimate in bits", f"{self.bits:.4g}")]
+    def _numbers(self) -> list[tuple[str, str]]:
+        return [*super()._numbers(), ("estimate in bits", f"{self.bits:.4g}")]
 
     def __str__(self) -> str:
         numbers = f"{_text(self.value, 3)} ± {_text(self.standard_error)} nats, {_text(self.bits, 3)} bits"

@@ -49,7 +49,7 @@ class Result(ABC):
         """Return what the value is, with its unit."""
         return type(self).__name__
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def _numbers(self) -> list[tuple[str, str]]:
         """Return names and texts of the numbers that a notebook shows."""
         value, error = f"{self.value:.4g}", f"{self.standard_error:.2g}"
         return [("estimate", value), ("standard error", error), ("95 % interval", interval_text(self.interval()))]
@@ -71,7 +71,7 @@ class Result(ABC):
         return figure
 
     def _repr_html_(self) -> str:
-        return markup.lead(f"Verdict: {self.verdict}.", self.reason) + markup.table(self._title(), (), self._rows())
+        return markup.lead(f"Verdict: {self.verdict}.", self.reason) + markup.table(self._title(), (), self._numbers())
 
     def verdict_sentences(self) -> str:
         """Return the verdict and its reason, as the last line of the printed result."""
@@ -113,10 +113,10 @@ class BoundEstimate(Result):
         bounds = {"raw": self.raw, "held_out": self.held_out, "in_sample": self.in_sample, "confirmed": self.confirmed}
         return {**super().to_dict(), **bounds, "limit": self.limit.value}
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def _numbers(self) -> list[tuple[str, str]]:
         bounds = [("held-out rows alone", _short(self.held_out)), ("fitted rows alone", _short(self.in_sample))]
         limits = [] if self.limit is Limit.NONE else [("limit", self.limit.value)]
-        return [*super()._rows(), *bounds, *limits]
+        return [*super()._numbers(), *bounds, *limits]
 
     def _draw(self, axes: Axes) -> None:
         low, high = self.interval()

@@ -79,7 +79,7 @@ class TwoSampleTest(Result):
         changes = self._changes() if self.drivers.names else None
         axes.legend(frameon=False, fontsize="small", title=changes, title_fontsize="small")
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def _numbers(self) -> list[tuple[str, str]]:
         low, high = self.interval()
         p_value = f"{p_text(self.p_value)} (95 % interval: {low:.2g} to {high:.2g})"
         return [("p-value", p_value), ("statistic (standard deviations)", f"{self.value:.3g}")]
@@ -87,7 +87,7 @@ class TwoSampleTest(Result):
     def _repr_html_(self) -> str:
         verdict = str(self.verdict).capitalize()
         answer = markup.lead(verdict, str(self).removeprefix(verdict).strip())
-        table = markup.table("Permutation test", (), self._rows())
+        table = markup.table("Permutation test", (), self._numbers())
         return answer + self.drivers.to_html() + table
 
     def __str__(self) -> str:

@@ -66,9 +66,9 @@ class MeanEstimate(Result):
         others = {"weighted": self.weighted, "unweighted": self.unweighted}
         return {**super().to_dict(), "method": self.method, **others, "degrees_of_freedom": self.degrees_of_freedom}
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def _numbers(self) -> list[tuple[str, str]]:
         others = {"weights alone": self.weighted, "without weights": self.unweighted}
-        return [*super()._rows(), *((name, f"{value:.4g}") for name, value in others.items())]
+        return [*super()._numbers(), *((name, f"{value:.4g}") for name, value in others.items())]
 
     def _draw(self, axes: Axes) -> None:
         low, high = self.interval()

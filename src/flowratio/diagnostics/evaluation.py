@@ -118,7 +118,8 @@ def held_out(
     def checked(B: Matrix) -> Vector:
         return _checked(log_ratio(B), len(B))
 
-    fitted_share = share_of_known_rows(getattr(ratio, "row_digests_", np.zeros(0)), A)
+    public = ratio if hasattr(ratio, "row_digests_") else getattr(ratio, "estimator_", ratio)  # of an inverse
+    fitted_share = share_of_known_rows(getattr(public, "row_digests_", np.zeros(0)), A)
     encoder = getattr(ratio, "encoder_", None)
     advice, note = advice_on_form(ratio), untried_note(ratio)
     return Evaluation(design, n_p, w, checked(A), checked, encoder, fitted_share=fitted_share, advice=advice, note=note)

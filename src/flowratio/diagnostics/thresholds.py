@@ -32,7 +32,7 @@ class Thresholds:
     headroom_grave: float = 2.0  # the same: q has fewer than 8 rows for each that the weights need
     inflation: float = 2.0  # factor by which rows of p show larger errors of weighted means than rows of q
     # what "reliable" needs, chosen on half of the problems of benchmarks/verdicts.py
-    fitted: float = 0.1  # share of the training rows that are among the rows of a check
+    fitted: float = 0.5  # share of the training rows that are among the rows of a check: by chance 0.2 are
     stability: float = 0.1  # nats²: jackknife variance of log r on rows of p
     stability_grave: float = 2.0  # the same: it overstates the variance of random fits by up to 3
     residual: float = 2.5  # standard errors of the gain of a flexible classifier

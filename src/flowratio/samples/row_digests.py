@@ -25,5 +25,7 @@ def remembered_digests(X: Matrix) -> Vector:
 
 
 def share_of_known_rows(digests: Vector, X: Matrix) -> float:
-    """Return which share of remembered digests, (m,), occurs among rows, (n, d). 0 if there are none."""
-    return float(np.isin(digests, row_digests(X)).mean()) if len(digests) else 0.0
+    """Return which share of remembered digests, (m,), occurs among rows, (n, d). 0 if many of these rows are equal."""
+    others = row_digests(X)
+    is_rare = len(np.unique(others)) > _DISTINCT * len(others)  # otherwise equal rows are chance
+    return float(np.isin(digests, others).mean()) if len(digests) and is_rare else 0.0

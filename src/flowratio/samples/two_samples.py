@@ -264,5 +264,5 @@ def fitted_encoder(
     if not hasattr(table_encoder, "columns_"):
         table_encoder = cast(Any, clone(table_encoder)).fit(frame, y, w)
     if not table_encoder.names_:
-        raise ValueError("Every column is constant or an identifier. Use at least one column of another kind.")
+        raise ValueError("Every column is constant or an identifier. Use at least one other column, one that varies.")
     return table_encoder

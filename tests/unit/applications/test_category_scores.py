@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import rel_entr
-from scipy.stats import chi2_contingency
+from scipy.stats import chi2, chi2_contingency, norm
 
 from flowratio.applications.category_scores import CategoryScores
 
@@ -25,12 +25,16 @@ def test_statistics_of_a_table_of_counts() -> None:
     squares = np.square(table[0] - expected[0]).sum()
     statistics = scores.statistics(order)
     np.testing.assert_allclose(statistics[:3] ** 3, [tests[0].statistic, tests[1].statistic, squares])
-    of_each = 2 * rel_entr(table, expected).sum(axis=0)
-    assert statistics[3] ** 2 == pytest.approx(of_each.max())
+    largest = 2 * rel_entr(table, expected).sum(axis=0).max()
+    # the largest of K squared Gaussians is below `largest` with a probability of about exp(−K P(χ² > largest))
+    n_above = np.count_nonzero(a + b >= 5) * chi2.sf(largest, 1)
+    assert statistics[3] == pytest.approx(norm.ppf(np.exp(-n_above)))
 
 
 def test_codes_without_rows_and_rows_without_a_difference() -> None:
     scores = CategoryScores(np.array([0, 3, 0, 3]), 2)
-    np.testing.assert_allclose(scores.statistics(np.arange(4)), 0, atol=1e-12)
+    statistics = scores.statistics(np.arange(4))
+    np.testing.assert_allclose(statistics[:3], 0, atol=1e-12)
+    assert statistics[3] == pytest.approx(norm.ppf(np.exp(-1)))  # the smallest value: one category, P(χ² > 0) = 1
     # two rows of one category in p and two of another in q: χ² is n
     assert scores.statistics(np.array([0, 2, 1, 3]))[0] == pytest.approx(np.cbrt(4))

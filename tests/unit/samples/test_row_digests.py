@@ -28,3 +28,7 @@ def test_training_rows_are_recognized_in_any_order_and_among_others() -> None:
 def test_rows_of_few_values_are_not_remembered() -> None:
     assert len(remembered_digests(np.arange(5000.0)[:, None] % 7)) == 0
     assert share_of_known_rows(np.zeros(0, np.int64), np.ones((3, 1))) == 0
+    # 5,000 values: 1,000 remembered rows are mostly distinct, and among 10,000 other rows nearly all of them occur
+    rng = np.random.default_rng(0)
+    X, other = (rng.integers(0, 5000, (10_000, 1)).astype(float) for _ in range(2))
+    assert share_of_known_rows(remembered_digests(X), other) == 0

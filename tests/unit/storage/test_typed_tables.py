@@ -65,7 +65,7 @@ def test_bad_files(tmp_path: Path) -> None:
     path = tmp_path / "rows.feather"
     FRAME.write_ipc(path)
     content = path.read_bytes()
-    for bad, words in ((b"", "is empty"), (content[:-20], "as Arrow"), (b"a,b\n1,2\n", "as Arrow")):
+    for bad, words in ((b"", "is empty"), (content[:-20], "as Arrow"), (b"a,b\n1,2\n", "is a CSV file")):
         path.write_bytes(bad)
         with pytest.raises(ValueError, match=rf"{path}.*{words}"):
             read_table(path)
