@@ -421,7 +421,7 @@ def test_effective_sample_size_of_many_categories_is_that_of_the_true_ratio(rati
     codes = rng.integers(0, 400, 3000), rng.integers(400 - n_shared, 800 - n_shared, 3000)
     P, Q = (pl.DataFrame({"shop": [f"s{k}" for k in of], "x": rng.normal(size=3000)}) for of in codes)
     diagnosis = diagnose(ClassifierRatio(ratio, random_state=0), P, Q, random_state=0)
-    # r is 0 on rows of q with another shop, and constant on the others. A shop has 7.5 rows of each sample, and shrunken
+    # r is 0 on rows of q with another shop, and constant on the others. A shop has 7.5 rows of each sample. Shrunken
     # log-odds of so few rows have a variance below 0.15, which lowers the size by as much
     assert diagnosis.overlap.ess_q == pytest.approx(3000 * n_shared / 400, rel=0.15)
     assert diagnosis.overlap.ess_error < 0.15 * diagnosis.overlap.ess_q
