@@ -31,6 +31,7 @@ from flowratio.report.folder import FILE
 from flowratio.tables.cells import cells_of, pooled
 from flowratio.tables.columns import Column
 from flowratio.tables.encoder import TableEncoder
+from flowratio.tables.formats import Kind
 from flowratio.weights import largest_k_hat
 
 _FORMAT, _VERSION = "flowratio evidence", 4
@@ -101,7 +102,7 @@ def gather(
             "max_fitted": MAX_FITTED,
             "versions": versions,
         },
-        "test": drift_test(P, Q),  # whether the files differ
+        "test": _test(encoder, P, Q),  # whether the files differ
         "columns": _columns(encoder, design, P, Q, diagnosis),  # in both samples, and their effect on log r
         "diagnosis": _shortened(diagnosis),
         "k_hat": {**k_hats, "limit": _finite(largest_k_hat(overlap.n_q))},
@@ -118,6 +119,12 @@ def write_evidence(evidence: dict[str, Any], folder: str | os.PathLike[str]) -> 
     with replacing(path) as temporary:
         temporary.write_text(json.dumps({**evidence, "sha256": _digest(evidence)}, allow_nan=False), encoding="utf-8")
     return path
+
+
+def _test(encoder: TableEncoder, P: pl.DataFrame, Q: pl.DataFrame) -> dict[str, Any] | None:
+    """Test the columns that a ratio uses: identifiers are left out."""
+    names = [column.name for column in encoder.columns_ if column.kind is not Kind.IDENTIFIER]
+    return drift_test(P.select(names), Q.select(names)) if names else None
 
 
 def verdict_in(folder: Path) -> str:

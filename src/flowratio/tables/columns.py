@@ -208,7 +208,7 @@ def learn_column(
     decimals = decimals_of(x) if form.kind in (Kind.NUMBER, Kind.INTEGER) else None
     column = replace(column, has_time=has_time, decimals=decimals)
     is_counter = form.kind is Kind.INTEGER and not has_missing and not series.dtype.is_float() and _counts_rows(x)
-    if is_counter and rows.is_p is not None and _are_identifiers(series.name, x):
+    if is_counter and _are_identifiers(series.name, x):
         return replace(column, kind=Kind.IDENTIFIER, fill=_median(x, w))
     doubt = None
     if cells.dtype == pl.String and form.kind in (Kind.NUMBER, Kind.INTEGER):
