@@ -192,5 +192,5 @@ def _difference(
             better += [other.model] if other else []
         for one, results in ((prediction, means), (other or prediction, references)):
             results.append(weighted_mean(values, one.values, shares.target, share, counts))
-    reference = Reference(references[0].minus(references[1]), better[0]) if better else None
+    reference = Reference(references[0].minus(references[1]), " and ".join(dict.fromkeys(better))) if better else None
     return means[0].minus(means[1]), " and ".join(dict.fromkeys(names)), reference

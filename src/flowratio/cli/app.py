@@ -183,7 +183,8 @@ def score(
         from flowratio.storage.scoring import score_file
 
         if verdict_in(model) == Verdict.DO_NOT_USE.value:
-            say(f"note: The verdict on {model} is 'do not use'. See the reasons with flowratio report {model}.")
+            reasons = f"See the reasons with flowratio report {shlex.quote(str(model))}."
+            say(f"note: The verdict on {model} is 'do not use'. {reasons}")
         scores = score_file(
             load_ratio(model),
             data,

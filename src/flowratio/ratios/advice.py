@@ -37,7 +37,7 @@ def _last(ratio: Any) -> Any:
     if ratio is None or isinstance(ratio, str):
         return named_ratio(ratio or "auto")
     last = ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
-    return getattr(last, "estimator_", last.estimator) if isinstance(last, InverseRatio) else last
+    return _last(getattr(last, "estimator_", last.estimator)) if isinstance(last, InverseRatio) else last
 
 
 def _is_entry(ratio: Any, entry: RatioEntry) -> bool:

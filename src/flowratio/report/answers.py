@@ -19,6 +19,7 @@ _IMPORTANT = 0.05  # share of the squared changes of log r from which on a colum
 _SIZES = ((0.55, "very small"), (0.65, "small"), (0.8, "clear"), (0.95, "large"), (math.inf, "very large"))
 _MISSING = "share of missing values"  # how the test words it
 _SAMPLE = re.compile(r"\b(of |from |about |like |where )([pq])\b(?![-\w]| =)|()\b([pq])(?= has | lies )")
+_BOTH = re.compile(r"(?<![\w'`-])p( and | from | ‖ )q(?![\w'`-])")
 _UNTRIED = {
     "no time": "for lack of time",
     "not needed": "because the result was clear without them",
@@ -144,8 +145,7 @@ def weight_sentence(evidence: dict[str, Any]) -> str:
 def with_file_names(text: str, origin: dict[str, Any]) -> str:
     """Return a sentence about p and q with the names of the files."""
     p, q = file_names(origin)
-    for phrase in ("{p} and {q}", "KL({p} ‖ {q})", "{p} from {q}"):
-        text = text.replace(phrase.format(p="p", q="q"), phrase.format(p=p, q=q))
+    text = _BOTH.sub(lambda match: f"{p}{match[1]}{q}", text)
     return _SAMPLE.sub(lambda match: (match[1] or "") + (p if "p" in (match[2], match[4]) else q), text)
 
 

@@ -51,7 +51,12 @@ def _correlation(driver: dict[str, Any], P: pl.DataFrame, Q: pl.DataFrame) -> di
 
 
 def _rank_correlation(a: Any, b: Any) -> float:
-    result: Any = spearmanr(a, b, nan_policy="omit")
+    """Return the rank correlation of the rows with both values, (n,). NaN if they do not vary."""
+    rows = np.isfinite(a) & np.isfinite(b)
+    a, b = a[rows], b[rows]
+    if len(a) < 3 or a.min() == a.max() or b.min() == b.max():
+        return math.nan
+    result: Any = spearmanr(a, b)
     return float(result.statistic)
 
 

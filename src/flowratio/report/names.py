@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import PurePath
 from typing import Any
 
@@ -14,7 +15,7 @@ MAX_SENTENCE = 1_500  # characters of a text with names in it
 
 def legible_evidence(evidence: dict[str, Any]) -> dict[str, Any]:
     """Return evidence in which every text is legible, also sentences that contain long names."""
-    long_names = {name: shown(name, MAX_LENGTH) for name in _names(evidence) if len(name) > MAX_LENGTH}
+    long_names = _distinct(sorted(name for name in _names(evidence) if len(name) > MAX_LENGTH))
     pattern = re.compile("|".join(map(re.escape, sorted(long_names, key=len, reverse=True))) or r"(?!)")
 
     def text_of(text: str) -> str:
@@ -29,7 +30,20 @@ def legible_evidence(evidence: dict[str, Any]) -> dict[str, Any]:
             return {text_of(key): plain(part) for key, part in value.items()}
         return [plain(part) for part in value] if isinstance(value, list) else value
 
-    return plain(evidence)
+    paths = {key: evidence["origin"][key] for key in ("file_p", "file_q")}  # `file_names` shortens them
+    legible = plain(evidence)
+    return {**legible, "origin": {**legible["origin"], **paths}}
+
+
+def _distinct(names: list[str]) -> dict[str, str]:
+    """Return short names, of which no two are equal: the second one of a kind ends in " (2)"."""
+    counts: Counter[str] = Counter()
+    texts = {}
+    for name in names:
+        text = shown(name, MAX_LENGTH)
+        counts[text] += 1
+        texts[name] = text if counts[text] == 1 else f"{text} ({counts[text]})"
+    return texts
 
 
 def _names(evidence: dict[str, Any]) -> set[str]:

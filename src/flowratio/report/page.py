@@ -174,8 +174,9 @@ def _balance_sentence(balance: dict[str, Any]) -> str:
     """Return the largest difference of a column before and after weighting."""
     before, after = balance["worst_before"], balance["worst_after"]
     texts = [sig(size, 2) if size <= 1000 else "more than 1000" for size in (before, after)]
-    change = "falls" if after < before else "rises"
-    words = f"The largest difference between column means {change} from {texts[0]} to {texts[1]} standard deviations"
+    change = f"{'falls' if after < before else 'rises'} from {texts[0]} to {texts[1]}"
+    change = f"stays at {texts[0]}" if texts[0] == texts[1] else change
+    words = f"The largest difference between column means {change} standard deviations"
     return f"{words} (0 = identical, good up to {THRESHOLDS.difference:g})."
 
 

@@ -69,7 +69,7 @@ def _weighted(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
     if option is not None:
         text = f"Compute a weight for each row of {q}. Held-out rows confirm that the option {option[1]} improves them."
         first = Step(text, score_command(origin, f" {option[1]}"))
-    name = "weights.parquet" if first.command.endswith(_PARQUET) else "weights.csv"
+    name = "weights.parquet" if origin["file_q"].lower().endswith(_PARQUET) else "weights.csv"
     use = f"Use the column `weight` of {name} in every mean, fit or test about {p}. An example in Python:"
     return [first, Step(use, _python_example(evidence, name)), *_care(evidence)]
 
@@ -79,7 +79,7 @@ def _python_example(evidence: dict[str, Any], name: str) -> str:
     read = "read_parquet" if name.endswith(".parquet") else "read_csv"
     lines = ["import numpy as np, pandas as pd", f'rows = pd.{read}("{name}")']
     plain = [one for one in evidence["columns"] if one["kind"] in ("number", "integer") and one["name"].isprintable()]
-    column = next((one["name"] for one in plain if not one["missing"]["q"] and "\\" not in one["name"]), None)
+    column = next((one["name"] for one in plain if not one["missing"]["q"] and not {"\\", "…"} & {*one["name"]}), None)
     if column is None:
         return "\n".join([*lines, 'weights = rows["weight"]  # as sample_weight of a fit'])
     return "\n".join([*lines, f'np.average(rows[{column!r}], weights=rows["weight"])'])

@@ -327,12 +327,12 @@ def test_a_lower_bound_includes_what_flexible_learners_confirm() -> None:
 def test_rounding_is_printed_as_zero() -> None:
     conclusion = Conclusion(Verdict.RELIABLE, Limit.NONE, "a table of counts.")
     result = MutualInformation(resolution=0.0, **bounds_of(0.00333, 0.00333, 0.0, 1.7e-7, conclusion))
-    assert str(result).startswith("0.00333 ± 0 nats (0.004804 bits)")
+    assert str(result).startswith("Mutual information: 0.00333 ± 0 nats, 0.0048 bits")
 
 
 def test_a_ratio_of_one_is_explained() -> None:
     x, y, z = np.random.default_rng(0).normal(size=(3, 600))
     result = mutual_information(x, y, z, ratio="qda", random_state=0)
-    assert str(result).startswith("0 ± 0 nats")
+    assert str(result).startswith("Mutual information: 0 ± 0 nats")
     assert "the ratio is about 1 on all held-out rows, which shows no information." in result.reason
     assert result.interval()[1] > 0
