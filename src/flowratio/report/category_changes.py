@@ -7,13 +7,14 @@ from typing import Any, TypedDict
 
 import polars as pl
 
+from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.report.names import file_names, legible_evidence
 from flowratio.report.numbers import count, percent
 from flowratio.report.numbers import shares as texts
+from flowratio.tables.columns import FEWEST_OF_CATEGORY
 
 CATEGORIES = 20  # categories in the table of a column. The others are counted together
 _LISTED = 10  # categories in a list of new, vanished or changed ones
-_RARE = 0.001  # share of the rows with a rare category that is worth a sentence
 _BEYOND_CHANCE = 3.0  # standard errors from which on a change is listed
 
 
@@ -97,8 +98,10 @@ def category_sentences(evidence: dict[str, Any]) -> list[str]:
 
 def rare_sentences(evidence: dict[str, Any]) -> list[str]:
     """Return a sentence for each text column in which many rows have a rare category."""
-    shares = {name: share for name, share in evidence["diagnosis"]["grouping"].items() if share >= _RARE}
-    problem = "have a category with fewer than 5 rows. The ratio of such a category is not estimated on its own"
+    least = THRESHOLDS.grouping_stated
+    shares = {name: share for name, share in evidence["diagnosis"]["grouping"].items() if share >= least}
+    problem = f"have a category with fewer than {FEWEST_OF_CATEGORY} rows"
+    problem += ". The ratio of such a category is not estimated on its own"
     return [f"In column {name}, {percent(share)} of rows {problem}." for name, share in shares.items()]
 
 

@@ -36,7 +36,7 @@ def legible_evidence(evidence: dict[str, Any]) -> dict[str, Any]:
 
 
 def _distinct(names: list[str]) -> dict[str, str]:
-    """Return short names, of which no two are equal: the second one of a kind ends in " (2)"."""
+    """Return short names that all differ: the second one of a kind ends in " (2)"."""
     counts: Counter[str] = Counter()
     texts = {}
     for name in names:

@@ -26,7 +26,7 @@ class Step(NamedTuple):
     command: str = ""  # empty if there is none
 
 
-def quoted(word: str) -> str:
+def shell_word(word: str) -> str:
     r"""Return a word for a shell. Control characters are written as in $'\n', which bash and zsh read."""
     if escaped(word) == word:
         return shlex.quote(word)
@@ -48,7 +48,7 @@ def score_command(origin: dict[str, Any], options: str = "") -> str:
     """Return the command that computes weights for the file of q."""
     ending = ".parquet" if origin["file_q"].lower().endswith(_PARQUET) else ".csv"
     words = ["flowratio", "score", origin.get("model", "model"), origin["file_q"], "-o", f"weights{ending}"]
-    return " ".join(map(quoted, words)) + options
+    return " ".join(map(shell_word, words)) + options
 
 
 def steps_of(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
@@ -107,7 +107,7 @@ def _unweighted(origin: dict[str, Any]) -> list[Step]:
     words = ["flowratio", "test", origin["file_p"], origin["file_q"]]
     return [
         Step(f"You do not need weights. Use {q} unchanged for questions about {p}."),
-        Step("Test again when you have more rows.", " ".join(map(quoted, words))),
+        Step("Test again when you have more rows.", " ".join(map(shell_word, words))),
     ]
 
 
@@ -120,7 +120,7 @@ def _instead(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
         folder = f"{PurePath(origin.get('model', 'model')).name}-2"
         words = ["flowratio", "fit", origin["file_p"], origin["file_q"], "-o", folder, "--exclude", ",".join(columns)]
         text = "Fit again without the columns that separate the files, if your question does not need them."
-        steps.append(Step(text, " ".join(map(quoted, words))))
+        steps.append(Step(text, " ".join(map(shell_word, words))))
     steps.append(Step(f"Or get more rows of {q} that look like {p}, and fit again."))
     steps += [Step(with_file_names(text, origin)) for text in evidence["diagnosis"]["advice"]]
     is_beyond = evidence["diagnosis"]["overlap"]["share_p_beyond_q"] > THRESHOLDS.beyond

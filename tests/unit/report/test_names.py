@@ -7,7 +7,7 @@ import pytest
 
 from flowratio._support.wording import shown
 from flowratio.report.names import MAX_LENGTH, file_names
-from flowratio.report.steps import quoted, score_command
+from flowratio.report.steps import score_command, shell_word
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_files_are_named_without_folders_if_they_differ() -> None:
 
 @pytest.mark.parametrize("name", ["plain.csv", "my file's.csv", "a\n\x1b\\'b\u202e.csv", "é $HOME `x`.csv"])
 def test_bash_reads_a_quoted_name(name: str) -> None:
-    text = quoted(name)
+    text = shell_word(name)
     assert text.replace("é", "e").isprintable()
     printed = subprocess.run(["bash", "-c", f"printf %s {text}"], capture_output=True, check=True).stdout
     assert printed.decode() == name
