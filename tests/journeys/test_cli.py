@@ -179,6 +179,26 @@ def test_divergence_and_information(files: Path, tmp_path: Path, run: Run) -> No
     assert "copula" in json.loads(out)["reason"]
 
 
+def test_information_of_columns_of_one_file(tmp_path: Path, run: Run) -> None:
+    rng = np.random.default_rng(0)
+    age, income = rng.normal(size=(2, 400)).round(6)
+    table = pl.DataFrame({"age": age, "income": income, "spend": (age + rng.normal(size=400)).round(6)})
+    table.write_csv(tmp_path / "data.csv")
+    words = ["--method", "qda", "--quiet"]
+
+    def of_files(x: list[str], y: list[str]) -> tuple[int, str, str]:
+        table.select(x).write_csv(tmp_path / "x.csv")
+        table.select(y).write_csv(tmp_path / "y.csv")
+        return run("mi", tmp_path / "x.csv", tmp_path / "y.csv", *words)
+
+    data, others = tmp_path / "data.csv", of_files(["age", "income"], ["spend"])
+    assert others[0] == 0
+    assert run("mi", data, "--y", "spend", *words) == others
+    assert run("mi", data, "--x", "age,income", "--y", "spend", *words) == others
+    assert run("mi", data, "--y", "spend", "--exclude", "age", *words) == of_files(["income"], ["spend"])
+    assert run("mi", data, "--x", "age", "--y", "spend,income", *words) == of_files(["age"], ["spend", "income"])
+
+
 def test_without_a_flow_there_is_a_page_and_no_sample(files: Path, tmp_path: Path, run: Run) -> None:
     words = ["-o", tmp_path / "m", "--method", "lda", "--no-flow", "--quiet"]
     assert run("fit", files / "p.csv", files / "q.csv", *words)[0] == 0
@@ -370,6 +390,14 @@ def write_bad_files(folder: Path) -> None:
         (["mi", "p.csv", "fixed.csv", "--method", "qda"], ["`fixed.csv` has 9 rows", "`p.csv` has 50"]),
         (["mi", "p.csv", "q.csv", "--method", "lda"], ["`--method` is 'lda'", "'qda'"]),
         (["mi", "endless.csv", "q.csv", "--method", "qda"], ["infinite", "`--exclude`"]),
+        (["mi", "p.csv"], ["Y is missing", "--y spend", "second file"]),
+        (["mi", "p.csv", "--x", "age"], ["Y is missing", "--y spend", "second file"]),
+        (["mi", "p.csv", "q.csv", "--y", "age"], ["columns of one file"]),
+        (["mi", "p.csv", "--x", "age,job", "--y", "job"], ["Both have 'job'"]),
+        (["mi", "p.csv", "--y", "ag"], ["`--y` has 'ag'", "'age', 'job', 'hours'", "mean 'age'?"]),
+        (["mi", "p.csv", "--x", "jobs", "--y", "age"], ["`--x` has 'jobs'", "'age', 'job', 'hours'", "mean 'job'?"]),
+        (["mi", "p.csv", "--y", "age", "--exclude", "age"], ["`--y` has 'age'", "'job'"]),
+        (["mi", "ages.csv", "--y", "age,job"], ["`--y` has all columns of ages.csv", "at least one"]),
         (["score", "folder", "q.csv"], ["folder has no file model.json", "not a model"]),
         (["score", "none", "q.csv", "--temper", "-1"], ["--temper -1", "0 or more"]),
         (["score", "none", "q.csv", "--cap", "0.5"], ["--cap 0.5", "1 or more"]),

@@ -309,8 +309,10 @@ def divergence(
 
 @_command()
 def mi(
-    x: Annotated[str, Argument(metavar="X", help=f"Rows of X: {opt.KINDS}.")],
-    y: Annotated[str, Argument(metavar="Y", help="Rows of Y, in the same order.")],
+    x: Annotated[str, Argument(metavar="X", help=f"Rows of X, or one table with X and Y: {opt.KINDS}.")],
+    y: Annotated[str | None, Argument(metavar="Y", help="Rows of Y, in the same order. Not with --y.")] = None,
+    x_columns: opt.ColumnsOfX = None,
+    y_columns: opt.ColumnsOfY = None,
     given: Annotated[str | None, Option(metavar="Z", help="Rows of Z, for I(X; Y | Z).")] = None,
     method: opt.Method = "auto",
     exclude: opt.Exclude = None,
@@ -321,19 +323,23 @@ def mi(
     quiet: opt.Quiet = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Estimate the mutual information of two files whose rows belong together.
+    """Estimate the mutual information of columns of one file, or of two files whose rows belong together.
 
-    Example: flowratio mi pixels.npy labels.csv --method boosting
+    Example: flowratio mi data.csv --x age,income --y spend
     """
+    opt.check_variables(y, x_columns, y_columns)
     text = opt.TextOptions(decimal, date_format, encoding)
     paths = [path for path in (x, y, given) if path is not None]
-    with messages(opt.argument_names("mi", {"X": x, "Y": y, "Z": given})):
+    files = {"X": x, "Y": y, "Z": given} if y else {"X": "--x", "Y": "--y", "Z": given}
+    with messages(opt.argument_names("mi", files)):
         check_paths(tables=paths)
         from flowratio.applications.information import mutual_information
-        from flowratio.cli.inputs import comparable, named_method, read_tables
+        from flowratio.cli.inputs import comparable, divided, named_method, read_tables
 
         ratio = None if method == "auto" else named_method(method)  # without a ratio: copulas and their corrections
         tables = read_tables(paths, None, exclude, text)
+        if y_columns:
+            paths, tables = [x, *paths], [*divided(x, tables[0], x_columns, y_columns), *tables[1:]]
         tables = [comparable([path], [table], text)[0] for path, table in zip(paths, tables, strict=True)]
         result = mutual_information(*tables, ratio=ratio, random_state=seed, verbose=not quiet)
     print_result(result, as_json)

@@ -50,6 +50,21 @@ def _all_columns(path: str, table: pl.DataFrame, text: TextOptions) -> list[str]
         return list(file.columns)
 
 
+def divided(path: str, table: pl.DataFrame, x: Sequence[str] | None, y: Sequence[str]) -> list[pl.DataFrame]:
+    """Return the columns of X and of Y of one table. Without `x`, X has all columns that are not in Y."""
+    for argument, names in (("x", x or ()), ("y", y)):
+        absent = [name for name in names if name not in table.columns]
+        if absent:
+            problem = f"`{argument}` has {listed(absent)}, which {path} does not have"
+            advice = f"Use columns of the file: {listed(table.columns)}.{nearest(absent[0], table.columns)}"
+            raise ArgumentError(argument, f"{problem}. {advice}")
+    of_y = table.select(list(dict.fromkeys(y)))
+    of_x = table.select(list(dict.fromkeys(x))) if x else table.drop(of_y.columns)
+    if not of_x.columns:
+        raise ArgumentError(("x", "y"), f"`y` has all columns of {path}. Leave at least one column for X.")
+    return [of_x, of_y]
+
+
 def parsed(paths: Sequence[str], tables: Sequence[pl.DataFrame], encoder: TableEncoder | None) -> list[pl.DataFrame]:
     """Return the tables with the types that a fitted encoder reads. Without an encoder they stay unchanged."""
     if encoder is None:

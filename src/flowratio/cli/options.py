@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 from typer import Argument, BadParameter, Option
 
 import flowratio
-from flowratio._support.wording import nearest, quoted
+from flowratio._support.wording import listed, nearest, quoted
 
 if TYPE_CHECKING:
     from flowratio.tables.formats import TextFormat
@@ -32,7 +32,8 @@ OPTIONS: dict[str, Mapping[str, str]] = {
     "report": _OF_FIT | {"X_p": "--p", "X_q": "--q"},
     "test": _TABLES | _RATIO | _SEED | {"time_budget": "--method", "n_permutations": "--permutations"},
     "divergence": _TABLES | _RATIO | _SEED | {"kind": "--kind"},
-    "mi": {**_TABLES, **_RATIO, **_SEED, "columns": "--exclude", "Z": "--given", "time_budget": "--method"},
+    "mi": {**_TABLES, **_RATIO, **_SEED, "columns": "--exclude", "Z": "--given", "time_budget": "--method"}
+    | {"x": "--x", "y": "--y"},
     "sample": _OF_FIT | _SEED | {"n": "-n", "toward": "--toward"},
     "reproduce": {},
 }
@@ -101,6 +102,13 @@ Quiet = Annotated[bool, Option("--quiet", help="Show no progress.")]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
 Columns = Annotated[list[str] | None, Option(callback=_names, metavar="A,B", help="Use only these columns.")]
 Exclude = Annotated[list[str] | None, Option(callback=_names, metavar="A,B", help="Leave out these columns.")]
+ColumnsOfX = Annotated[
+    list[str] | None,
+    Option("--x", callback=_names, metavar="A,B", help="Columns of X in one file. Without it, all others."),
+]
+ColumnsOfY = Annotated[
+    list[str] | None, Option("--y", callback=_names, metavar="A,B", help="Columns of Y in one file.")
+]
 Decimal = Annotated[str | None, Option(metavar="MARK", help="Decimal mark of numbers in text: . or ,")]
 DateFormat = Annotated[str | None, Option(metavar="FORMAT", help="Date format of text, such as %m/%d/%Y or %d-%b-%y.")]
 Encoding = Annotated[str | None, Option(metavar="NAME", help="Encoding of CSV and JSON files, such as latin-1.")]
@@ -137,6 +145,21 @@ def check_one_of(value: str, choices: Sequence[str], hint: str) -> None:
         raise BadParameter(
             f"{quoted(value)} is not one of {', '.join(choices)}.{nearest(value, choices)}", param_hint=hint
         )
+
+
+def check_variables(path_y: str | None, x: Sequence[str] | None, y: Sequence[str] | None) -> None:
+    """Refuse one file without columns of Y, two files with columns, and a column that is in X and in Y."""
+    if path_y is None and not y:
+        problem = "Y is missing. Name columns of the file, such as --y spend, or give a second file."
+        raise BadParameter(problem, param_hint="--y")
+    if path_y is not None and (x or y):
+        raise BadParameter(
+            "They choose columns of one file. Leave them out, or give only one file.", param_hint="--x, --y"
+        )
+    both = [name for name in x or () if name in (y or ())]
+    if both:
+        problem = f"Both have {listed(both)}. Name each column once, in --x or in --y."
+        raise BadParameter(problem, param_hint="--x, --y")
 
 
 def check_folder(out: Path) -> None:
