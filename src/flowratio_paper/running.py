@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -27,8 +27,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flowratio_paper.figure_style import style
+from flowratio_paper.progress import progress
 from flowratio_paper.reports import Report
-from flowratio_paper.stages import Workspace, count_stages, end_forgetting, forget, is_forgotten, replacing
+from flowratio_paper.stages import Workspace, end_forgetting, forget, is_forgotten, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,7 +115,7 @@ def reproduce(
     report_only
         Whether to run nothing, and to write tables, verdicts and figures again from existing results of any commit.
     verbose
-        Whether to show a progress bar.
+        Whether to show progress: a bar, or one line a minute if there is no terminal.
     """
     module, path = experiment(name), results_file(name, preset, folder)
     settings = module.PRESETS[preset]
@@ -131,7 +132,7 @@ def reproduce(
         raise ValueError(f"{path} does not exist. Omit --report to run the experiment, or use another --out.")
     if report_only and missing:
         raise ValueError(f"{path} lacks {len(missing)} of {len(tasks)} tasks. Omit --report to run them.")
-    with _progress(len(missing), name, verbose and len(missing) > 0, keep) as step:
+    with progress(len(missing), name, verbose and len(missing) > 0, keep) as step:
         for outcome in _each(name, settings, missing, keep, jobs):
             results.add(outcome)
             step()
@@ -173,28 +174,6 @@ def _reading(path: Path | None) -> Iterator[None]:
 def results_file(name: str, preset: str, folder: Path) -> Path:
     """Return the path of the results of an experiment."""
     return folder / f"{name}-{preset}.json"
-
-
-@contextmanager
-def _progress(total: int, name: str, verbose: bool, keep: Path) -> Iterator[Callable[[], None]]:
-    """Yield a function to call after each task. The bar also counts the stages of long tasks."""
-    if not verbose:
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.text import Text
-
-    class Stages(ProgressColumn):
-        def render(self, task: object) -> Text:
-            n_stages = count_stages(keep)
-            return Text(f"stages done: {n_stages}" if n_stages else "")
-
-    console = Console(stderr=True)
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), Stages())
-    with Progress(*columns, console=console, disable=not (console.is_terminal or console.is_jupyter)) as bar:
-        task = bar.add_task(name, total=total)
-        yield lambda: bar.advance(task)
 
 
 def _seeds_of(path: Path) -> int | None:

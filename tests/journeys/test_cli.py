@@ -261,8 +261,10 @@ def test_columns_can_be_chosen(files: Path, tmp_path: Path, run: Run) -> None:
 def test_the_automatic_choice_prints_its_table(files: Path, tmp_path: Path, run: Run) -> None:
     code, out, _ = run("fit", files / "p.csv", files / "q.csv", "-o", tmp_path / "m", "--budget", 2, "--quiet")
     assert code == 0
-    assert "candidate" in out
-    assert "logistic" in out
+    assert re.search(r"^candidate +score", out, re.MULTILINE)
+    assert re.search(r"^logistic +", out, re.MULTILINE)
+    assert out.count("not fully tried for lack of time") == 1
+    assert re.search(r"^(?!- ).*(the flow |latent space)", out, re.MULTILINE | re.IGNORECASE)
 
 
 def test_a_model_is_replaced_only_by_force(

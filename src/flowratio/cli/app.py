@@ -148,7 +148,7 @@ def fit(
     if model.ratio.encoder_ is not None:
         print(column_kinds(model.ratio.encoder_))
     if hasattr(model.ratio, "results_"):  # of an AutoRatio
-        print(model.ratio.results_)
+        print(f"{model.ratio.results_.table()}\n{model.ratio.results_.on_flow}")  # the rest is with the verdict above
     ending = ".parquet" if q.lower().endswith((".parquet", ".pq")) else ".csv"
     print(f"\nmodel: {out}\nNext: flowratio report {shlex.quote(str(out))} -o report.html")
     print(f"      flowratio score {shlex.quote(str(out))} {shlex.quote(q)} -o weighted{ending}")

@@ -163,8 +163,8 @@ class AutoRatio(RatioEstimator):
         self.shares_ = weights[1:][weights[1:] > 0]
         ranking = sorted(race.candidates, key=lambda one: math.inf if math.isnan(one.score) else -one.score)
         untried = untried_sentence(race.candidates, race.elapsed() + race.needed)
-        verdict = " ".join(filter(None, [on_flow(race, log_ratios, few), untried]))
-        self.results_ = AutoResults(ranking, verdict, untried)
+        of_flow = on_flow(race, log_ratios, few)
+        self.results_ = AutoResults(ranking, " ".join(filter(None, [of_flow, untried])), untried, of_flow)
 
     def _fall_back(self, samples: TwoSamples, entries: list[Candidate], message: str) -> None:
         """Use the logistic baseline, and issue a warning."""
@@ -175,7 +175,8 @@ class AutoRatio(RatioEstimator):
         seconds = time.perf_counter() - start
         baseline = Candidate("logistic", False, seconds=seconds, weight=1.0, status=Status.BASELINE)
         others = [one for one in entries if one.name != "logistic"]
-        self.results_ = AutoResults([baseline, *others], f"No candidate was scored. {message}", message)
+        reason = "No candidate was scored."
+        self.results_ = AutoResults([baseline, *others], f"{reason} {message}", message, reason)
 
     def selection(self) -> ConvexRatio:
         """Return the combination, unfitted, to fit it to other rows without another choice."""

@@ -65,6 +65,7 @@ class AutoResults:
     candidates: list[Candidate] = field(default_factory=list)
     verdict: str = ""
     untried: str = ""  # the part of the verdict on what was not tried, for other verdicts. Empty if all was
+    on_flow: str = ""  # the other part of the verdict
 
     def to_frame(self) -> pl.DataFrame:
         """Return the table as a polars data frame, one row for each candidate."""
@@ -81,7 +82,8 @@ class AutoResults:
             return ""
         return f"The rest, {1 - total:.2f}, is the weight of r = 1, which shrinks log r toward 0."
 
-    def __str__(self) -> str:
+    def table(self) -> str:
+        """Return the candidates and their scores as text, without the verdict."""
         heads = ("candidate", "score", "± s.e.", "seconds", "weight", "")
         rows = [heads, *(one.cells() for one in self.candidates)]
         width = max(len(name) for name, *_ in rows)
@@ -89,7 +91,10 @@ class AutoResults:
             f"{name:<{width}}  {score:>8}  {error:>8}  {seconds:>8}  {weight:>6}  {note}".rstrip()
             for name, score, error, seconds, weight, note in rows
         ]
-        return "\n".join([*lines, *filter(None, [self.weight_note]), self.verdict])
+        return "\n".join([*lines, *filter(None, [self.weight_note])])
+
+    def __str__(self) -> str:
+        return f"{self.table()}\n{self.verdict}"
 
     __repr__ = __str__
 
