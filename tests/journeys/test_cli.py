@@ -139,7 +139,7 @@ def test_the_planted_drivers_are_named(model: Path, files: Path, run: Run) -> No
     found = json.loads(out)
     assert (code, found["p_value"]) == (0, pytest.approx(1 / 61))
     assert {driver["column"] for driver in found["drivers"][:2]} == {"age", "job"}
-    assert set(found["drivers"][0]) == {"column", "effect", "standard_error", "p_value", "change"}
+    assert set(found["drivers"][0]) == {"column", "effect", "standard_error", "p_value", "change", "kind", "partner"}
     code, out, _ = run("test", files / "p.csv", files / "q.csv", "--permutations", 60, "--quiet")
     first, _, head, *rows = out.splitlines()
     assert first.startswith("The files differ (p = 0.016, 60 permutations). Largest changes: ")
@@ -535,7 +535,7 @@ def test_identifiers_overlap_and_durations(tmp_path: Path, run: Run) -> None:
     assert (code, len(err.splitlines())) == (0, 1)  # nothing of effective draws, which the verdict has
     assert "Left out 'who', 'number', because most rows have their own value there" in err
     assert "identifier: who, number (left out)" in out
-    assert "-o weighted.parquet" in out
+    assert f"flowratio score {m} {q} -o weights.parquet" in out
     assert run("score", m, q, "-o", tmp_path / "w.parquet", "--quiet")[0] == 0
     code, _, err = run("score", m, q, "-o", tmp_path / "w.csv", "--quiet")
     assert (code, len(err.splitlines())) == (2, 1)

@@ -82,7 +82,7 @@ def wide_page(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Page:
     text["changes"] |= {"n_new": 90, "new": long_list, "n_vanished": 90, "vanished": long_list, "changed": long_list}
     evidence["columns"] += [{**one, "name": f"{one['name']} {k}"} for k in range(15) for one in evidence["columns"]]
     evidence["test"]["drivers"] = [
-        {"column": one["name"], "effect": 0.1, "p_value": 0.005, "change": "mean"} for one in evidence["columns"]
+        {"column": one["name"], "effect": 0.1, "p_value": 0.005, "kind": "mean"} for one in evidence["columns"]
     ]
     evidence["candidates"]["table"] *= 9
     evidence["diagnosis"] |= {"verdict": "do not use", "warnings": ["A long problem of the rows of p. " * 8] * 8}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,17 @@ MAX_SHOWN = 10  # columns in a table or a figure
 _HEAD = ("column", "effect (nats)", "corrected p", "change")
 _MEANING = "effect: standard deviation of log r of the column alone (0 = unchanged, below 0.2 = small, above 1 = large)"
 _Z_ONE_SIDED = 1.645  # of a Gaussian: 95 % lie below
+
+
+class ChangeKind(str, Enum):
+    """What changed most in a column."""
+
+    MEAN = "mean"
+    SPREAD = "spread"
+    SHAPE = "shape"
+    CORRELATION = "correlation"
+    CATEGORIES = "categories"
+    MISSING = "missing values"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +55,18 @@ class ColumnChanges:
     effect: Vector  # in nats
     standard_error: Vector  # of `effect`
     p_value: Vector  # corrected for the number of columns: the probability that chance gives any column such a change
-    change: list[str]  # what changed most: mean, spread, shape, categories, correlation with another column
+    kinds: list[ChangeKind]  # what changed most
+    partners: list[str | None]  # the other column of a changed correlation, or None
 
     @classmethod
     def none(cls) -> ColumnChanges:
         """Return the changes of samples that do not differ."""
-        return cls([], np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0), [])
+        return cls([], np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0), [], [])
+
+    @property
+    def change(self) -> list[str]:
+        """What changed most, in words."""
+        return [_words(kind, partner) for kind, partner in zip(self.kinds, self.partners, strict=True)]
 
     @property
     def clear(self) -> list[str]:
@@ -58,10 +76,10 @@ class ColumnChanges:
     def to_list(self) -> list[dict[str, Any]]:
         """Return one dictionary for each column, ready for JSON."""
         numbers = zip(self.effect.tolist(), self.standard_error.tolist(), self.p_value.tolist(), strict=True)
-        keys = ("effect", "standard_error", "p_value")
-        rows = [dict(zip(keys, row, strict=True)) for row in numbers]
-        names = zip(self.names, rows, self.change, strict=True)
-        return [{"column": name, **row, "change": change} for name, row, change in names]
+        texts = zip(self.change, self.kinds, self.partners, strict=True)
+        rows = [dict(zip(("effect", "standard_error", "p_value"), row, strict=True)) for row in numbers]
+        whats = [{"change": change, "kind": kind.value, "partner": partner} for change, kind, partner in texts]
+        return [{"column": name, **row, **what} for name, row, what in zip(self.names, rows, whats, strict=True)]
 
     def to_html(self) -> str:
         """Return a table of the first columns. Empty if there are none."""
@@ -98,6 +116,12 @@ class ColumnChanges:
             (shown(name), _effect_text(effect, error), p_text(p), shown(change))
             for name, effect, error, p, change in first
         ]
+
+
+def _words(kind: ChangeKind, partner: str | None) -> str:
+    if kind is ChangeKind.CORRELATION:
+        return f"correlation with {partner}"
+    return "share of missing values" if kind is ChangeKind.MISSING else kind.value
 
 
 def _effect_text(effect: float, error: float) -> str:

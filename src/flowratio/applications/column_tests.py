@@ -11,7 +11,7 @@ from scipy.special import log_ndtr
 
 from flowratio._support.types import Matrix, Vector
 from flowratio.applications.category_scores import N_STATISTICS, CategoryScores
-from flowratio.applications.column_changes import ColumnChanges
+from flowratio.applications.column_changes import ChangeKind, ColumnChanges
 from flowratio.applications.column_effect import (
     Variance,
     effect_of,
@@ -29,8 +29,8 @@ _LOCATION, _SCALE, _SHAPE, _CORRELATION = 0.7, 0.15, 0.05, 0.1
 _OF_CLEAREST = np.array([0.4, 0.15, 0.12, 0.15, 0.2])  # location, scale, shape, correlation, categories
 _OF_SUM = 0.04
 _TAIL = 0.25  # share of the permutations that show the tail of a statistic
-_KINDS = ("mean", "spread", "shape", "correlation with {}", "categories")
-_MISSING = "share of missing values"
+# in the order of the statistics. Missing values are one of the others, by where the change is
+_KINDS = (ChangeKind.MEAN, ChangeKind.SPREAD, ChangeKind.SHAPE, ChangeKind.CORRELATION, ChangeKind.CATEGORIES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,13 +95,18 @@ class ColumnTests:
         p_value = np.array([_p_value(observed[sources].max(), largest) for sources in members])
         effects = np.array([self._effect(sources, observed, largest) for sources in members])
         order = np.lexsort([-effects[:, 0], p_value])
+        kinds = [self._kind(members[k], observed) for k in order]
         return ColumnChanges(
             names=[self.sources.names[number] for number in numbers[order]],
             columns=numbers[order],
             effect=effects[order, 0],
             standard_error=effects[order, 1],
             p_value=p_value[order],
-            change=[self._word(members[k], observed) for k in order],
+            kinds=kinds,
+            partners=[
+                self._partner(members[k]) if kind is ChangeKind.CORRELATION else None
+                for k, kind in zip(order, kinds, strict=True)
+            ],
         )
 
     def _effect(self, sources: Vector, observed: Matrix, largest: Vector) -> tuple[float, float]:
@@ -149,20 +154,21 @@ class ColumnTests:
         j, k = np.unravel_index(int(correlations.argmax()), correlations.shape)
         return int(j), int(k)
 
-    def _word(self, sources: Vector, observed: Matrix) -> str:
+    def _partner(self, sources: Vector) -> str:
+        """Return the name of the column whose correlation with some source columns changed most."""
+        return self.sources.names[self.sources.group[self.sources.of_matrix[self._strongest(sources)[1]]]]
+
+    def _kind(self, sources: Vector, observed: Matrix) -> ChangeKind:
         """Return what changed most in some source columns."""
         kind = int(observed[sources].max(axis=0).argmax())
-        if kind == 3:
-            partner = self.sources.of_matrix[self._strongest(sources)[1]]
-            return _KINDS[kind].format(self.sources.names[self.sources.group[partner]])
         if kind == 4:
             source = int(sources[observed[sources, kind].argmax()])
             is_missing = self.categories[source].most_changed() == self.sources.n_categories[source]
-            return _MISSING if is_missing else _KINDS[kind]
+            return ChangeKind.MISSING if is_missing else _KINDS[kind]
         if kind < 3:
             parts = np.flatnonzero(self.sources.of_matrix == sources[observed[sources, kind].argmax()])
             if self.sources.is_missing[parts[self.of_columns[0][kind, parts].argmax()]]:
-                return _MISSING
+                return ChangeKind.MISSING
         return _KINDS[kind]
 
 

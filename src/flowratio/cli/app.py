@@ -122,6 +122,7 @@ def fit(
         from flowratio.cli.fit_text import answers, details
         from flowratio.cli.inputs import column_kinds, named_method, read_tables
         from flowratio.report.model import fit_tables
+        from flowratio.report.steps import score_command, shell_word
 
         ratio = named_method(method, budget if no_flow else _SHARE_OF_CHOICE * budget)
         P, Q = read_tables([p, q], columns, exclude, text)
@@ -149,9 +150,8 @@ def fit(
         print(column_kinds(model.ratio.encoder_))
     if hasattr(model.ratio, "results_"):  # of an AutoRatio
         print(f"{model.ratio.results_.table()}\n{model.ratio.results_.on_flow}")  # the rest is with the verdict above
-    ending = ".parquet" if q.lower().endswith((".parquet", ".pq")) else ".csv"
-    print(f"\nmodel: {out}\nNext: flowratio report {shlex.quote(str(out))} -o report.html")
-    print(f"      flowratio score {shlex.quote(str(out))} {shlex.quote(q)} -o weighted{ending}")
+    print(f"\nmodel: {out}\nNext: flowratio report {shell_word(str(out))} -o report.html")
+    print(f"      {score_command({**model.evidence['origin'], 'model': str(out)})}")
 
 
 @_command()

@@ -24,7 +24,7 @@ from flowratio.diagnostics.identities import Identities, identities
 from flowratio.diagnostics.importance import Importance, importance
 from flowratio.diagnostics.overlap import Overlap, overlap, stability
 from flowratio.diagnostics.reliability import Reliability, reliability
-from flowratio.diagnostics.remedies import confirmed_remedy
+from flowratio.diagnostics.remedies import Remedy, confirmed_remedy
 from flowratio.diagnostics.residual import Residual, residual
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation, separation
 from flowratio.diagnostics.summary import summary_of
@@ -44,10 +44,10 @@ class Diagnosis:
 
     Attributes
     ----------
-    verdict, warnings, advice
+    verdict, warnings, remedy
         Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`, and why not, in words. The last
-        warning is what an `AutoRatio` did not try, which alone does not lower the verdict. Changes of the weights that
-        held-out rows confirm.
+        warning is what an `AutoRatio` did not try, which alone does not lower the verdict. A change of the weights that
+        held-out rows confirm, or None. `advice` has it in words.
     n_p, n_q, score, score_error
         Numbers of rows, and `RatioEstimator.score` of the rows in nats (0 = identical, 0.69 = fully separable).
     direction, leftover
@@ -70,7 +70,7 @@ class Diagnosis:
 
     verdict: Verdict
     warnings: list[str]
-    advice: list[str]
+    remedy: Remedy | None
     n_p: int
     n_q: int
     score: float
@@ -90,6 +90,11 @@ class Diagnosis:
     log_q: Vector
     log_w: Vector
 
+    @property
+    def advice(self) -> list[str]:
+        """What held-out rows confirm to be better, in words. Empty if there is nothing."""
+        return [] if self.remedy is None else [str(self.remedy)]
+
     def summary(self) -> str:
         """Return a text: the verdict, its reasons, then the numbers."""
         return summary_of(self)
@@ -105,7 +110,7 @@ class Diagnosis:
         names = [field.name for field in fields(self) if field.name not in ("log_p", "log_q", "log_w")]
         document = {name: _plain(getattr(self, name)) for name in names}
         del document["residual"]["log_correction"]
-        return document
+        return {**document, "advice": self.advice}
 
     def _repr_html_(self) -> str:
         return html_of(self)
@@ -220,9 +225,9 @@ def _diagnosis(
     return Diagnosis(
         verdict=verdict,
         warnings=[*(finding.words for finding in findings), *filter(None, [evaluation.note])],
-        advice=[]
+        remedy=None
         if verdict is Verdict.RELIABLE or known
-        else _advice(plain_p, plain_q._replace(log_r=weighted.log_r), seed),
+        else confirmed_remedy(plain_p, plain_q._replace(log_r=weighted.log_r), np.random.default_rng([seed, 3])),
         n_p=len(log_p),
         n_q=len(log_q),
         score=score,
@@ -289,15 +294,6 @@ def _deviation(p: ScoredSample, q: ScoredSample) -> float:
     """Return the standard deviation of log r, both samples counting one half."""
     log_r, half = np.concatenate([p.log_r, q.log_r]), np.concatenate([p.share, q.share]) / 2
     return float(np.sqrt(half @ (log_r - half @ log_r) ** 2))
-
-
-def _advice(p: ScoredSample, q: ScoredSample, seed: int) -> list[str]:
-    """Return the change of the weights that brings column means closer to those of p, if there is one."""
-    remedy = confirmed_remedy(p, q, np.random.default_rng([seed, 3]))
-    if remedy is None:
-        return []
-    size = f"from {remedy.before:.2g} to {remedy.after:.2g} standard deviations (root mean square)"
-    return [f"{remedy.words}: on held-out rows this lowers the differences of column means {size}."]
 
 
 def _score(p: ScoredSample, q: ScoredSample) -> tuple[float, float]:

@@ -19,8 +19,14 @@ class Remedy(NamedTuple):
     """A change of the weights, and root mean square standardized differences of column means with and without it."""
 
     words: str
+    option: str  # of `flowratio score`
     before: float
     after: float
+
+    def __str__(self) -> str:
+        size = f"from {self.before:.2g} to {self.after:.2g} standard deviations (root mean square)"
+        effect = f"on held-out rows this lowers the differences of column means {size}"
+        return f"{self.words} (`{self.option}`): {effect}."
 
 
 def confirmed_remedy(p: ScoredSample, q: ScoredSample, rng: np.random.Generator) -> Remedy | None:
@@ -37,11 +43,27 @@ def confirmed_remedy(p: ScoredSample, q: ScoredSample, rng: np.random.Generator)
         return None
     halves = [rng.permutation(len(sample.X)) % 2 for sample in (p, q)]
     losses = [_losses(_half(p, halves[0] == k), _half(q, halves[1] == k), scale, used) for k in (0, 1)]
-    best = [min(of_half, key=lambda words: of_half[words]) for of_half in losses]
-    if best[0] != best[1] or not best[0]:
+    option, other = (min(of_half, key=lambda option: of_half[option]) for of_half in losses)
+    if option != other or not option:
         return None
-    before, after = (np.sqrt([of_half[words] for of_half in losses]) for words in ("", best[0]))
-    return Remedy(best[0], float(before.mean()), float(after.mean())) if (after < _BETTER * before).all() else None
+    before, after = (np.sqrt([of_half[key] for of_half in losses]) for key in ("", option))
+    if not (after < _BETTER * before).all():
+        return None
+    return Remedy(_words()[option], option, float(before.mean()), float(after.mean()))
+
+
+def _words() -> dict[str, str]:
+    """Return each change of the weights in words, by its option."""
+    powers = {_power_option(gamma): f"Raise the weights to the power {gamma:g}" for gamma in _POWERS}
+    return powers | {_cap_option(largest): f"Cap the weights at {largest:g} times their mean" for largest in _CAPS}
+
+
+def _power_option(gamma: float) -> str:
+    return f"--temper {gamma:g}"
+
+
+def _cap_option(largest: float) -> str:
+    return f"--cap {largest:g}"
 
 
 def _half(sample: ScoredSample, rows: Vector) -> ScoredSample:
@@ -50,13 +72,12 @@ def _half(sample: ScoredSample, rows: Vector) -> ScoredSample:
 
 
 def _losses(p: ScoredSample, q: ScoredSample, scale: Vector, used: Vector) -> dict[str, float]:
-    """Return the loss of each change of the weights, by its words. Those of the unchanged weights are empty."""
+    """Return the loss of each change of the weights, by its option. That of the unchanged weights is empty."""
     mean_p, X_q, log_w = p.share @ p.X[:, used], q.X[:, used], q.log_weights()
     weights = {"": log_w}
     for gamma in _POWERS:
-        words = f"Raise the weights to the power {gamma:g} (`--temper {gamma:g}`)"
-        weights[words] = temper(q.log_r, gamma) + np.log(q.share)
+        weights[_power_option(gamma)] = temper(q.log_r, gamma) + np.log(q.share)
     for largest in _CAPS:
-        weights[f"Cap the weights at {largest:g} times their mean (`--cap {largest:g}`)"] = cap(log_w, largest)
-    means = {words: self_normalize(logs) @ X_q for words, logs in weights.items()}
-    return {words: float(np.mean(((mean_p - mean) / scale[used]) ** 2)) for words, mean in means.items()}
+        weights[_cap_option(largest)] = cap(log_w, largest)
+    means = {option: self_normalize(logs) @ X_q for option, logs in weights.items()}
+    return {option: float(np.mean(((mean_p - mean) / scale[used]) ** 2)) for option, mean in means.items()}

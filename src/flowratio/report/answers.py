@@ -10,14 +10,14 @@ import re
 from collections import Counter
 from typing import Any, NamedTuple
 
-from flowratio.report.drift import CORRELATION, differs, is_significant
+from flowratio.applications.column_changes import ChangeKind
+from flowratio.report.drift import differs, is_significant
 from flowratio.report.names import file_names, legible_evidence
 from flowratio.report.numbers import count, fixed, pair, percent, shares
 
 MAX_CHANGES = 8  # columns that are listed as changed
 _IMPORTANT = 0.05  # share of the squared changes of log r from which on a column is listed without a test
 _SIZES = ((0.55, "very small"), (0.65, "small"), (0.8, "clear"), (0.95, "large"), (math.inf, "very large"))
-_MISSING = "share of missing values"  # how the test words it
 _SAMPLE = re.compile(r"\b(of |from |about |like |where )([pq])\b(?![-\w]| =)|()\b([pq])(?= has | lies )")
 _BOTH = re.compile(r"(?<![\w'`-])p( and | from | ‖ )q(?![\w'`-])")
 _UNTRIED = {
@@ -59,24 +59,23 @@ def changes_of(evidence: dict[str, Any], most: int = MAX_CHANGES) -> list[Change
     if not differs(evidence):
         return []
     important = [column for column in evidence["columns"] if (column["driver"]["share"] or 0) >= _IMPORTANT]
-    return [_change(column, {"change": "mean"}) for column in important[:most]]
+    return [_change(column, {"kind": ChangeKind.MEAN.value}) for column in important[:most]]
 
 
 def _change(column: dict[str, Any], driver: dict[str, Any]) -> Change:
     """Return what changed in a column. `driver` is its result of the test."""
-    name, word = column["name"], driver["change"]
-    if word.startswith(CORRELATION):
-        partner = driver.get("partner", word.removeprefix(CORRELATION))
+    name, kind = column["name"], ChangeKind(driver["kind"])
+    if kind is ChangeKind.CORRELATION:
         texts = [fixed(driver.get(sample), 2) for sample in "qp"]
-        return Change(name, f"correlation of {name} and {partner}", texts[0], texts[1])
+        return Change(name, f"correlation of {name} and {driver['partner']}", texts[0], texts[1])
     largest = max(_category_changes(column), key=_rank, default=None)
     of_missing = abs(column["missing"]["p"] - column["missing"]["q"])
-    is_missing = word == _MISSING or (largest is not None and of_missing > abs(largest["p"] - largest["q"]))
+    is_missing = kind is ChangeKind.MISSING or (largest is not None and of_missing > abs(largest["p"] - largest["q"]))
     if is_missing or (largest is None and not _has_values(column)):
         return Change(name, f"missing values of {name}", *shares(column["missing"]["q"], column["missing"]["p"]))
     if largest is not None:
         return Change(name, f"{name} = {largest['category']}", *shares(largest["q"], largest["p"]))
-    return _change_of_numbers(column, word)
+    return _change_of_numbers(column, kind)
 
 
 def _rank(category: dict[str, Any]) -> tuple[float, float]:
@@ -95,10 +94,10 @@ def _has_values(column: dict[str, Any]) -> bool:
     return all(column.get("numbers", {}).get(sample) is not None for sample in "pq")
 
 
-def _change_of_numbers(column: dict[str, Any], word: str) -> Change:
+def _change_of_numbers(column: dict[str, Any], kind: ChangeKind) -> Change:
     """Return the change of the median or mean, or of the middle half of the values."""
     name, p, q = column["name"], column["numbers"]["p"], column["numbers"]["q"]
-    if word == "mean":
+    if kind is ChangeKind.MEAN:
         medians = pair(column, q["quartiles"][2], p["quartiles"][2])
         if medians[0] != medians[1]:
             return Change(name, f"median {name}", *medians)

@@ -11,10 +11,10 @@ import polars as pl
 from scipy.stats import spearmanr
 
 from flowratio._support.types import Vector
+from flowratio.applications.column_changes import ChangeKind
 from flowratio.applications.testing import two_sample_test
 from flowratio.diagnostics.thresholds import THRESHOLDS
 
-CORRELATION = "correlation with "  # how the test words a change of the dependence of two columns
 _CELLS = 100_000  # rows times columns of each table: about a second
 _ROWS = (500, 5_000)  # fewest and most rows of each table
 _WIDE = 150  # columns from which on there are fewer permutations, because a permutation takes longer
@@ -41,13 +41,12 @@ def drift_test(P: pl.DataFrame, Q: pl.DataFrame) -> dict[str, Any] | None:
 
 def _correlation(driver: dict[str, Any], P: pl.DataFrame, Q: pl.DataFrame) -> dict[str, Any]:
     """Return the rank correlations of two columns in both tables, if their correlation changed and both are numbers."""
-    if not driver["change"].startswith(CORRELATION):
+    if driver["kind"] != ChangeKind.CORRELATION.value:
         return {}
-    columns = [driver["column"], driver["change"].removeprefix(CORRELATION)]
-    values = [[_numbers(table[name]) for name in columns] for table in (P, Q)]
+    values = [[_numbers(table[driver[key]]) for key in ("column", "partner")] for table in (P, Q)]
     if any(one is None for pair in values for one in pair):
-        return {"partner": columns[1]}
-    return {"partner": columns[1], "p": _rank_correlation(*values[0]), "q": _rank_correlation(*values[1])}
+        return {}
+    return {"p": _rank_correlation(*values[0]), "q": _rank_correlation(*values[1])}
 
 
 def _rank_correlation(a: Any, b: Any) -> float:

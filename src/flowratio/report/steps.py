@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -14,7 +13,6 @@ from flowratio.report.answers import with_file_names
 from flowratio.report.drift import differs
 from flowratio.report.names import file_names
 
-_OPTION = re.compile(r"`(--(?:temper|cap) [0-9.]+)`")  # in the advice of a diagnosis
 _SEPARATING = 0.1  # share of the squared changes of log r from which on a column may separate the files
 _PARQUET = (".parquet", ".pq")
 
@@ -46,9 +44,12 @@ def _ansi(character: str) -> str:
 
 def score_command(origin: dict[str, Any], options: str = "") -> str:
     """Return the command that computes weights for the file of q."""
-    ending = ".parquet" if origin["file_q"].lower().endswith(_PARQUET) else ".csv"
-    words = ["flowratio", "score", origin.get("model", "model"), origin["file_q"], "-o", f"weights{ending}"]
+    words = ["flowratio", "score", origin.get("model", "model"), origin["file_q"], "-o", _weights_file(origin)]
     return " ".join(map(shell_word, words)) + options
+
+
+def _weights_file(origin: dict[str, Any]) -> str:
+    return "weights.parquet" if origin["file_q"].lower().endswith(_PARQUET) else "weights.csv"
 
 
 def steps_of(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
@@ -64,12 +65,12 @@ def steps_of(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
 def _weighted(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
     """Return how to compute and use the weights."""
     p, q = file_names(origin)
-    option = _OPTION.search(" ".join(evidence["diagnosis"]["advice"]))
+    remedy = evidence["diagnosis"]["remedy"]
     first = Step(f"Compute a weight for each row of {q}.", score_command(origin))
-    if option is not None:
-        text = f"Compute a weight for each row of {q}. Held-out rows confirm that the option {option[1]} improves them."
-        first = Step(text, score_command(origin, f" {option[1]}"))
-    name = "weights.parquet" if origin["file_q"].lower().endswith(_PARQUET) else "weights.csv"
+    if remedy is not None:
+        reason = f"Held-out rows confirm that the option {remedy['option']} improves them."
+        first = Step(f"{first.text} {reason}", score_command(origin, f" {remedy['option']}"))
+    name = _weights_file(origin)
     use = f"Use the column `weight` of {name} in every mean, fit or test about {p}. An example in Python:"
     return [first, Step(use, _python_example(evidence, name)), *_care(evidence)]
 
@@ -85,19 +86,19 @@ def _python_example(evidence: dict[str, Any], name: str) -> str:
     return "\n".join([*lines, f'np.average(rows[{column!r}], weights=rows["weight"])'])
 
 
-def _care(evidence: dict[str, Any]) -> list[Step]:
-    """Return what to do about the problems of usable weights."""
+def _care(evidence: dict[str, Any], *, is_weighted: bool = True) -> list[Step]:
+    """Return what to do about the problems of a ratio and, if its weights are used, of these."""
     diagnosis, (p, q) = evidence["diagnosis"], file_names(evidence["origin"])
     overlap, curve, steps = diagnosis["overlap"], diagnosis["reliability"], []
     if diagnosis["direction"]["auc"] < 0.5 and diagnosis["direction"]["z"] < -THRESHOLDS.z:
         steps.append(f"Check whether the two files are swapped. After weighting, {q} should look like {p}.")
-    if overlap["ess_q"] <= THRESHOLDS.small_ess or overlap["headroom"] < THRESHOLDS.headroom:
+    if is_weighted and (overlap["ess_q"] <= THRESHOLDS.small_ess or overlap["headroom"] < THRESHOLDS.headroom):
         steps.append(f"Get more rows of {q} that look like {p}.")
-    if overlap["share_p_beyond_q"] > THRESHOLDS.beyond:
+    if is_weighted and overlap["share_p_beyond_q"] > THRESHOLDS.beyond:
         steps.append(f"State for whom your results hold. Part of {p} has no counterpart in {q}.")
     if curve["p_value"] < THRESHOLDS.chance and curve["error"] - curve["noise"] > THRESHOLDS.reliability:
         steps.append(f"{reliability_advice(curve['slope'], curve['slope_error'])}. The class probabilities are off.")
-    if diagnosis["warnings"] and diagnosis["balance"]["worst"][1] > THRESHOLDS.difference:
+    if is_weighted and diagnosis["warnings"] and diagnosis["balance"]["worst"][1] > THRESHOLDS.difference:
         steps.append("Adjust also for the columns that still differ. The balance chart above shows them.")
     return [Step(text) for text in steps]
 
@@ -125,8 +126,7 @@ def _instead(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
     steps += [Step(with_file_names(text, origin)) for text in evidence["diagnosis"]["advice"]]
     is_beyond = evidence["diagnosis"]["overlap"]["share_p_beyond_q"] > THRESHOLDS.beyond
     limit = Step(f"Or limit your question to the part of {p} that has a counterpart in {q}.")
-    others = [step for step in _care(evidence) if not step.text.startswith(("Get more", "State", "Adjust"))]
-    return [*steps, *[limit] * is_beyond, *others]
+    return [*steps, *[limit] * is_beyond, *_care(evidence, is_weighted=False)]
 
 
 def _separating(evidence: dict[str, Any]) -> list[str]:

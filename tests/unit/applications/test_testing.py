@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scipy.stats import kstest, norm, rankdata
 
 from flowratio import ULSIF, ClassifierRatio, RatioEstimator
-from flowratio.applications.column_changes import ColumnChanges
+from flowratio.applications.column_changes import ChangeKind, ColumnChanges
 from flowratio.applications.rank_scores import RankScores
 from flowratio.applications.testing import TwoSampleTest, two_sample_test
 from flowratio.ratios.registry import named_ratio
@@ -283,7 +283,7 @@ def test_drivers_are_in_the_dictionary_the_page_and_the_figure() -> None:
 def test_numbers_are_rounded_to_what_matters() -> None:
     effect, error = np.array([0.412, 0.0, 0.1, 3.94, 391.7]), np.array([0.063, 0.34, 0.2, 1.26, 34.2])
     p_value = np.array([1 / 201, 1 / 101, 0.0447, 0.996, 1e-5])
-    changes = ColumnChanges(list("abcde"), np.arange(5), effect, error, p_value, ["mean"] * 5)
+    changes = ColumnChanges(list("abcde"), np.arange(5), effect, error, p_value, [ChangeKind.MEAN] * 5, [None] * 5)
     cells = [line.split("  ") for line in str(changes).splitlines()[1:-1]]
     rows = [[cell.strip() for cell in row if cell] for row in cells]
     assert [row[1] for row in rows] == ["0.41 ± 0.06", "< 0.44", "< 0.38", "3.9 ± 1.3", "392 ± 34"]

@@ -198,7 +198,7 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
         ({"direction": {"auc": 0.2, "standard_error": 0.01, "z": -30.0}}, "Check whether the two files are swapped"),
         ({"overlap": {"ess_q": 3.0}}, "Get more rows of"),
         ({"overlap": {"headroom": 1.0}}, "Get more rows of"),
-        ({"advice": ["Cap the weights (`--cap 20`)."]}, "-o weights.csv --cap 20"),
+        ({"remedy": {"words": "Cap", "option": "--cap 20"}}, "-o weights.csv --cap 20"),
         ({"overlap": {"ess_q": 80.0, "ess_error": 30.0}}, "as much information as 80 ± 30 rows of a&amp;b.csv"),
         ({"overlap": {"share_p_beyond_q": 0.3}}, "has no counterpart in"),
         (
@@ -220,7 +220,7 @@ def test_advice_fits_the_numbers(change: dict[str, Any], words: str, evidence: d
     changed = copy.deepcopy(evidence)
     for name, value in change.items():
         old = changed["diagnosis"][name]
-        changed["diagnosis"][name] = {**old, **value} if isinstance(value, dict) else value
+        changed["diagnosis"][name] = {**(old or {}), **value} if isinstance(value, dict) else value
     assert words in html(changed)
 
 
