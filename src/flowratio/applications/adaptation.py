@@ -19,6 +19,7 @@ from typing_extensions import Self
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_nonnegative, seed_from, unchanged_on_failure
 from flowratio.applications.crossfit import check_folds, cross_fit, fit_prepared, log_ratio_prepared
+from flowratio.applications.refused_columns import refusal_of_text
 from flowratio.applications.weighted_fit import fit_weighted, last_step
 from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
@@ -185,7 +186,12 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         self.effective_sample_size_ = effective_sample_size(log_w)
         self.sample_weight_ = self_normalize(log_w, total=float(counts.sum()))
         self._warn_of_overlap(log_p, log_q, counts, samples)
-        self.estimator_ = fit_weighted(clone(self.estimator), X, y, self.sample_weight_.copy(), seed)
+        try:
+            self.estimator_ = fit_weighted(clone(self.estimator), X, y, self.sample_weight_.copy(), seed)
+        except (TypeError, ValueError) as error:
+            if (refusal := refusal_of_text(self.estimator, X, y)) is not None:
+                raise refusal from error
+            raise
 
     def _warn_of_overlap(self, log_p: Vector | None, log_q: Vector, counts: Vector, samples: TwoSamples | None) -> None:
         """Issue a warning if the weights depend on a handful of source rows, or miss a part of the target."""

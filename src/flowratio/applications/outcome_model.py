@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,7 +83,7 @@ def prediction_of(model: Any, measurement: Measurement, share: Vector, seed: int
     if model is not None:
         name = model if isinstance(model, str) else type(model).__name__
         return Prediction(_cross_fitted(model, measurement, seed), name)
-    return _best(_usable(measurement.X), measurement, share, seed)
+    return _best({name: name for name in _usable(measurement.X)}, measurement, share, seed)
 
 
 def _usable(X: Matrix) -> Sequence[str]:
@@ -91,8 +91,9 @@ def _usable(X: Matrix) -> Sequence[str]:
     return MODELS if np.isfinite(X).all() else ("boosting",)
 
 
-def _best(names: Sequence[str], measurement: Measurement, share: Vector, seed: int) -> Prediction:
-    predictions = [Prediction(_cross_fitted(name, measurement, seed), name) for name in names]
+def _best(models: Mapping[str, str], measurement: Measurement, share: Vector, seed: int) -> Prediction:
+    """Return the best prediction, with its name. `models` has the kind of `_new` for each name."""
+    predictions = [Prediction(_cross_fitted(kind, measurement, seed), name) for name, kind in models.items()]
     return min(predictions, key=lambda one: float(share @ np.square(measurement.values - one.values)))
 
 
@@ -104,11 +105,12 @@ def better_prediction(prediction: Prediction, measurement: Measurement, share: V
     names = [name for name in _usable(measurement.X) if name != prediction.model]
     if not names:
         return None
-    best = _best([{"boosting": "shallow boosting"}.get(name, name) for name in names], measurement, share, seed)
+    models = {name: "shallow boosting" if name == "boosting" else name for name in names}
+    best = _best(models, measurement, share, seed)
     squares = [np.square(measurement.values - one.values) for one in (prediction, best)]
     gains = (squares[0] - squares[1])[share > 0]
     gain, error = mean_and_error(gains, share[share > 0])
-    return best._replace(model=best.model.split()[-1]) if gain > THRESHOLDS.residual * error else None
+    return best if gain > THRESHOLDS.residual * error else None
 
 
 def _cross_fitted(model: Any, measurement: Measurement, seed: int) -> Vector:

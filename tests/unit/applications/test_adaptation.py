@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import warnings
 from typing import Any
 
@@ -37,7 +38,7 @@ from sklearn.svm import SVC
 from sklearn.utils import all_estimators, check_array
 from sklearn.utils.estimator_checks import check_estimator
 
-from flowratio import AutoRatio, ClassifierRatio
+from flowratio import AutoRatio, ClassifierRatio, TableEncoder
 from flowratio.applications import adaptation
 from flowratio.applications.adaptation import ImportanceWeighted
 from flowratio.applications.target_scorer import TargetScorer
@@ -168,15 +169,42 @@ def test_folds_weight_rows_by_ratios_that_have_not_seen_them() -> None:
         np.testing.assert_array_equal(model._log_ratios(X, X_target, np.ones(N), 0)[1], seen)
 
 
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+def test_a_model_that_takes_no_text(kind: Any) -> None:
+    X, y, X_target = draw()
+    columns = [{"age": rows[:, 0], "city": ["a", "b"] * (len(rows) // 2)} for rows in (X, X_target)]
+    source, target = map(kind, columns)
+    words = "`estimator` is Ridge, which cannot be fitted to text or dates. It takes numbers, but not column 'city'. "
+    words += "Use `make_pipeline(TableEncoder(), Ridge())`, or a `OneHotEncoder` for such columns."
+    with pytest.raises(ValueError, match=re.escape(words)) as refusal:
+        ImportanceWeighted(Ridge(), "logistic").fit(source, y, X_target=target)
+    assert "could not convert string to float" in str(refusal.value.__cause__)
+    model = make_pipeline(TableEncoder(), Ridge())  # the advice works
+    assert ImportanceWeighted(model, "logistic").fit(source, y, X_target=target).predict(target).shape == (N_TARGET,)
+    pipeline = make_pipeline(make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough"), Ridge())
+    source, target = (kind({**one, "job": one["city"]}) for one in columns)
+    with pytest.raises(ValueError, match=r"not column 'job'. Use `make_pipeline\(TableEncoder\(\), estimator\)`"):
+        ImportanceWeighted(pipeline, "logistic").fit(source, y, X_target=target)
+
+
+def test_other_errors_of_a_model_stay_as_they_are() -> None:
+    X, y, X_target = draw()
+    source, target = (pd.DataFrame({"age": rows[:, 0], "city": "a"}) for rows in (X, X_target))
+    model = make_pipeline(TableEncoder(), Ridge(alpha=-1.0))
+    with pytest.raises(ValueError, match="alpha") as refusal:
+        ImportanceWeighted(model, "logistic").fit(source, y, X_target=target)
+    assert refusal.value.__cause__ is None
+
+
 def test_the_choice_of_an_automatic_ratio_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y, X_target = draw()
     n_choices = 0
 
     class Counted(AutoRatio):
-        def _fit_units(self, samples: TwoSamples) -> TwoSamples:
+        def _fit(self, samples: TwoSamples) -> None:
             nonlocal n_choices
             n_choices += 1
-            return super()._fit_units(samples)
+            super()._fit(samples)
 
     model = ImportanceWeighted(Ridge(), Counted(["lda", "logistic"]), n_folds=3, random_state=0)
     model.fit(X, y, X_target=X_target)
