@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # each public name is written once: here, or in the registry 
     from flowratio.training.loop import train as train
     from flowratio.latent.featurizer import FlowFeaturizer as FlowFeaturizer
     from flowratio.ratios.base import OverlapWarning as OverlapWarning, RatioEstimator as RatioEstimator
-    from flowratio.ratios.base import kl_score as kl_score
+    from flowratio.ratios.scores import kl_score as kl_score
     from flowratio.ratios.neural.networks import CNN as CNN, MLP as MLP
     from flowratio.ratios.registry import *  # noqa: F403
     from flowratio.weights import self_normalize as self_normalize, temper as temper, rebalance as rebalance

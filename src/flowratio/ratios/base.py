@@ -39,7 +39,7 @@ from flowratio.samples.two_samples import (
     positive_rows,
     standardized,
 )
-from flowratio.samples.weighting import checked_weights, log_mean_exp
+from flowratio.samples.weighting import checked_weights
 from flowratio.tables.detection import is_mixed
 from flowratio.weights import ratios_from_logs, self_normalize
 
@@ -68,6 +68,7 @@ class Requires:
     noise: bool = False  # whether several noisy versions of each row help: one group of `TwoSamples.groups`
     # cross-fitted log-odds in the place of codes of categories, or the codes, for a ratio that passes rows on to others
     categories: Literal["odds", "codes"] = "odds"
+    preparation: bool = True  # whether rows are prepared before `_fit`. Otherwise `_fit` calls `_prepare_rows`
 
 
 class Design(NamedTuple):
@@ -229,14 +230,11 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             self._fit_units(samples)
         return self
 
-    def _fit_units(self, samples: TwoSamples) -> TwoSamples:
-        """Bring rows to the form that `requires` asks for, fit, and return these rows."""
-        rows = self._required_rows(samples)
-        self._fit(rows)
-        return rows
+    def _fit_units(self, samples: TwoSamples) -> None:
+        self._fit(self._prepare_rows(samples) if self.requires.preparation else samples)
 
-    def _required_rows(self, samples: TwoSamples) -> TwoSamples:
-        """Return rows in the form that `requires` asks for, and remember how they got it."""
+    def _prepare_rows(self, samples: TwoSamples) -> TwoSamples:
+        """Fit units and odds of categories, and return rows in the form that `requires` asks for."""
         self.log_odds_, self.category_odds_ = samples.log_odds, None
         if samples.codes and self.requires.categories == "odds":
             self.category_odds_, samples = with_category_odds(samples)
@@ -425,26 +423,3 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         tags.classifier_tags.multi_class = False
         tags.input_tags.allow_nan = tags.input_tags.string = True
         return tags
-
-
-def kl_score(ratio: Any, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None) -> float:
-    r"""Return the objective of KLIEP on held-out rows, in nats: for large n at most the divergence KL(p ‖ q).
-
-    .. math:: \mathrm{mean}_p \log r - \log \mathrm{mean}_q\, r
-
-    A factor of r cancels. The second term depends mostly on the largest ratios on rows of q. Use it for large n and
-    moderate divergences.
-
-    Parameters
-    ----------
-    ratio
-        A fitted ratio, or a pipeline that ends with one.
-    X, y, sample_weight
-        Labeled held-out rows and their weights, of shapes (n, d), (n,) and (n,).
-    """
-    last = ratio.steps[-1][1] if hasattr(ratio, "steps") else ratio
-    if not isinstance(last, RatioEstimator):
-        raise TypeError(f"`ratio` is {ratio!r}. Use a ratio of flowratio, or a pipeline that ends with one.")
-    X = X if last is ratio else ratio[:-1].transform(X)
-    log_r, is_p, w = last.labeled_scores(X, y, sample_weight)
-    return float(np.average(log_r[is_p], weights=w[is_p]) - log_mean_exp(log_r[~is_p], w[~is_p]))

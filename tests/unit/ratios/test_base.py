@@ -20,8 +20,9 @@ from flowratio import AutoRatio, ClassifierRatio, ConvexRatio, FeaturizedRatio, 
 from flowratio._support.chunks import chunks
 from flowratio.latent import featurizer
 from flowratio.ratios import base
-from flowratio.ratios.base import OverlapWarning, RatioEstimator, Requires, kl_score
+from flowratio.ratios.base import OverlapWarning, RatioEstimator, Requires
 from flowratio.ratios.inverse import InverseRatio
+from flowratio.ratios.scores import kl_score
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.samples.weighting import weighted_moments
 from flowratio.scaling import base as scaler_base

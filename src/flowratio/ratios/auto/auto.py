@@ -95,7 +95,8 @@ class AutoRatio(RatioEstimator):
     (['logistic'], [1.0])
     """
 
-    requires = Requires(units="own", categories="codes")  # equal rows are in different folds, as new rows are
+    # equal rows are in different folds, as new rows are. The time of the preparation counts for the budget
+    requires = Requires(units="own", categories="codes", preparation=False)
 
     def __init__(
         self,
@@ -110,18 +111,10 @@ class AutoRatio(RatioEstimator):
         self.candidates, self.combine, self.n_folds = candidates, combine, n_folds
         self.time_budget, self.random_state, self.verbose = time_budget, random_state, verbose
 
-    def _fit_units(self, samples: TwoSamples) -> TwoSamples:
-        start = time.perf_counter()  # the budget includes the preparation of the rows
-        rows = self._required_rows(samples)
-        self._fit_from(rows, start)
-        return rows
-
     def _fit(self, samples: TwoSamples) -> None:
-        self._fit_from(samples, time.perf_counter())
-
-    def _fit_from(self, samples: TwoSamples, start: float) -> None:
-        """Fit with a budget that runs from `start`, a value of `time.perf_counter`."""
+        start = time.perf_counter()  # the budget includes the preparation of the rows
         self._check_settings()
+        samples = self._prepare_rows(samples)
         candidates, seed = self._candidates(), seed_from(self.random_state)
         for ratio in candidates.values():
             if isinstance(ratio, FeaturizedRatio) and is_fitted(ratio.featurizer):
