@@ -7,16 +7,15 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
+from library_files import ROOT, library_digest
 from nbclient import NotebookClient
 
-ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "build" / "notebooks"
 SECONDS = 600  # for one cell, on a busy machine
 
@@ -46,7 +45,7 @@ def environment(folder: str) -> dict[str, str]:
 def stored_run(path: Path) -> Any:
     """Return a notebook with outputs, from build/notebooks/ if it ran before with the same library."""
     source = path.read_bytes()
-    key = hashlib.sha256(source + library_digest()).hexdigest()[:24]
+    key = hashlib.sha256(source + library_digest().encode()).hexdigest()[:24]
     run = RUNS / f"{path.stem}-{key}.ipynb"
     if not run.exists():
         notebook = executed(nbformat.reads(source.decode(), as_version=4))
@@ -62,10 +61,3 @@ def error_texts(notebook: Any) -> Iterator[str]:
     for output in (one for cell in notebook.cells for one in cell.get("outputs", [])):
         if output.get("name") == "stderr":
             yield output.text
-
-
-@cache
-def library_digest() -> bytes:
-    """Return a hash of all source files of the library."""
-    files = sorted((ROOT / "src" / "flowratio").rglob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).digest()

@@ -10,7 +10,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from notebook_runs import ROOT, stored_run
+from library_files import ROOT
+from notebook_runs import stored_run
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig

@@ -12,13 +12,11 @@ import re
 import tempfile
 import warnings
 from contextlib import chdir, redirect_stdout
-from functools import cache
-from pathlib import Path
 
+from library_files import ROOT, library_digest
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 
-ROOT = Path(__file__).parents[2]
 OUTPUTS = ROOT / "build" / "outputs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$\n?", re.DOTALL | re.MULTILINE)
 
@@ -54,13 +52,6 @@ def stored_outputs(blocks: list[str]) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(outputs), encoding="utf-8")
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-@cache
-def library_digest() -> str:
-    """Return a hash of all source files of the library."""
-    files = sorted((ROOT / "src" / "flowratio").rglob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def printed(blocks: list[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shlex
@@ -18,6 +17,7 @@ import polars as pl
 import pytest
 import typer.main
 from matplotlib.figure import Figure
+from scripts import loaded
 
 import flowratio
 from flowratio.cli import demo, motivating
@@ -215,15 +215,6 @@ def test_reference_has_every_public_name_in_the_order_of_the_path() -> None:
     texts = [reference.expanded((DOCS / page).read_text(encoding="utf-8")) for page in pages]
     names = [name for text in texts for name in re.findall(r"^::: (.*)$", text, re.MULTILINE)]
     assert names == [f"{getattr(flowratio, name).__module__}.{name}" for name in flowratio.__all__]
-
-
-def loaded(script: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(script.stem, script)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import warnings
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from scripts import loaded
 
 from flowratio import FeaturizedRatio, FlowFeaturizer, OverlapWarning
 from flowratio.ratios.registry import new_ratio
@@ -20,12 +20,7 @@ MAX_BYTES = 150_000
 
 
 def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, DOCS / "figures" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(DOCS / "figures" / f"{name}.py")
 
 
 def test_every_figure_of_the_page_has_a_function() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 
+import prose
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -18,16 +17,6 @@ CHECKED_WORDS = ["docs/hooks/*.py"]
 NO_SEMICOLONS = CHECKED_PAGES
 
 
-def loaded_checker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("prose", Path(__file__).with_name("prose.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-prose = loaded_checker()
 text_blocks = cache(prose.text_blocks)  # of a file, which several tests read
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from scripts import loaded
 
 import flowratio
 
@@ -18,12 +18,7 @@ DOCS = ROOT / "docs"
 
 def hook(name: str) -> ModuleType:
     pytest.importorskip("mkdocs")
-    spec = importlib.util.spec_from_file_location(name, DOCS / "hooks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(DOCS / "hooks" / f"{name}.py")
 
 
 def test_output_follows_each_block_that_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
