@@ -66,7 +66,7 @@ def model(files: Path) -> Path:
     assert done.stdout.startswith("The files differ (p = 0.005, 200 permutations).\nChanges from q.csv to p.csv:\n")
     assert re.search(r"^  median age: 3\d → 4\d$", done.stdout, re.MULTILINE)
     assert re.search(r"^  job = clerk: [34]\d % → [12]\d %$", done.stdout, re.MULTILINE)
-    assert re.search(r"^Verdict: (reliable|use with care|do not use)\.$", done.stdout, re.MULTILINE)
+    assert re.search(r"^Verdict: reliable\.$", done.stdout, re.MULTILINE)  # log r is linear
     assert "country" in done.stdout  # constant, and said to be left out
     return files / "model"
 
@@ -282,7 +282,8 @@ def test_a_model_is_replaced_only_by_force(
     assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
     code, out, _ = run(*words, "--force", "--json", "--seed", 1)
     assert (code, json.loads(out)["origin"]["seed"]) == (0, 1)
-    assert json.loads(out)["diagnosis"]["verdict"] in ("reliable", "use with care", "do not use")
+    # Gaussian ages of equal variance and four jobs have a log-ratio that is linear: lda has the right form
+    assert json.loads(out)["diagnosis"]["verdict"] == "reliable"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
 
 

@@ -40,13 +40,23 @@ def quoted(name: object) -> str:
 
 def listed(names: Sequence[object]) -> str:
     """Return names in quotes, the first 8 of them."""
-    more = f" and {len(names) - _MAX_LISTED} more" * (len(names) > _MAX_LISTED)
-    return ", ".join(map(quoted, names[:_MAX_LISTED])) + more
+    return first_of([quoted(name) for name in names], _MAX_LISTED)
 
 
-def counted(n: int, noun: str) -> str:
+def first_of(phrases: Sequence[str], most: int) -> str:
+    """Return the first phrases, and how many more there are: "a, b and 3 more"."""
+    more = f" and {len(phrases) - most} more" * (len(phrases) > most)
+    return ", ".join(phrases[:most]) + more
+
+
+def more_columns(n: int, most: int) -> str:
+    """Return the line after the first columns of a table with n of them. Empty if the table has all."""
+    return f"… and {counted(n - most, 'more column')}" if n > most else ""
+
+
+def counted(n: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun, such as "1 warning" and "2 warnings"."""
-    return f"{n} {noun}{'s' * (n != 1)}"
+    return f"{n} {noun if n == 1 else plural or f'{noun}s'}"
 
 
 def nearest(name: object, choices: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from flowratio._support import markup
 from flowratio._support.types import Vector
-from flowratio._support.wording import shown
+from flowratio._support.wording import more_columns, shown
 from flowratio.diagnostics.thresholds import THRESHOLDS
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ class ColumnChanges:
         """Return a table of the first columns. Empty if there are none."""
         if not self.names:
             return ""
-        n_more = len(self.names) - MAX_SHOWN
-        more = f"… and {n_more} more columns. " if n_more > 0 else ""
-        return markup.table("Largest changes", _HEAD, self._cells()) + markup.paragraph(more + _MEANING)
+        more = more_columns(len(self.names), MAX_SHOWN)
+        note = ". ".join(filter(None, [more, _MEANING]))
+        return markup.table("Largest changes", _HEAD, self._cells()) + markup.paragraph(note)
 
     _repr_html_ = to_html
 
@@ -104,9 +104,8 @@ class ColumnChanges:
         rows = [_HEAD, *self._cells()]
         widths = [max(len(row[k]) for row in rows) for k in range(len(_HEAD))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        n_more = len(self.names) - MAX_SHOWN
-        more = [f"… and {n_more} more column{'s' * (n_more > 1)}"] if n_more > 0 else []
-        return "\n".join([*lines, *more, _MEANING] if self.names else lines)
+        notes = [more_columns(len(self.names), MAX_SHOWN), _MEANING] if self.names else []
+        return "\n".join([*lines, *filter(None, notes)])
 
     def _cells(self) -> list[tuple[str, ...]]:
         """Return the cells of the first columns as text."""

@@ -17,7 +17,7 @@ from flowratio._support import markup
 from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, check_choice, check_count, check_fraction, seed_from
-from flowratio._support.wording import shown
+from flowratio._support.wording import first_of, shown
 from flowratio.applications.column_changes import ColumnChanges, p_text
 from flowratio.applications.column_tests import ColumnTests, SourceColumns, source_columns
 from flowratio.applications.crossfit import check_folds
@@ -98,8 +98,7 @@ class TwoSampleTest(Result):
     def _changes(self) -> str:
         names = [shown(name) for name in self.drivers.clear]
         if names:
-            more = f" and {len(names) - _MAX_NAMED} more" * (len(names) > _MAX_NAMED)
-            return f"Largest change{'s' * (len(names) > 1)}: {', '.join(names[:_MAX_NAMED])}{more}."
+            return f"Largest change{'s' * (len(names) > 1)}: {first_of(names, _MAX_NAMED)}."
         if self.importance is None:
             return "No single column differs clearly."
         names = [shown(name) for name in self.importance.names[:2]]

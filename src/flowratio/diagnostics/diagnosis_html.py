@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from flowratio._support.markup import lead, paragraph, points, table
-from flowratio._support.wording import shown
+from flowratio._support.wording import more_columns, shown
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.summary import MEANING, fixed, k_hat_text
 from flowratio.diagnostics.thresholds import THRESHOLDS
@@ -37,7 +37,9 @@ def balance_table(balance: Balance, difference: str = "p minus q") -> str:
     worst, before, after = balance.worst(_MAX_COLUMNS), balance.before.tolist(), balance.after.tolist()
     rows = [(shown(balance.names[j]), _signed(before[j]), _signed(after[j])) for j in worst]
     caption = f"Standardized mean differences, {difference} (good within ±{THRESHOLDS.difference})"
-    return table(caption, ("column", "before", "after weighting"), rows) + _more(len(balance.names))
+    return table(caption, ("column", "before", "after weighting"), rows) + paragraph(
+        more_columns(len(balance.names), _MAX_COLUMNS)
+    )
 
 
 def _checks(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
@@ -63,12 +65,8 @@ def _importance_table(diagnosis: Diagnosis) -> str:
         for name, effect, share in zip(effects.names[:_MAX_COLUMNS], effects.effect, effects.share, strict=False)
     ]
     head = ("column", "standard deviation that it adds (nats)", "share")
-    return table("Columns that move log r", head, rows) + _more(len(effects.names))
+    return table("Columns that move log r", head, rows) + paragraph(more_columns(len(effects.names), _MAX_COLUMNS))
 
 
 def _signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}"  # not -0.00
-
-
-def _more(n: int) -> str:
-    return paragraph(f"… and {n - _MAX_COLUMNS} more columns") if n > _MAX_COLUMNS else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowratio._support.wording import shown
+from flowratio._support.wording import more_columns, shown
 from flowratio.diagnostics.identities import Identity
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict
@@ -141,7 +141,7 @@ def _balance(diagnosis: Diagnosis) -> list[str]:
     return [
         f"\nBalance {'':<{width - 6}}   mean difference, before → after   deviation of q / p, before → after",
         *table,
-        *_more(len(columns.names)),
+        *_rest(len(columns.names)),
         f"  A classifier is right in {auc} of pairs after weighting (z = {_z(left.z)}).",
     ]
 
@@ -153,8 +153,8 @@ def _importance(diagnosis: Diagnosis) -> list[str]:
         f"  {name:<{width}}  {effect:8.3f} nats  {share:6.1%}"
         for name, effect, share in zip(effects.names[:_COLUMNS], effects.effect, effects.share, strict=False)
     ]
-    return ["\nColumns that move log r (standard deviation that each adds)", *table, *_more(len(effects.names))]
+    return ["\nColumns that move log r (standard deviation that each adds)", *table, *_rest(len(effects.names))]
 
 
-def _more(n: int) -> list[str]:
-    return [f"  … and {n - _COLUMNS} more columns"] if n > _COLUMNS else []
+def _rest(n: int) -> list[str]:
+    return [f"  {line}" for line in more_columns(n, _COLUMNS).splitlines()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowratio._support.wording import shown
+from flowratio._support.wording import first_of, shown
 from flowratio.diagnostics.reliability import Reliability
 from flowratio.diagnostics.residual import Residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
@@ -65,8 +65,8 @@ def wrong_slope(curve: Reliability, deviation: float) -> list[Finding]:
 def rare_columns(shares: dict[str, float], least: float = THRESHOLDS.grouping) -> str:
     """Name the text columns with rows in rare categories, by their share. Empty if all are below `least`."""
     columns = sorted((-share, name) for name, share in shares.items() if share > least)
-    listed = [f"{shown(name)} ({-share:.{0 if -share > 0.095 else 1}%} of the rows)" for share, name in columns]
-    return ", ".join(listed[:3]) + f" and {len(listed) - 3} more" * (len(listed) > 3)
+    phrases = [f"{shown(name)} ({-share:.{0 if -share > 0.095 else 1}%} of the rows)" for share, name in columns]
+    return first_of(phrases, 3)
 
 
 def grouped(grouping: dict[str, float]) -> list[Finding]:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from flowratio._support.types import Vector
-from flowratio._support.wording import shown
+from flowratio._support.wording import first_of, shown
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.identities import BoundedIdentity, Identities
 from flowratio.diagnostics.overlap import Overlap
@@ -56,6 +56,7 @@ class Lean(_Words):
     NONE = "neither"
 
 
+_NAMED = 3  # columns that a finding names
 _NO_SPREAD = 1000.0  # standardized difference from which on a column hardly varies within the samples
 _ADVICE = {
     Lean.INVERTED: "Use 1/r instead",
@@ -128,7 +129,7 @@ def out_of_range(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Fin
     beyond = [j for j in np.argsort(-share, kind="stable") if share[j] > THRESHOLDS.outside + 3 * chance]
     if not beyond:
         return _far_out(p, q, names)
-    columns = _first([f"{shown(names[j])} ({share[j]:.0%})" for j in beyond])
+    columns = first_of([f"{shown(names[j])} ({share[j]:.0%})" for j in beyond], _NAMED)
     words = f"Rows of p lie beyond every row of q in {columns}: no row of q represents them."
     words += " Draw conclusions about p only where q is, or drop the column."
     return [Finding(words, bool(share.max() > THRESHOLDS.outside_grave))]
@@ -142,7 +143,7 @@ def _far_out(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Finding
     far = [j for j in np.argsort(-n_far, kind="stable") if n_far[j]]
     if not far:
         return []
-    rows = _first([f"{shown(names[j])} ({n_far[j]} row{'s' if n_far[j] > 1 else ''})" for j in far])
+    rows = first_of([f"{shown(names[j])} ({n_far[j]} row{'s' if n_far[j] > 1 else ''})" for j in far], _NAMED)
     return [Finding(f"Rows of p lie far from every row of q in {rows}: their log r is extrapolated.", False)]
 
 
@@ -228,7 +229,7 @@ def differing(balance: Balance) -> tuple[Vector, str]:
     columns = np.flatnonzero((size > THRESHOLDS.difference) & (size > chance * balance.standard_error))
     columns = columns[np.argsort(-size[columns], kind="stable")]
     problem = f"standardized mean differences are above {THRESHOLDS.difference} in {len(columns)} of {len(size)}"
-    return columns, f"After weighting, {problem} columns: {_first(_changes(balance, columns))}."
+    return columns, f"After weighting, {problem} columns: {first_of(_changes(balance, columns), _NAMED)}."
 
 
 def _changes(balance: Balance, columns: Iterable[int]) -> list[str]:
@@ -252,7 +253,7 @@ def _worse(balance: Balance, size: Vector) -> list[Finding]:
     worse = [j for j in np.argsort(-size, kind="stable") if is_worse[j]]
     if not worse:
         return []
-    return [Finding(f"Weighting moves columns of q away from p: {_first(_changes(balance, worse))}.", False)]
+    return [Finding(f"Weighting moves columns of q away from p: {first_of(_changes(balance, worse), _NAMED)}.", False)]
 
 
 def _remedy(curve: Reliability, columns: list[str], is_confirmed: bool) -> str:
@@ -267,10 +268,6 @@ def _odd_columns(balance: Balance) -> list[str]:
     """Return the names of up to three columns whose mean or spread differs most after weighting."""
     off = np.maximum(np.abs(balance.after), np.abs(np.log(balance.deviation_after)))
     return [balance.names[j] for j in np.argsort(-off, kind="stable")[:3] if off[j] >= off.max() / 2]
-
-
-def _first(phrases: list[str]) -> str:
-    return ", ".join(phrases[:3]) + f" and {len(phrases) - 3} more" * (len(phrases) > 3)
 
 
 def errors(z: float) -> str:

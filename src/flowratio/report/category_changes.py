@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 
 import polars as pl
 
+from flowratio._support.wording import counted
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.report.names import file_names, legible_evidence
 from flowratio.report.numbers import count, percent
@@ -87,7 +88,8 @@ def category_sentences(evidence: dict[str, Any]) -> list[str]:
     for column in evidence["columns"]:
         changes = column.get("changes") or {"n_new": 0, "n_vanished": 0}
         parts = [
-            f"{_counted(changes[f'n_{kind}'])} only in {file} ({percent(changes[f'share_{kind}'])} of its rows)"
+            f"{counted(changes[f'n_{kind}'], 'category', 'categories')} only in {file}"
+            f" ({percent(changes[f'share_{kind}'])} of its rows)"
             for kind, file in (("new", p), ("vanished", q))
             if changes[f"n_{kind}"]
         ]
@@ -115,10 +117,6 @@ def category_lines(changes: ChangedCategories, p: str, q: str) -> list[str]:
         lines += [f"Only in {file} ({kind}): {listed}{more}."] if n else []
     arrows = [f"{one['category']} {' → '.join(texts(one['q'], one['p']))}" for one in changes["changed"]]
     return lines + [f"Most changed: {', '.join(arrows)}."] * bool(arrows)
-
-
-def _counted(n: int) -> str:
-    return f"{n} categor{'y' if n == 1 else 'ies'}"
 
 
 def _shares(row: dict[str, Any]) -> dict[str, Any]:

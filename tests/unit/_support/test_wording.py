@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flowratio._support.wording import listed, nearest, quoted, shown
+from flowratio._support.wording import counted, first_of, listed, more_columns, nearest, quoted, shown
 
 
 def test_long_list_is_cut() -> None:
@@ -31,3 +31,10 @@ def test_names_are_escaped_and_shortened(name: object, text: str) -> None:
 
 def test_names_in_quotes() -> None:
     assert [quoted(name) for name in ("it's", "a\nb", 3, None)] == ['"it\'s"', "'a\\nb'", "3", "None"]
+
+
+def test_first_phrases_and_more_columns() -> None:
+    assert first_of(["a", "b"], 2) == "a, b"
+    assert first_of(["a", "b", "c", "d"], 2) == "a, b and 2 more"
+    assert [more_columns(n, 2) for n in (2, 3, 5)] == ["", "… and 1 more column", "… and 3 more columns"]
+    assert [counted(n, "category", "categories") for n in (0, 1, 2)] == ["0 categories", "1 category", "2 categories"]

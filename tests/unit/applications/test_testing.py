@@ -263,7 +263,7 @@ def test_drivers_are_in_the_dictionary_the_page_and_the_figure() -> None:
     found = two_sample_test(X_p, X_q, n_permutations=39, random_state=0)
     assert str(found).endswith("Largest changes: x1, x5.") or str(found).endswith("Largest changes: x5, x1.")
     first = found.to_dict()["drivers"][0]
-    assert list(first) == ["column", "effect", "standard_error", "p_value", "change"]
+    assert list(first) == ["column", "effect", "standard_error", "p_value", "change", "kind", "partner"]
     assert (first["column"], first["p_value"]) == (found.drivers.names[0], 0.025)
     assert f">{first['column']}</th>" in found._repr_html_()
     assert legend_title(found) == "Largest changes: " + ", ".join(found.drivers.clear) + "."
