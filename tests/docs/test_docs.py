@@ -114,6 +114,8 @@ def write_tables(folder: Path) -> None:
     x = rng.normal(size=60)
     pl.DataFrame({"x": x}).write_csv(folder / "x.csv")
     pl.DataFrame({"y": x + rng.normal(size=60)}).write_csv(folder / "y.csv")
+    columns = {"age": x, "income": rng.normal(size=60), "spend": x + rng.normal(size=60)}
+    pl.DataFrame(columns).write_csv(folder / "data.csv")
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(commands(page))], ids=lambda page: page.name)
