@@ -25,7 +25,7 @@ from flowratio.applications.rank_scores import positive_or_inf
 from flowratio.applications.result import Result
 from flowratio.diagnostics.importance import Importance, importance
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.trust import rare_columns
+from flowratio.diagnostics.trust import identifier_note, rare_columns
 from flowratio.diagnostics.verdict import TestVerdict
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.classifier.presets import PRESETS
@@ -57,7 +57,7 @@ class TwoSampleTest(Result):
     null: Vector  # (m,): the statistic under each permutation
     drivers: ColumnChanges  # the columns, the clearest change first. Empty if no difference is found
     importance: Importance | None = None  # how much each column moves log r. None without a ratio, or a difference
-    note: str = ""  # what the test can hardly see: rare categories
+    note: str = ""  # what the test can hardly see: rare categories, and identifiers, which were left out
 
     @property
     def p_value(self) -> float:
@@ -231,9 +231,12 @@ def _largest(values: Matrix) -> tuple[float, Vector, float]:
 
 
 def _note(samples: TwoSamples) -> str:
-    """Name the text columns in which many rows have a rare category."""
-    columns = "" if samples.encoder is None else rare_columns(samples.encoder.rare_shares_, THRESHOLDS.grouping_stated)
-    return f"Categories with fewer than {FEWEST_OF_CATEGORY} rows are hard to compare: {columns}." if columns else ""
+    """Name the text columns in which many rows have a rare category, and the identifiers that were left out."""
+    if samples.encoder is None:
+        return ""
+    columns = rare_columns(samples.encoder.rare_shares_, THRESHOLDS.grouping_stated)
+    rare = f"Categories with fewer than {FEWEST_OF_CATEGORY} rows are hard to compare: {columns}." if columns else ""
+    return " ".join(filter(None, [rare, identifier_note(samples.encoder)]))
 
 
 def _importance(

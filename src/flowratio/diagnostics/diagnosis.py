@@ -46,8 +46,8 @@ class Diagnosis:
     ----------
     verdict, warnings, advice
         Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`, and why not, in words. The last
-        warning is what an `AutoRatio` did not try, which alone does not lower the verdict. Changes of the weights that
-        held-out rows confirm.
+        warnings are the identifiers that were left out, and what an `AutoRatio` did not try. They alone do not lower
+        the verdict. Changes of the weights that held-out rows confirm.
     n_p, n_q, score, score_error
         Numbers of rows, and `RatioEstimator.score` of the rows in nats (0 = identical, 0.69 = fully separable).
     direction, leftover
@@ -216,10 +216,10 @@ def _diagnosis(
         *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest)),
         *trust.grouped(grouping),
     ]
-    verdict = verdict_of(findings)
+    verdict, left_out = verdict_of(findings), trust.identifier_note(evaluation.encoder)
     return Diagnosis(
         verdict=verdict,
-        warnings=[*(finding.words for finding in findings), *filter(None, [evaluation.note])],
+        warnings=[*(finding.words for finding in findings), *filter(None, [left_out, evaluation.note])],
         advice=[]
         if verdict is Verdict.RELIABLE or known
         else _advice(plain_p, plain_q._replace(log_r=weighted.log_r), seed),

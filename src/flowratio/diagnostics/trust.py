@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from flowratio._support.wording import shown
+from typing import TYPE_CHECKING
+
+from flowratio._support.wording import listed, shown
 from flowratio.diagnostics.reliability import Reliability
 from flowratio.diagnostics.residual import Residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Finding, Lean
 from flowratio.tables.columns import FEWEST_OF_CATEGORY
+
+if TYPE_CHECKING:
+    from flowratio.tables.encoder import TableEncoder
 
 
 def is_confirmed(rest: Residual) -> bool:
@@ -65,8 +70,8 @@ def wrong_slope(curve: Reliability, deviation: float) -> list[Finding]:
 def rare_columns(shares: dict[str, float], least: float = THRESHOLDS.grouping) -> str:
     """Name the text columns with rows in rare categories, by their share. Empty if all are below `least`."""
     columns = sorted((-share, name) for name, share in shares.items() if share > least)
-    listed = [f"{shown(name)} ({-share:.{0 if -share > 0.095 else 1}%} of the rows)" for share, name in columns]
-    return ", ".join(listed[:3]) + f" and {len(listed) - 3} more" * (len(listed) > 3)
+    phrases = [f"{shown(name)} ({-share:.{0 if -share > 0.095 else 1}%} of the rows)" for share, name in columns]
+    return ", ".join(phrases[:3]) + f" and {len(phrases) - 3} more" * (len(phrases) > 3)
 
 
 def grouped(grouping: dict[str, float]) -> list[Finding]:
@@ -75,3 +80,9 @@ def grouped(grouping: dict[str, float]) -> list[Finding]:
         return []
     problem = f"Categories with fewer than {FEWEST_OF_CATEGORY} rows cannot be estimated one by one: {columns}"
     return [Finding(f"{problem}. Merge categories, or get more rows.", False)]
+
+
+def identifier_note(encoder: TableEncoder | None) -> str:
+    """Return which columns were left out as identifiers. Empty if there are none."""
+    identifiers = [] if encoder is None else encoder.identifiers()
+    return f"Left out as identifiers: {listed(identifiers)}." if identifiers else ""

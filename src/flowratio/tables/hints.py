@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 
 import polars as pl
 
+from flowratio._support.callers import warn_caller
 from flowratio._support.errors import ArgumentWarning
 from flowratio._support.wording import quoted
 from flowratio.tables.cells import cells_of
@@ -25,7 +25,7 @@ def warn_of_spellings(
     table, so that both become categories. `names` are those of the two tables.
     """
     for text in hints(P, Q, names, text_format):
-        warnings.warn(ArgumentWarning(names, text), stacklevel=4)
+        warn_caller(ArgumentWarning(names, text))
 
 
 def hints(P: pl.DataFrame, Q: pl.DataFrame, names: tuple[str, str], text_format: TextFormat = GUESS) -> Iterator[str]:
