@@ -84,5 +84,17 @@ def _other_spelling(a: pl.Series, b: pl.Series, names: tuple[str, str]) -> Itera
     yield f"Column {quoted(a.name)} has {places}{more}. {rule}"
 
 
+def hint_of_new_category(cells: pl.Series, categories: tuple[str, ...]) -> str | None:
+    """Return a hint if a new category differs from one at fit only in case or white space. None if there is none."""
+    words = pl.DataFrame({"text": cells_of(cells).drop_nulls().cast(pl.String).unique()})
+    new = words.filter(~pl.col("text").is_in(list(categories))).with_columns(key=_key())
+    pairs = new.join(pl.DataFrame({"text": list(categories)}).with_columns(key=_key()), on="key").sort("text")
+    if pairs.is_empty():
+        return None
+    text, known = pairs["text"][0], pairs["text_right"][0]
+    rule = "They differ only in case or white space, and count as different categories. Write them as at fit."
+    return f"Column {quoted(cells.name)} has {quoted(text)}, and {quoted(known)} at fit. {rule}"
+
+
 def _key() -> pl.Expr:
     return pl.col("text").str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars()
