@@ -109,9 +109,9 @@ def _ess_error(q: ScoredSample, each_q: Matrix | None) -> float:
     r"""Return the standard error of Kish's effective sample size :math:`A^2 / B`, with A = Σ w and B = Σ w².
 
     Rows contribute by the delta method, :math:`d \log \mathrm{ESS} = 2\, dA / A - dB / B`. The models of the folds
-    contribute by the jackknife of the ESS, or by what they cannot know, if that is more: where log r has an error of
-    variance v, a ratio that is shrunken by it has too equal weights, and the ESS of the true ratio is smaller by
-    :math:`e^{-v}`. Many rare categories are an example.
+    contribute by the jackknife of the ESS, or by the shrinkage of log r, whichever is larger. If log r has an error of
+    variance v, weights that are shrunken by it are too equal. The ESS of the true ratio is smaller by a factor of
+    about :math:`e^{-v}`. Many rare categories are an example.
     """
     w = q.tilted().share
     influence = 2 * w - w**2 / (w @ w)

@@ -50,10 +50,10 @@ def identifier_columns(P: Any, Q: Any | None = None) -> list[str]:
 
 
 def _is_identifier(name: str, frames: list[Any]) -> bool:
-    columns = [frame[name] if name in frame.columns else None for frame in frames]
-    if any(getattr(column, "ndim", 1) != 1 or column is None for column in columns):
+    if any(name not in frame.columns for frame in frames):
         return False
-    if not all(_has_integers(column.dtype) for column in columns):
+    columns = [frame[name] for frame in frames]
+    if not all(getattr(column, "ndim", 1) == 1 and _has_integers(column.dtype) for column in columns):
         return False
     return are_identifiers(name, np.concatenate([np.asarray(column) for column in columns]))
 
