@@ -92,9 +92,10 @@ class ColumnTests:
         observed = surprise[0]
         numbers = np.unique(self.sources.group[observed.max(axis=1) > -np.inf])  # without constants
         members = [np.flatnonzero(self.sources.group == number) for number in numbers]
-        p_value = np.array([_p_value(observed[sources].max(), largest) for sources in members])
+        clarity = np.array([observed[sources].max() for sources in members])  # many columns have the smallest p-value
+        p_value = np.array([_p_value(one, largest) for one in clarity])
         effects = np.array([self._effect(sources, observed, largest) for sources in members])
-        order = np.lexsort([-effects[:, 0], p_value])
+        order = np.lexsort([-effects[:, 0], -clarity])
         kinds = [self._kind(members[k], observed) for k in order]
         return ColumnChanges(
             names=[self.sources.names[number] for number in numbers[order]],

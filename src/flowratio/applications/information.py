@@ -41,6 +41,7 @@ _UNSEEN = 3.0  # n times the nats of a pair of columns that chance hides: a corr
 _MOST_FITTED = 20_000  # shuffled rows, if n is not larger
 _MOST_DEALT = 2_000_000  # shuffled rows
 _CONDITIONAL = ("qda", "quadratic", "boosting", "mlp")  # candidates for I(X; Y | Z): all of them see dependence
+_ANOTHER, _MORE_ROWS = "Use another ratio, or the default.", "Use more rows."  # the second one after the default
 _ROOM = math.sqrt(3)  # standard errors above the value, for what all learners miss: the upper half is twice the lower
 _SMALLEST = 5e-5  # nats: a smaller number is printed as 0
 _FEWEST_PAIRS = 200.0  # effective pairs that resemble rows of the sample, below which nothing can be confirmed
@@ -155,18 +156,19 @@ def mutual_information(
     resolution = _UNSEEN * math.sqrt(x.shape[1] * y.shape[1]) / n
     if ratio is None and not rest:
         return _with_groups(_flexible_result(dependence(x, y, fold, seed, verbose), resolution), variables)
+    advice = _MORE_ROWS if ratio is None else _ANOTHER
     x, y, *rest = (normal_scores(part) for part in variables.parts)
     n_deals = int(np.clip(_MOST_DEALT // n, 1, _N_DEALS))
     if not rest:
         deals = np.array([shuffled(fold, rng) for _ in range(n_deals)])
         parts = _information(x, y, deals, ratio, fold, seed, verbose, tail_ratios(x, y, fold, deals))
-        return _with_groups(_result(parts, resolution), variables)
+        return _with_groups(_result(parts, resolution, advice), variables)
     z = rest[0]
     ratio = AutoRatio(list(_CONDITIONAL), time_budget=None, random_state=seed) if ratio is None else ratio
     deals = nearest_rows(z, fold, min(n_deals, _N_NEAR), rng)
     whole = _information(np.column_stack([x, z]), y, deals, ratio, fold, seed, verbose)
     parts = whole.minus(_information(z, y, deals, ratio, fold, seed, verbose))
-    return _with_groups(_result(parts, resolution, distance(z, deals)), variables)
+    return _with_groups(_result(parts, resolution, advice, distance(z, deals)), variables)
 
 
 def _text(nats: float, digits: int = 2) -> str:
@@ -267,13 +269,14 @@ def _information(
     )
 
 
-def _result(parts: _Parts, resolution: float, distance_z: float = 0.0) -> MutualInformation:
+def _result(parts: _Parts, resolution: float, advice: str, distance_z: float = 0.0) -> MutualInformation:
+    """Return the estimate with its verdict. `advice` is for a ratio of the wrong form."""
     held_out, n = float(parts.rows.mean()), len(parts.rows)
     excess = parts.in_sample - held_out
     variance = float(parts.rows.var(ddof=1)) / n + (excess / 2) ** 2 + variance_of_fits(parts.without, parts.of_fits)
     noise = math.sqrt(variance)
     error = math.hypot(noise, max(parts.missing - parts.noise, 0.0), parts.missing_there)
-    reason = _unusable(held_out, parts.in_sample, noise, resolution)
+    reason = _unusable(held_out, parts.in_sample, noise, resolution, advice)
     limit = Limit.LOWER_BOUND if reason else Limit.NONE  # what rows near in Z miss may have either sign
     tolerance = max(THRESHOLDS.overfit * abs(held_out), 2 * resolution, THRESHOLDS.small)
     if not reason and max(distance_z / THRESHOLDS.neighbors, parts.subtracted / tolerance) > 1:
@@ -281,19 +284,20 @@ def _result(parts: _Parts, resolution: float, distance_z: float = 0.0) -> Mutual
         reason += f" {parts.subtracted:.2g} nats were subtracted for it. The estimate includes what the ratio missed of"
         reason += " these. Use more rows."
     if not reason and parts.missing_there > max(2 * noise, THRESHOLDS.misfit):
-        reason = f"the part to subtract is too low by {parts.missing_there:.2g} nats. Use another ratio."
-    conclusion = Conclusion(Verdict.DO_NOT_USE, limit, reason) if reason else _conclusion(held_out, noise, parts)
+        reason = f"the part to subtract is too low by {parts.missing_there:.2g} nats. {advice}"
+    conclusion = _conclusion(held_out, noise, parts, advice)
+    conclusion = Conclusion(Verdict.DO_NOT_USE, limit, reason) if reason else conclusion
     room = math.hypot(resolution, _ROOM * parts.missing)
     return MutualInformation(
         resolution=room, **bounds_of(held_out, parts.in_sample, parts.confirmed, error, conclusion)
     )
 
 
-def _unusable(held_out: float, in_sample: float, error: float, resolution: float) -> str:
+def _unusable(held_out: float, in_sample: float, error: float, resolution: float, advice: str) -> str:
     """Return why an estimate is not to be used. The text is empty if it is."""
     least = max(2 * resolution, THRESHOLDS.small)
     if is_wrong(held_out, error):
-        return f"on held-out rows the ratio does worse than none ({held_out:.3g} nats). Use 'boosting', or another."
+        return f"on held-out rows the ratio does worse than none ({held_out:.3g} nats). {advice}"
     if in_sample - held_out > max(THRESHOLDS.overfit * abs(held_out), least):
         reason = f"the ratio is overfitted: {in_sample:.3g} nats on fitted rows, {held_out:.3g} on held-out rows."
         return f"{reason} Use more rows, or a simpler ratio."
@@ -302,7 +306,7 @@ def _unusable(held_out: float, in_sample: float, error: float, resolution: float
     return ""
 
 
-def _conclusion(held_out: float, noise: float, parts: _Parts) -> Conclusion:
+def _conclusion(held_out: float, noise: float, parts: _Parts, advice: str) -> Conclusion:
     n, excess = len(parts.rows), parts.in_sample - held_out
     if is_above(parts.beyond, THRESHOLDS.too_large, n):
         reason = f"{parts.beyond:.0%} of the rows have a ratio above n = {n}, which {n} rows cannot confirm. "
@@ -310,7 +314,6 @@ def _conclusion(held_out: float, noise: float, parts: _Parts) -> Conclusion:
     largest = min(2 * noise, max(THRESHOLDS.missing * abs(held_out), THRESHOLDS.small))
     if parts.missing > max(largest, THRESHOLDS.misfit):
         reason = f"the value is a lower bound. The ratio has the wrong form: a flexible check finds {parts.missing:.2g}"
-        advice = "Use another ratio, or the automatic choice."
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} nats more. {advice}")
     if parts.overlap < min(THRESHOLDS.fewest_checked, n / 4):
         reason = f"the value is a lower bound. Only {parts.overlap:.0f} shuffled rows resemble rows of the sample, too"
@@ -330,7 +333,7 @@ def _flexible_result(parts: Dependence, resolution: float) -> MutualInformation:
     excess, growth = parts.in_sample - held_out, max(parts.growth, 0.0)
     variance = float(parts.rows.var(ddof=1)) / n + (excess / 2) ** 2
     error = math.sqrt(variance + (growth / 2) ** 2 + (parts.disagreement / 4) ** 2)
-    reason = _unusable(held_out, parts.in_sample, math.sqrt(variance), resolution)
+    reason = _unusable(held_out, parts.in_sample, math.sqrt(variance), resolution, _MORE_ROWS)
     conclusion = Conclusion(Verdict.DO_NOT_USE, Limit.LOWER_BOUND, reason)
     if not reason:
         conclusion = _flexible_conclusion(parts, held_out, error, resolution)

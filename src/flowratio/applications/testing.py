@@ -25,7 +25,7 @@ from flowratio.applications.rank_scores import positive_or_inf
 from flowratio.applications.result import Result
 from flowratio.diagnostics.importance import Importance, importance
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.trust import rare_columns
+from flowratio.diagnostics.trust import identifier_note, rare_columns
 from flowratio.diagnostics.verdict import TestVerdict
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.classifier.presets import PRESETS
@@ -48,16 +48,21 @@ _MAX_NAMED = 5  # columns in one line of text
 class TwoSampleTest(Result):
     """Result of a permutation test. It prints as one line.
 
-    `value` is the statistic: how well the labels are predicted, in standard deviations over the permutations, above the
-    mean. `standard_error` is its spread under the null hypothesis. `interval()` is about the p-value, which is
-    (b + 1) / (m + 1) if b of m permutations have a statistic at least as large: never 0.
+    `value` is the p-value: (b + 1) / (m + 1) if b of m permutations have a statistic at least as large. It is never 0.
+    `standard_error` is what the choice of the permutations adds to it, and `interval()` covers the p-value that
+    infinitely many permutations would give.
     """
 
-    p_value: float
+    statistic: float  # how well the labels are predicted, in standard deviations over the permutations, above the mean
     null: Vector  # (m,): the statistic under each permutation
     drivers: ColumnChanges  # the columns, the clearest change first. Empty if no difference is found
     importance: Importance | None = None  # how much each column moves log r. None without a ratio, or a difference
-    note: str = ""  # what the test can hardly see: rare categories
+    note: str = ""  # what the test can hardly see: rare categories, and identifiers, which were left out
+
+    @property
+    def p_value(self) -> float:
+        """The same as `value`."""
+        return self.value
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return an interval of the p-value that infinitely many permutations would give (Clopper and Pearson)."""
@@ -69,12 +74,12 @@ class TwoSampleTest(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, the verdict and the drivers, ready for JSON."""
-        numbers = {"p_value": self.p_value, **super().to_dict(), "n_permutations": len(self.null)}
-        return {**numbers, "drivers": self.drivers.to_list()}
+        numbers = {"p_value": self.p_value, **super().to_dict(), "statistic": self.statistic}
+        return {**numbers, "n_permutations": len(self.null), "drivers": self.drivers.to_list()}
 
     def _draw(self, axes: Axes) -> None:
         axes.hist(self.null, bins=20, color="0.8", edgecolor="0.4", label="shuffled labels")
-        axes.axvline(self.value, color="black", linewidth=2, label=f"statistic, p = {p_text(self.p_value)}")
+        axes.axvline(self.statistic, color="black", linewidth=2, label=f"statistic, p = {p_text(self.p_value)}")
         axes.set(xlabel="statistic (standard deviations)", ylabel="permutations")
         changes = self._changes() if self.drivers.names else None
         axes.legend(frameon=False, fontsize="small", title=changes, title_fontsize="small")
@@ -82,7 +87,7 @@ class TwoSampleTest(Result):
     def _numbers(self) -> list[tuple[str, str]]:
         low, high = self.interval()
         p_value = f"{p_text(self.p_value)} (95 % interval: {low:.2g} to {high:.2g})"
-        return [("p-value", p_value), ("statistic (standard deviations)", f"{self.value:.3g}")]
+        return [("p-value", p_value), ("statistic (standard deviations)", f"{self.statistic:.3g}")]
 
     def _repr_html_(self) -> str:
         verdict = str(self.verdict).capitalize()
@@ -190,12 +195,12 @@ def two_sample_test(
             of_ratio += [] if fitted is None else [fitted.statistics(order)]
             if k:
                 step()
-    value, null, p_value = _largest(tests.statistics() if fitted is None else np.array(of_ratio))
+    observed, null, p_value = _largest(tests.statistics() if fitted is None else np.array(of_ratio))
     differs, note = p_value <= THRESHOLDS.alpha, _note(samples)
     return TwoSampleTest(
-        value=value,
-        standard_error=float(null.std()),
-        p_value=p_value,
+        value=p_value,
+        standard_error=math.sqrt(p_value * (1 - p_value) / (len(null) + 1)),
+        statistic=observed,
         null=null,
         drivers=tests.changes() if differs else ColumnChanges.none(),
         importance=_importance(fitted, samples, sources, rng) if differs and fitted is not None else None,
@@ -225,9 +230,12 @@ def _largest(values: Matrix) -> tuple[float, Vector, float]:
 
 
 def _note(samples: TwoSamples) -> str:
-    """Name the text columns in which many rows have a rare category."""
-    columns = "" if samples.encoder is None else rare_columns(samples.encoder.rare_shares_, THRESHOLDS.grouping_stated)
-    return f"Categories with fewer than {FEWEST_OF_CATEGORY} rows are hard to compare: {columns}." if columns else ""
+    """Name the text columns in which many rows have a rare category, and the identifiers that were left out."""
+    if samples.encoder is None:
+        return ""
+    columns = rare_columns(samples.encoder.rare_shares_, THRESHOLDS.grouping_stated)
+    rare = f"Categories with fewer than {FEWEST_OF_CATEGORY} rows are hard to compare: {columns}." if columns else ""
+    return " ".join(filter(None, [rare, identifier_note(samples.encoder)]))
 
 
 def _importance(

@@ -46,8 +46,8 @@ class Diagnosis:
     ----------
     verdict, warnings, remedy
         Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`, and why not, in words. The last
-        warning is what an `AutoRatio` did not try, which alone does not lower the verdict. A change of the weights that
-        held-out rows confirm, or None. `advice` has it in words.
+        warnings are the identifiers that were left out, and what an `AutoRatio` did not try. They alone do not lower
+        the verdict. A change of the weights that held-out rows confirm, or None. `advice` has it in words.
     n_p, n_q, score, score_error
         Numbers of rows, and `RatioEstimator.score` of the rows in nats (0 = identical, 0.69 = fully separable).
     direction, leftover
@@ -221,10 +221,10 @@ def _diagnosis(
         *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest)),
         *trust.grouped(grouping),
     ]
-    verdict = verdict_of(findings)
+    verdict, left_out = verdict_of(findings), trust.identifier_note(evaluation.encoder)
     return Diagnosis(
         verdict=verdict,
-        warnings=[*(finding.words for finding in findings), *filter(None, [evaluation.note])],
+        warnings=[*(finding.words for finding in findings), *filter(None, [left_out, evaluation.note])],
         remedy=None
         if verdict is Verdict.RELIABLE or known
         else confirmed_remedy(plain_p, plain_q._replace(log_r=weighted.log_r), np.random.default_rng([seed, 3])),

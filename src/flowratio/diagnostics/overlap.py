@@ -13,6 +13,8 @@ from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.samples.weighting import log_mean_exp
 from flowratio.weights import effective_sample_size, effective_sample_size_of_ratio, largest_k_hat, pareto_smooth
 
+_MOST = 0.5  # share of the rows of p that lie beyond q, above which the samples do not overlap
+
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
@@ -40,6 +42,11 @@ class Overlap:
     share_q_beyond_p: float
 
     @property
+    def is_absent(self) -> bool:
+        """Whether p and q do not overlap. The weights of rows of q can be equal then, and `ess_q` means nothing."""
+        return no_overlap(self.share_p_beyond_q, self.headroom)
+
+    @property
     def reliable_q(self) -> bool:
         """Whether standard errors of means of r over q are reliable: a light tail, an effective size above 10."""
         return _is_reliable(self.k_hat_q, self.ess_q / self.inflation_q**2, self.n_q)
@@ -48,6 +55,11 @@ class Overlap:
     def reliable_p(self) -> bool:
         """The same for 1/r over rows of p."""
         return _is_reliable(self.k_hat_p, self.ess_p / self.inflation_p**2, self.n_p)
+
+
+def no_overlap(share_p_beyond_q: float, headroom: float | None) -> bool:
+    """Return whether q has hardly any rows where p lies. A `headroom` that is not finite may be None."""
+    return share_p_beyond_q > _MOST or headroom is None or headroom <= 0
 
 
 def _is_reliable(k_hat: float, ess: float, n: float) -> bool:
@@ -97,7 +109,9 @@ def _ess_error(q: ScoredSample, each_q: Matrix | None) -> float:
     r"""Return the standard error of Kish's effective sample size :math:`A^2 / B`, with A = Σ w and B = Σ w².
 
     Rows contribute by the delta method, :math:`d \log \mathrm{ESS} = 2\, dA / A - dB / B`. The models of the folds
-    contribute by the jackknife.
+    contribute by the jackknife of the ESS, or by the shrinkage of log r, whichever is larger. If log r has an error of
+    variance v, weights that are shrunken by it are too equal. The ESS of the true ratio is smaller by a factor of
+    about :math:`e^{-v}`. Many rare categories are an example.
     """
     w = q.tilted().share
     influence = 2 * w - w**2 / (w @ w)
@@ -105,15 +119,16 @@ def _ess_error(q: ScoredSample, each_q: Matrix | None) -> float:
     if each_q is None:
         return rows
     sizes = np.array([effective_sample_size(log_r + np.log(q.share)) for log_r in each_q])
-    return math.hypot(rows, math.sqrt((len(sizes) - 1) / len(sizes) * np.sum((sizes - sizes.mean()) ** 2)))
+    spread = math.sqrt((len(sizes) - 1) / len(sizes) * np.sum((sizes - sizes.mean()) ** 2))
+    shrinkage = -math.expm1(-stability(each_q, w)) * effective_sample_size(q.log_weights())
+    return math.hypot(rows, max(spread, shrinkage))
 
 
-def stability(each_p: Matrix, share: Vector) -> float:
-    r"""Return the jackknife variance of log r in nats², its mean over rows of p.
+def stability(each: Matrix, share: Vector) -> float:
+    r"""Return the jackknife variance of log r in nats², its mean over the rows of a sample.
 
-    .. math:: \mathrm{mean}_p\, \frac{K - 1}{K} \sum_k \Big(\log r_k - \frac1K \sum_j \log r_j\Big)^2
+    .. math:: \mathrm{mean}\, \frac{K - 1}{K} \sum_k \Big(\log r_k - \frac1K \sum_j \log r_j\Big)^2
 
-    `each_p` has log r of the rows of p by the models of K folds, (K, n), and `share` the weights of the rows, (n,).
+    `each` has log r of the rows by the models of K folds, (K, n), and `share` the weights of the rows, (n,).
     """
-    n_folds = len(each_p)
-    return float((n_folds - 1) * (each_p.var(axis=0) @ share))
+    return float((len(each) - 1) * (each.var(axis=0) @ share))

@@ -197,10 +197,11 @@ def plot_diagnosis(diagnosis: Diagnosis) -> Figure:
 
 def _write_verdict(diagnosis: Diagnosis, axes: Axes) -> None:
     overlap, bounded = diagnosis.overlap, diagnosis.identities.bounded
+    ess = f"effective sample size {overlap.ess_q:.0f} ± {overlap.ess_error:.0f}"
     lines = [
         f"{diagnosis.n_p} rows of p, {diagnosis.n_q} of q",
         f"score {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats",
-        f"effective sample size {overlap.ess_q:.0f} ± {overlap.ess_error:.0f}",
+        "p and q do not overlap" if overlap.is_absent else ess,
         f"log n_q − KL {overlap.headroom:.1f} nats (good from 3.5)",
         f"Pareto k̂ {k_hat_text(overlap.k_hat_q)}",
         f"r off by {fixed(bounded.log_factor, 3)} nats (z = {fixed(bounded.z, 1)})",

@@ -55,9 +55,10 @@ def _origin(diagnosis: Diagnosis) -> str:
 
 def _form(diagnosis: Diagnosis) -> list[str]:
     rest, spread = diagnosis.residual, diagnosis.stability
+    size = f", with an effective sample size of {rest.n_overlap:.0f} where p and q overlap"
     lines = [
         f"Form: a flexible classifier improves the score by {fixed(rest.gain, 4)} ± {rest.standard_error:.4f} nats "
-        f"(0 or less = right form), with an effective sample size of {rest.n_overlap:.0f} where p and q overlap."
+        f"(0 or less = right form){size * (not diagnosis.overlap.is_absent)}."
     ]
     if spread is not None:
         lines.append(
@@ -73,11 +74,13 @@ def _form(diagnosis: Diagnosis) -> list[str]:
 def _overlap(diagnosis: Diagnosis) -> list[str]:
     overlap = diagnosis.overlap
     k_hat_q, k_hat_p = k_hat_text(overlap.k_hat_q), k_hat_text(overlap.k_hat_p)
+    ess, error = ("no overlap", "") if overlap.is_absent else (f"{overlap.ess_q:.1f}", f"{overlap.ess_error:.1f}")
+    ess_p = "no overlap" if overlap.is_absent else f"{overlap.ess_p:.1f}"
     return [
         "\nOverlap                            weights r on q    weights 1/r on p",
         f"  rows                            {overlap.n_q:15.0f}  {overlap.n_p:18.0f}",
-        f"  effective sample size           {overlap.ess_q:15.1f}  {overlap.ess_p:18.1f}",
-        f"  … its standard error            {overlap.ess_error:15.1f}",
+        f"  effective sample size           {ess:>15}  {ess_p:>18}",
+        f"  … its standard error            {error:>15}".rstrip(),
         f"  log n_q − KL(p ‖ q), nats        {overlap.headroom:15.2f}  (3.5 or more is good, below 2 is too little)",
         f"  Pareto k̂                         {k_hat_q:>15}  {k_hat_p:>18}",
         f"  … good below (not sufficient)   {largest_k_hat(overlap.n_q):15.2f}  {largest_k_hat(overlap.n_p):18.2f}",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from flowratio._support.wording import first_of, shown
+from typing import TYPE_CHECKING
+
+from flowratio._support.wording import first_of, listed, shown
 from flowratio.diagnostics.reliability import Reliability
 from flowratio.diagnostics.residual import Residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Finding, Lean
 from flowratio.tables.columns import FEWEST_OF_CATEGORY
+
+if TYPE_CHECKING:
+    from flowratio.tables.encoder import TableEncoder
 
 
 def is_confirmed(rest: Residual) -> bool:
@@ -75,3 +80,9 @@ def grouped(grouping: dict[str, float]) -> list[Finding]:
         return []
     problem = f"Categories with fewer than {FEWEST_OF_CATEGORY} rows cannot be estimated one by one: {columns}"
     return [Finding(f"{problem}. Merge categories, or get more rows.", False)]
+
+
+def identifier_note(encoder: TableEncoder | None) -> str:
+    """Return which columns were left out as identifiers. Empty if there are none."""
+    identifiers = [] if encoder is None else encoder.identifiers()
+    return f"Left out as identifiers: {listed(identifiers)}." if identifiers else ""

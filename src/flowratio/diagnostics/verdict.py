@@ -93,6 +93,9 @@ def direction(own: Separation, score: float, score_error: float) -> list[Finding
 
 def low_overlap(overlap: Overlap) -> list[Finding]:
     """Check the effective sample size, the tail of the weights, and rows of p beyond q."""
+    if overlap.is_absent:
+        words = "By this ratio, p and q do not overlap: q has hardly any rows where p lies, and no weights can turn q"
+        return [Finding(f"{words} into p. Get more rows of q that look like p.", True)]
     findings = []
     size = f"The effective sample size is {overlap.ess_q:.3g} ± {overlap.ess_error:.2g} of {overlap.n_q:.0f}"
     if is_small(overlap.ess_q, overlap.n_q):

@@ -28,7 +28,7 @@ from flowratio._support.wording import quoted
 from flowratio.ratios.categories import CategoryOdds, with_category_odds
 from flowratio.ratios.labels import labels_of_rows, refuse_second_sample, row_weights, two_classes
 from flowratio.ratios.shared_support import LIMITS, SharedSupport, kish, shared_support, with_separate_ranges
-from flowratio.samples.containers import in_order, is_arrow_table, is_vector, to_table, to_tables
+from flowratio.samples.containers import in_order, is_arrow_table, is_vector, needs_encoding, to_table, to_tables
 from flowratio.samples.row_digests import remembered_digests
 from flowratio.samples.stacking import column_names, has_names, stack
 from flowratio.samples.two_samples import (
@@ -138,7 +138,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         refuse_second_sample(y)
         X = to_table(X) if is_arrow_table(X) else X
         with unchanged_on_failure(self):
-            mixed = encoder is not None or is_mixed(X)
+            mixed = encoder is not None or needs_encoding(X)
             self._fit_public(self._two_samples(X, y, sample_weight, encoder, mixed, has_names(X)))
         return self
 
@@ -162,7 +162,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             A `TableEncoder` with settings of your own, or a fitted one. None for the default settings.
         """
         X_p, X_q = to_tables(X_p, X_q)
-        mixed = encoder is not None or is_mixed(X_p) or is_mixed(X_q)
+        mixed = encoder is not None or needs_encoding(X_p, X_q)
         X, y = pooled_tables(X_p, X_q, encoder=encoder) if mixed else stack(X_p, X_q)
         w = None
         if sample_weight_p is not None or sample_weight_q is not None:

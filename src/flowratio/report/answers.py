@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from flowratio.applications.column_changes import ChangeKind
+from flowratio.diagnostics.overlap import no_overlap
 from flowratio.report.drift import differs, is_significant
 from flowratio.report.names import file_names, legible_evidence
 from flowratio.report.numbers import count, fixed, pair, percent, shares
@@ -136,9 +137,17 @@ def weight_sentence(evidence: dict[str, Any]) -> str:
     """Return how many rows of p the weighted rows of q replace."""
     overlap, n_q = evidence["diagnosis"]["overlap"], evidence["diagnosis"]["n_q"]
     p, q = file_names(evidence["origin"])
+    if is_apart(evidence):
+        return f"No weights can turn rows of {q} into rows of {p}: the files do not overlap."
     size = f"{count(overlap['ess_q'])} ± {count(overlap['ess_error'])}"
     rows = f"the {count(n_q)} rows of {q} carry as much information as {size} rows of {p}"
     return f"After weighting, {rows} (effective sample size, ESS)."
+
+
+def is_apart(evidence: dict[str, Any]) -> bool:
+    """Return whether the files do not overlap."""
+    overlap = evidence["diagnosis"]["overlap"]
+    return no_overlap(overlap["share_p_beyond_q"], overlap["headroom"])
 
 
 def with_file_names(text: str, origin: dict[str, Any]) -> str:

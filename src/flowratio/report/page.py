@@ -91,6 +91,7 @@ def _content(evidence: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]
         "category_lists": _category_lists(columns, p, q),
         "rare_sentences": rare_sentences(evidence),
         "verdict": _verdict(evidence, balance),
+        "is_apart": answers.is_apart(evidence),
         "steps": steps_of(evidence, origin),
         "score_command": score_command(origin),
         "samples": _samples(columns),

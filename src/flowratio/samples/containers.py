@@ -12,8 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from flowratio._support.callers import warn_caller
 from flowratio._support.types import TableLike
+from flowratio._support.wording import listed
 from flowratio.tables.detection import is_mixed, is_relation
+from flowratio.tables.identifiers import counting_columns, identifier_columns
 
 _ONLY = "x1"  # name of the column of values without a name, as in arrays of several columns
 
@@ -64,6 +67,29 @@ def to_table(X: TableLike, column: str | None = None) -> Any:
     else:
         frame = values.reset_index(drop=True).to_frame(_ONLY if name is None else name)
     return frame.to_numpy() if name in (None, "") and not is_mixed(frame) else frame
+
+
+def needs_encoding(*tables: TableLike) -> bool:
+    """Return whether tables with the rows of both samples must be encoded: mixed tables, and those with identifiers.
+
+    Identifiers of data frames are left out by the encoder. Of arrays, whose columns have no names, nothing is left out.
+    A column that counts the rows is named in a warning.
+    """
+    if any(map(is_mixed, tables)):
+        return True
+    if all(library_of(table) is not None for table in tables):
+        return bool(identifier_columns(*tables))
+    arrays = [table for table in tables if isinstance(table, np.ndarray) and table.ndim == 2 and len(table)]
+    if len(arrays) == len(tables) and len({A.shape[1] for A in arrays}) == 1 and arrays[0].dtype.kind in "iuf":
+        _warn_of_counters([f"x{j + 1}" for j in counting_columns(*arrays)])
+    return False
+
+
+def _warn_of_counters(columns: list[str]) -> None:
+    if columns:
+        subject = "Columns {} have" if columns[1:] else "Column {} has"
+        problem = f"{subject.format(listed(columns))} consecutive integers, a different one in every row"
+        warn_caller(f"{problem}, like identifiers. They are used. To ignore identifiers, drop them.")
 
 
 def to_tables(X_p: TableLike, X_q: TableLike) -> tuple[Any, Any]:

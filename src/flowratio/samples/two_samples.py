@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from flowratio._support.row_counts import counts
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
-from flowratio.samples.containers import to_tables
+from flowratio.samples.containers import needs_encoding, to_tables
 from flowratio.samples.stacking import check_samples, column_names, has_names
 from flowratio.samples.weighting import (
     MAX_REPEATED,
@@ -23,7 +23,6 @@ from flowratio.samples.weighting import (
     repeated,
     weighted_moments,
 )
-from flowratio.tables.detection import is_mixed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -204,7 +203,7 @@ def two_samples(
     encoded. `blind` fits it without the labels, so that labels can be permuted. `arguments` are the names in errors.
     """
     X_p, X_q = to_tables(X_p, X_q)
-    if encoder is not None or is_mixed(X_p) or is_mixed(X_q):
+    if encoder is not None or needs_encoding(X_p, X_q):
         frame, y = pooled_tables(X_p, X_q, arguments, encoder)
     else:
         A_p, A_q = check_samples(X_p, X_q, names=arguments)

@@ -101,6 +101,11 @@ _FOREIGN = (
     _Foreign("an HDF5 file", "Use pandas.read_hdf and to_parquet", (".h5", ".hdf5", ".hdf"), (b"\x89HDF\r\n\x1a\n",)),
     _Foreign("a MATLAB file", "Use writetable in MATLAB", (".mat",), (b"MATLAB 5.0 MAT-file",)),
     _Foreign("an SQLite database", "Export one table as CSV", (".db", ".sqlite", ".sqlite3"), (b"SQLite format 3\0",)),
+    _Foreign(
+        "a Git LFS pointer, which has the address of a file and not its rows",
+        "Run `git lfs pull` in the repository to download the file",
+        beginnings=(b"version https://git-lfs.github.com/spec/",),
+    ),
     _Foreign("an ORC file", "Use pandas.read_orc and to_parquet", (".orc",)),
     _Foreign("an Avro file", "Use polars.read_avro and write_parquet", (".avro",), (b"Obj\x01",)),
     _Foreign("a PDF document", _AS_CSV, (".pdf",), (b"%PDF-",)),

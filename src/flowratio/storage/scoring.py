@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import count, zip_longest
+from itertools import count, islice, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -43,7 +43,9 @@ from flowratio.storage.sources import check_apart, is_stream, source_state
 from flowratio.storage.table_file import BATCH_ROWS, Frames, TableFile
 from flowratio.storage.writing import check_types, with_numbers, write_table
 from flowratio.tables.cells import CellError, cells_of
-from flowratio.tables.formats import numbers
+from flowratio.tables.encoder import TableEncoder
+from flowratio.tables.formats import Kind, numbers
+from flowratio.tables.hints import hint_of_new_category
 from flowratio.weights import check_cap, log_cap, temper
 
 Item = TypeVar("Item")
@@ -64,6 +66,7 @@ class ScoringSummary:
     unseen: dict[str, int]  # by column, rows with a category or a missing value that did not occur at fit
     resumed: int  # rows whose log r came from an earlier run that was killed
     note: str | None  # why an earlier run that was killed could not be resumed
+    hints: tuple[str, ...] = ()  # on categories that differ from those at fit only in case or white space
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields, ready for JSON."""
@@ -79,7 +82,7 @@ class ScoringSummary:
             *[f"resumed: {self.resumed:,} rows were scored before"] * bool(self.resumed),
             *(f"unseen at fit: {n:,} row{'s' * (n != 1)} of {quoted(name)}" for name, n in self.unseen.items()),
         ]
-        return "\n".join([*lines, *([self.note] if self.note else [])])
+        return "\n".join([*lines, *self.hints, *([self.note] if self.note else [])])
 
 
 def score_file(
@@ -160,9 +163,20 @@ def score_file(
             metadata = None if scores_only else with_numbers(table.metadata, _NEW_COLUMNS)
             write_table(frames, out, metadata, safe_separator(table.separator, table.columns))
             journal.clear()
-    unseen = sum((Counter(note) for note in log_r.notes), Counter())
+        unseen = sum((Counter(note) for note in log_r.notes), Counter())
+        hints = tuple(_hints(getattr(ratio, "encoder_", None), table, unseen, batch_rows))
     note = _NOT_RESUMED if journal.is_restarted else None
-    return ScoringSummary(log_r.n_values, time.perf_counter() - start, ess, dict(unseen), resumed, note)
+    return ScoringSummary(log_r.n_values, time.perf_counter() - start, ess, dict(unseen), resumed, note, hints)
+
+
+def _hints(encoder: TableEncoder | None, table: TableFile, unseen: Counter[str], batch_rows: int) -> Iterator[str]:
+    """Yield a hint for each text column with a new category that is one at fit, written in another way."""
+    columns = [] if encoder is None else encoder.columns_
+    for column in columns:
+        if column.name in unseen and column.kind is Kind.CATEGORY:
+            frames = table.frames([column.name], batch_rows)
+            texts = (hint_of_new_category(frame[column.name], column.all_categories) for frame in frames)
+            yield from islice(filter(None, texts), 1)
 
 
 @contextmanager

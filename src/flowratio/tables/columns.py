@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-import re
-import warnings
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
+from flowratio._support.callers import warn_caller
 from flowratio._support.errors import ArgumentWarning
 from flowratio._support.row_counts import is_whole
 from flowratio._support.types import Matrix, Vector
 from flowratio._support.wording import quoted
 from flowratio.tables.cells import cells_of, parsed, read
 from flowratio.tables.formats import MICROSECONDS_PER_DAY, CellFormat, Kind, TextFormat
+from flowratio.tables.identifiers import are_identifiers, counts_rows
 from flowratio.tables.recognition import GUESS, doubt_about_categories, doubt_about_numbers, recognize
 from flowratio.tables.values import decimals_of, few_values, nearest_of, typed
 
@@ -25,9 +25,6 @@ _FAR = 10.0  # ranges at fit beyond its ends, from where on a value is reported
 _OWN = 0.75  # share of the rows with a value of their own from which on a column holds identifiers
 FEWEST_OF_CATEGORY = 5  # of a category in both samples together, to estimate its own log-odds
 _FREQUENT = 0.05  # share of the rows from which on a category is informative
-_MIN_COUNTER = 50  # rows of a column that can be a row counter
-_IDENTIFIER_NAME = re.compile(r"(?:^|[^a-z])(?:id|key|nr|no|num|uuid|guid|index|row|rowid|number)$", re.IGNORECASE)
-_CONSECUTIVE = 0.9  # share of the numbers of a row counter that follow another one
 
 
 @dataclass(frozen=True)
@@ -207,18 +204,19 @@ def learn_column(
     has_time = form.kind is Kind.DATE and bool((x != np.floor(x)).any())
     decimals = decimals_of(x) if form.kind in (Kind.NUMBER, Kind.INTEGER) else None
     column = replace(column, has_time=has_time, decimals=decimals)
-    is_counter = form.kind is Kind.INTEGER and not has_missing and not series.dtype.is_float() and _counts_rows(x)
-    if is_counter and _are_identifiers(series.name, x):
+    is_whole_text = cells.dtype != pl.String or not cells.str.contains(".", literal=True).any()
+    can_count = form.kind is Kind.INTEGER and not has_missing and not series.dtype.is_float() and is_whole_text
+    if can_count and are_identifiers(series.name, x):
         return replace(column, kind=Kind.IDENTIFIER, fill=_median(x, w))
     doubt = None
     if cells.dtype == pl.String and form.kind in (Kind.NUMBER, Kind.INTEGER):
         doubt = doubt_about_numbers(cells.filter(is_there), text_format)
-    if is_counter:
+    if can_count and counts_rows(x):
         advice = "If it is an identifier, drop the column."
         text = f"Column {quoted(series.name)} has a different value in every row, like a row counter. {advice}"
         doubt = ArgumentWarning("exclude", text)
     if doubt is not None:
-        warnings.warn(doubt, stacklevel=4)
+        warn_caller(doubt)
     if x.min() == x.max():
         return replace(column, kind=Kind.CONSTANT)
     few = few_values(x, float(w.sum())) if form.kind is not Kind.BOOLEAN else ()
@@ -244,7 +242,7 @@ def _learn_category(
         advice = "All categories are used, but the effect of such a category is unknown. To ignore it, drop the column."
         doubt = ArgumentWarning("exclude", f"Column {quoted(column.name)} {problem}. {effect}. {advice}")
     if doubt is not None:
-        warnings.warn(doubt, stacklevel=5)
+        warn_caller(doubt)
     if is_identifier:
         return replace(column, kind=Kind.IDENTIFIER, fill=_OTHER, n_categories=len(categories))
     frequent, rare = tuple(categories[:max_categories]), tuple(categories[max_categories:])
@@ -291,29 +289,3 @@ def _is_own(counts: pl.DataFrame, rows: RowWeights) -> Vector:
     if rows.is_p is None:
         return (counts[n] <= 2).to_numpy()
     return ((counts[n_p] <= 1) & (counts[n].cast(pl.Float64) - counts[n_p] <= 1)).to_numpy()
-
-
-def _counts_rows(x: Vector) -> bool:
-    """Return whether integers, (n,), can count the rows of one sample or two."""
-    steps = np.diff(x)
-    # they rise or fall from row to row, but for one step, where the other sample begins
-    if len(x) < _MIN_COUNTER or min(np.count_nonzero(steps <= 0), np.count_nonzero(steps >= 0)) <= 1:
-        return len(x) >= _MIN_COUNTER
-    # nearly all of them are consecutive in any order, each of them once, or once in each sample
-    values, n = np.unique(x, return_counts=True)
-    return n.max() <= 2 and _are_consecutive(values)
-
-
-def _are_consecutive(values: Vector) -> bool:
-    """Return whether nearly all of the sorted numbers, (n,), follow another one."""
-    return bool(np.mean(np.diff(values) == 1) > _CONSECUTIVE)
-
-
-def _are_identifiers(name: str, x: Vector) -> bool:
-    """Return whether integers that can count rows, (n,), are surely identifiers: all different in both samples.
-
-    They are consecutive too, or their name ends like that of an identifier, such as "order_id". A column that was
-    measured may have a different value in every row, such as a time in seconds. So in doubt it is used.
-    """
-    values = np.unique(x)
-    return len(values) == len(x) and (_are_consecutive(values) or bool(_IDENTIFIER_NAME.search(name)))

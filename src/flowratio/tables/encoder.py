@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
+from flowratio._support.callers import warn_caller
 from flowratio._support.errors import ArgumentError
 from flowratio._support.row_counts import counts
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
@@ -107,11 +107,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         frame, rows = _weighted_rows(frame, is_p, w)
         self.n_features_in_ = frame.width
         self.columns_ = [learn_column(series, n, text_format, rows) for series in frame.iter_columns()]
-        identifiers = [column.name for column in self.columns_ if column.kind is Kind.IDENTIFIER]
-        if identifiers:
+        if identifiers := self.identifiers():
             reason = "because most rows have their own value there, like identifiers and free text"
-            advice = "To use such a column, turn it into numbers or a few categories."
-            warnings.warn(f"Left out {listed(identifiers)}, {reason}. {advice}", UserWarning, stacklevel=2)
+            warn_caller(f"Left out {listed(identifiers)}, {reason}. {_advice(self.columns_)}")
         self.names_ = _distinct_names(self.columns_)
         self.groups_ = np.repeat(np.arange(len(self.columns_)), [len(column.parts) for column in self.columns_])
         places = [(k, column.code_part) for k, column in enumerate(self.columns_)]
@@ -142,6 +140,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             numbers = {column.name: n_new, f"{column.name} outside the range at fit": n_far}
             unseen |= {name: n for name, n in numbers.items() if n}
         return matrix, unseen
+
+    def identifiers(self) -> list[str]:
+        """Return the names of the columns that were left out because most rows have their own value there."""
+        return [column.name for column in self.columns_ if column.kind is Kind.IDENTIFIER]
 
     def used_columns(self) -> list[str]:
         """Return the names of the columns that the matrix comes from, without those that were left out."""
@@ -220,6 +222,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
+
+
+def _advice(columns: list[Column]) -> str:
+    """Return how to use columns that were left out as identifiers."""
+    kinds = {column.form.kind for column in columns if column.kind is Kind.IDENTIFIER}
+    integers = "To use a column of integers, write them as floats, such as 12.0." * (Kind.INTEGER in kinds)
+    text = "To use a column of text, turn it into numbers or a few categories." * (Kind.CATEGORY in kinds)
+    return " ".join(filter(None, [integers, text]))
 
 
 def _first_sample(y: VectorLike | None, n: int) -> Vector | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 
 import polars as pl
 
+from flowratio._support.callers import warn_caller
 from flowratio._support.errors import ArgumentWarning
 from flowratio._support.wording import quoted
 from flowratio.tables.cells import cells_of
@@ -25,7 +25,7 @@ def warn_of_spellings(
     table, so that both become categories. `names` are those of the two tables.
     """
     for text in hints(P, Q, names, text_format):
-        warnings.warn(ArgumentWarning(names, text), stacklevel=4)
+        warn_caller(ArgumentWarning(names, text))
 
 
 def hints(P: pl.DataFrame, Q: pl.DataFrame, names: tuple[str, str], text_format: TextFormat = GUESS) -> Iterator[str]:
@@ -82,6 +82,18 @@ def _other_spelling(a: pl.Series, b: pl.Series, names: tuple[str, str]) -> Itera
     more = f", and {n_more} more such pair{'s' * (n_more > 1)}" * bool(n_more)
     rule = "They differ only in case or white space, and count as different categories. Write them in one way."
     yield f"Column {quoted(a.name)} has {places}{more}. {rule}"
+
+
+def hint_of_new_category(cells: pl.Series, categories: tuple[str, ...]) -> str | None:
+    """Return a hint if a new category differs from one at fit only in case or white space. None if there is none."""
+    words = pl.DataFrame({"text": cells_of(cells).drop_nulls().cast(pl.String).unique()})
+    new = words.filter(~pl.col("text").is_in(list(categories))).with_columns(key=_key())
+    pairs = new.join(pl.DataFrame({"text": list(categories)}).with_columns(key=_key()), on="key").sort("text")
+    if pairs.is_empty():
+        return None
+    text, known = pairs["text"][0], pairs["text_right"][0]
+    rule = "They differ only in case or white space, and count as different categories. Write them as at fit."
+    return f"Column {quoted(cells.name)} has {quoted(text)}, and {quoted(known)} at fit. {rule}"
 
 
 def _key() -> pl.Expr:

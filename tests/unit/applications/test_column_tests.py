@@ -152,3 +152,14 @@ def test_constant_columns_are_left_out(constant: Any) -> None:
     found = two_sample_test(P.with_columns(age=pl.col("age") + 2), Q, n_permutations=19, random_state=0)
     assert found.drivers.names[0] == "age"
     assert sorted(found.drivers.names) == ["age", "city", "job", "member", "score"]
+
+
+def test_the_clearest_of_columns_with_the_smallest_p_value_is_first() -> None:
+    rng = np.random.default_rng(0)
+    rare_p, rare_q = (rng.permutation(400) < n for n in (24, 1))
+    X_p = np.column_stack([rare_p, rng.normal(0.5, 1, 400)])
+    X_q = np.column_stack([rare_q, rng.normal(0, 1, 400)])
+    drivers = two_sample_test(X_p, X_q, n_permutations=50, random_state=0).drivers
+    assert drivers.p_value.tolist() == [1 / 51, 1 / 51]
+    assert drivers.names == ["x2", "x1"]  # differences of 7 and of 4.7 standard errors
+    assert drivers.effect[0] < drivers.effect[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from flowratio import AutoRatio, ClassifierRatio, ConvexRatio, FeaturizedRatio, InverseRatio
 from flowratio._support.errors import ArgumentError
+from flowratio.applications import information
 from flowratio.applications.information import MutualInformation, mutual_information
 from flowratio.applications.result import Conclusion, Limit, bounds_of
 from flowratio.applications.shuffles import by_row, distance, nearest_rows, shuffled
@@ -336,3 +338,19 @@ def test_a_ratio_of_one_is_explained() -> None:
     assert str(result).startswith("Mutual information: 0 ± 0 nats")
     assert "the ratio is about 1 on all held-out rows, which shows no information." in result.reason
     assert result.interval()[1] > 0
+
+
+@pytest.mark.parametrize(("ratio", "advice"), [(None, "Use more rows."), ("qda", "Use another ratio, or the default.")])
+def test_the_default_is_not_advised_to_those_who_use_it(
+    monkeypatch: pytest.MonkeyPatch, ratio: str | None, advice: str
+) -> None:
+    rng = np.random.default_rng(0)
+    x, y, z = rng.normal(size=(3, 60))
+    parts = information._Parts(rng.normal(1, 0.1, 60), np.ones(5), np.zeros(5), 1.0, 1.0, 0.0, 0.5, 0.1, 60.0)
+    nothing = replace(parts, rows=np.zeros(60), missing=0.0, in_sample=0.0, confirmed=0.0)
+    both = iter([parts, nothing])
+    monkeypatch.setattr(information, "_information", lambda *arguments: next(both))
+    monkeypatch.setattr(information, "distance", lambda *arguments: 0.0)
+    result = mutual_information(x, y, z, ratio=ratio, random_state=0)
+    assert "The ratio has the wrong form" in result.reason
+    assert result.reason.endswith(advice)

@@ -71,7 +71,7 @@ def test_a_figure_shows_the_estimate(result: Result) -> None:
     (axes,) = figure.axes
     assert axes.get_title() == str(result.verdict).capitalize()
     (line,) = [line for line in axes.lines if line.get_color() == "black"]
-    assert np.asarray(line.get_xdata(), float)[0] == pytest.approx(result.value)
+    assert np.asarray(line.get_xdata(), float)[0] == pytest.approx(getattr(result, "statistic", result.value))
     figure.canvas.draw()
 
 
@@ -114,7 +114,16 @@ def test_the_interval_of_a_p_value_is_binomial() -> None:
     low, high = found.interval(0.9)
     assert binom.sf(b - 1, m, low) == pytest.approx(0.05)
     assert binom.cdf(b, m, high) == pytest.approx(0.05)
-    assert found.standard_error == pytest.approx(found.null.std())
+    assert found.standard_error == pytest.approx(math.sqrt(found.value * (1 - found.value) / 61))
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.1, 2.0])
+def test_the_interval_of_a_test_is_that_of_its_value(shift: float) -> None:
+    test = two_sample_test(*draw(shift), n_permutations=39, random_state=1)
+    numbers = test.to_dict()
+    assert numbers["interval"][0] <= numbers["value"] <= numbers["interval"][1]
+    assert numbers["value"] == numbers["p_value"] == test.p_value
+    assert numbers["statistic"] == test.statistic
 
 
 def test_verdicts_of_a_test() -> None:

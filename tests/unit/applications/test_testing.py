@@ -58,7 +58,7 @@ def test_a_name_and_its_object_give_the_same_test(name: str) -> None:
     by_name, by_object = (
         two_sample_test(X_p, X_q, ratio, n_permutations=5, random_state=0) for ratio in (name, named_ratio(name))
     )
-    assert by_name.value == by_object.value
+    assert by_name.statistic == by_object.statistic
     np.testing.assert_array_equal(by_name.null, by_object.null)
     np.testing.assert_array_equal(by_name.drivers.p_value, by_object.drivers.p_value)
 
@@ -133,7 +133,7 @@ def test_monotone_maps_of_columns_change_nothing() -> None:
     one = two_sample_test(X_p, X_q, n_permutations=9, random_state=0)
     two = two_sample_test(X_p**3, X_q**3, n_permutations=9, random_state=0)
     np.testing.assert_array_equal(one.null, two.null)
-    assert one.value == two.value
+    assert one.statistic == two.statistic
 
 
 @pytest.mark.parametrize("shape", [(6, 1), (6, 20)])
@@ -163,7 +163,7 @@ def test_a_column_that_is_constant_and_one_that_tells_all() -> None:
     found = two_sample_test(X_p, X_q, n_permutations=19, random_state=0)
     assert found.p_value == 1 / 20
     assert found.drivers.names[0] == "x2"
-    assert np.isfinite([found.value, found.drivers.effect[0], found.drivers.standard_error[0]]).all()
+    assert np.isfinite([found.statistic, found.drivers.effect[0], found.drivers.standard_error[0]]).all()
     assert found.drivers.effect[1:].tolist() == [0.0, 0.0]
 
 
@@ -186,7 +186,7 @@ def test_rows_are_told_by_ratios_that_have_not_seen_them() -> None:
     found = two_sample_test(X_p, X_q, _Forgetful(), n_permutations=19, random_state=0)
     assert found.importance is not None
     assert found.importance.share.tolist() == [1.0, 0.0]
-    all_of_them = np.append(found.null, found.value)
+    all_of_them = np.append(found.null, found.statistic)
     assert all_of_them.mean() == pytest.approx(0, abs=1e-12)
     assert all_of_them.std() == pytest.approx(1)
 

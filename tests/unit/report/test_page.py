@@ -200,6 +200,8 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
         ({"overlap": {"headroom": 1.0}}, "Get more rows of"),
         ({"remedy": {"words": "Cap", "option": "--cap 20"}}, "-o weights.csv --cap 20"),
         ({"overlap": {"ess_q": 80.0, "ess_error": 30.0}}, "as much information as 80 ± 30 rows of a&amp;b.csv"),
+        ({"overlap": {"headroom": -1.0}}, "because the files do not overlap"),
+        ({"overlap": {"share_p_beyond_q": 0.9}}, "the files do not overlap."),
         ({"overlap": {"share_p_beyond_q": 0.3}}, "has no counterpart in"),
         (
             {"reliability": {"p_value": 1e-9, "error": 0.2, "noise": 0.01, "slope": 2.0, "slope_error": 0.1}},

@@ -47,6 +47,7 @@ BY_CONTENT = [
     (b"\x89HDF\r\n\x1a\n\0\0", "an HDF5 file", "pandas.read_hdf"),
     (b"SQLite format 3\0" + b"\0" * 99, "an SQLite database", "as CSV"),
     (b"\0\1\2\3\4\5\6\7DUCK@\0\0\0", "a DuckDB database", "COPY"),
+    (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n", "a Git LFS pointer", "`git lfs pull`"),
     (b"%PDF-1.7\n", "a PDF document", "as CSV"),
     (b"\n<!DOCTYPE html><html><body>404", "a web page (HTML)", "Download the file itself"),
     (b"<?xml version='1.0'?><rows/>", "an XML file", "as CSV"),
@@ -63,7 +64,7 @@ BY_CONTENT = [
 
 
 class TestOtherPrograms:
-    @pytest.mark.parametrize("name", ["rows", "rows.csv", "rows.data"])
+    @pytest.mark.parametrize("name", ["rows", "rows.csv", "rows.data", "rows.parquet"])
     @pytest.mark.parametrize(("content", "what", "advice"), BY_CONTENT)
     def test_content_is_named(self, tmp_path: Path, name: str, content: bytes, what: str, advice: str) -> None:
         if content.startswith(b"\x1f\x8b"):  # gzip shows its content only when it is unpacked

@@ -189,6 +189,18 @@ class TestModels:
         with pytest.raises(ValueError, match=rf"Column 'x' has {words} in line 4 of .*rows\.csv.*Fix this value"):
             score_file(ratio, tmp_path / "rows.csv", tmp_path / "out.csv")
 
+    @pytest.mark.parametrize(("word", "is_spelling"), [("Clerk", True), ("judge", False)])
+    def test_new_categories_that_differ_in_case_get_a_hint(self, tmp_path: Path, word: str, is_spelling: bool) -> None:
+        P = pl.DataFrame({"job": ["clerk", "nurse", "clerk"] * 9, "x": np.arange(27.0)})
+        Q = pl.DataFrame({"job": ["nurse", "clerk", "nurse"] * 9, "x": np.arange(27.0) + 3})
+        ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P, Q)
+        Q.with_columns(job=pl.col("job").replace("clerk", word)).write_parquet(tmp_path / "rows.parquet")
+        summary = score_file(ratio, tmp_path / "rows.parquet", tmp_path / "out.csv", batch_rows=6)
+        assert summary.unseen == {"job": 9}
+        text = "Column 'job' has 'Clerk', and 'clerk' at fit. They differ only in case or white space"
+        assert (text in str(summary)) == is_spelling
+        assert len(summary.to_dict()["hints"]) == is_spelling
+
     def test_a_table_ratio_counts_what_is_new(self, tmp_path: Path) -> None:
         P = pl.DataFrame({"job": ["clerk", "nurse", "clerk"] * 9, "x": np.arange(27.0)})
         Q = pl.DataFrame({"job": ["nurse", "clerk", "nurse"] * 9, "x": np.arange(27.0) + 3})
