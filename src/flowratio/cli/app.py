@@ -17,6 +17,7 @@ import typer
 from typer import Argument, BadParameter, Option
 
 from flowratio import __version__
+from flowratio._support.wording import in_percent
 from flowratio.cli import options as opt
 from flowratio.cli.console import command_line, leave, messages, print_result, say
 from flowratio.cli.paths import check_paths
@@ -364,7 +365,7 @@ def sample(
         table, draws = Model.load(model).sample(n, toward, seed=seed, verbose=not quiet)
         write_table(iter([table]), out, for_pandas(table))
     if out != "-":
-        print(f"{n} rows toward {toward}: {out}\n{draws.unique_share:.0%} of the rows are distinct.", end=" ")
+        print(f"{n} rows toward {toward}: {out}\n{in_percent(draws.unique_share)} of the rows are distinct.", end=" ")
         ess = f"an effective sample size of {draws.effective_sample_size:.0f}"
         print(f"They were drawn from {len(draws.log_w)} candidates with {ess}.")
 

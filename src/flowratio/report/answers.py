@@ -142,6 +142,12 @@ def weight_sentence(evidence: dict[str, Any]) -> str:
     return f"After weighting, {rows} (effective sample size, ESS)."
 
 
+def unweighted_sentence(origin: dict[str, Any]) -> str:
+    """Return what to do if no difference is found."""
+    p, q = file_names(origin)
+    return f"You do not need weights. Use {q} unchanged for questions about {p}."
+
+
 def with_file_names(text: str, origin: dict[str, Any]) -> str:
     """Return a sentence about p and q with the names of the files."""
     p, q = file_names(origin)

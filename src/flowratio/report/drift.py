@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 
 from flowratio._support.types import Vector
 from flowratio.applications.testing import two_sample_test
+from flowratio.diagnostics import alike
 from flowratio.diagnostics.thresholds import THRESHOLDS
 
 CORRELATION = "correlation with "  # how the test words a change of the dependence of two columns
@@ -87,4 +88,4 @@ def is_significant(test: dict[str, Any] | None) -> bool:
 def is_distinguished(diagnosis: dict[str, Any]) -> bool:
     """Return whether the held-out score of the model is more than 3 standard errors above 0."""
     score, error = diagnosis["score"], diagnosis["score_error"]
-    return score is not None and error is not None and score > THRESHOLDS.z * error
+    return score is not None and error is not None and alike.is_distinguished(score, error)

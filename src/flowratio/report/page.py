@@ -36,7 +36,7 @@ _HEADLINES = {
     "care": "The files differ. Weight {q} with care to match {p}.",
     "bad": "The files differ. Do not weight {q} to match {p}.",
 }
-_ALIKE = "No difference found between {q} and {p}."
+_ALIKE = ("No difference found between {q} and {p}.", "You do not need weights. {q} matches {p} without them.")
 _PLURALS = {"category": "text", "constant": "one value", "identifier": "identifiers, left out"}
 
 
@@ -65,7 +65,8 @@ def html(evidence: dict[str, Any]) -> str:
 
 
 def code(text: str) -> Markup:
-    """Escape a text, and set everything in backticks as code."""
+    """Escape a text, and set everything in backticks as code. No line ends before a percent sign."""
+    text = re.sub(r"(?<=\d) %", "\u00a0%", text)
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
@@ -129,7 +130,9 @@ def _drift(evidence: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to the first question. Its badge is never green: a test cannot show that files are equal."""
     is_different = differs(evidence)
     badge = ("care", "≠", "The files differ") if is_different else ("neutral", "=", "No difference found")
+    score = evidence["diagnosis"]["score"]  # an estimate of a divergence, which is never below 0
     texts = {"sentence": answers.drift_sentence(evidence), "size": answers.size_sentence(evidence)}
+    texts["divergence"] = fixed(None if score is None else max(score, 0.0), 3)
     return {**dict(zip(("tone", "sign", "name"), badge, strict=True)), **texts, "differs": is_different}
 
 
@@ -152,21 +155,24 @@ def _category_lists(columns: list[dict[str, Any]], p: str, q: str) -> list[dict[
 def _verdict(evidence: dict[str, Any], balance: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict on the weights, and its reasons."""
     diagnosis, origin = evidence["diagnosis"], evidence["origin"]
-    tone, sign = _TONES[diagnosis["verdict"]]
     names = dict(zip("pq", file_names(origin), strict=True))
-    is_different = differs(evidence)
-    answer = _ANSWERS[tone].format(**names)
-    if tone == "good" and not is_different:
-        answer = f"{names['q']} matches {names['p']} with and without weights."
+    tone, sign = _TONES[diagnosis["verdict"]]
+    name, headline, answer = f"Weights: {diagnosis['verdict']}", _HEADLINES[tone], _ANSWERS[tone]
     sentences = [answers.weight_sentence(evidence), _balance_sentence(balance)]
+    if not differs(evidence):
+        tone, sign, name = "neutral", "=", "Weights: not needed"
+        headline, answer = _ALIKE
+        sentences.insert(0, f"The verdict on the weights of this model is: {diagnosis['verdict']}.")
+    texts = {key: [answers.with_file_names(text, origin) for text in diagnosis[key]] for key in ("warnings", "notes")}
     return {
         "tone": tone,
         "sign": sign,
-        "name": f"Weights: {diagnosis['verdict']}",
-        "headline": (_HEADLINES[tone] if is_different else _ALIKE).format(**names),
-        "answer": answer,
+        "name": name,
+        "headline": headline.format(**names),
+        "answer": answer.format(**names),
         "sentences": sentences,
-        "problems": [answers.with_file_names(text, origin) for text in diagnosis["warnings"]],
+        "problems": texts["warnings"],
+        "notes": texts["notes"],
     }
 
 

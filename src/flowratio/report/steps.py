@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from flowratio._support.wording import escaped
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict, reliability_advice
-from flowratio.report.answers import with_file_names
+from flowratio.report.answers import unweighted_sentence, with_file_names
 from flowratio.report.drift import differs
 from flowratio.report.names import file_names
 
@@ -53,11 +53,10 @@ def score_command(origin: dict[str, Any], options: str = "") -> str:
 
 def steps_of(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
     """Return the steps, the most important one first. `origin` has the exact names of the files."""
-    verdict = Verdict(evidence["diagnosis"]["verdict"])
-    if verdict is Verdict.DO_NOT_USE:
-        return _instead(evidence, origin)
     if not differs(evidence):
         return _unweighted(origin)
+    if Verdict(evidence["diagnosis"]["verdict"]) is Verdict.DO_NOT_USE:
+        return _instead(evidence, origin)
     return _weighted(evidence, origin)
 
 
@@ -103,10 +102,9 @@ def _care(evidence: dict[str, Any]) -> list[Step]:
 
 
 def _unweighted(origin: dict[str, Any]) -> list[Step]:
-    p, q = file_names(origin)
     words = ["flowratio", "test", origin["file_p"], origin["file_q"]]
     return [
-        Step(f"You do not need weights. Use {q} unchanged for questions about {p}."),
+        Step(unweighted_sentence(origin)),
         Step("Test again when you have more rows.", " ".join(map(shell_word, words))),
     ]
 

@@ -179,7 +179,8 @@ def test_badge_of_the_drift_is_never_green(
     differs = p_value < 0.05 or score > 0
     drift = ("care", "The files differ") if differs else ("neutral", "No difference found")
     tones = {"reliable": "good", "use with care": "care", "do not use": "bad"}
-    assert badges == [drift, (tones[verdict], f"Weights: {verdict}")]
+    weights = (tones[verdict], f"Weights: {verdict}") if differs else ("neutral", "Weights: not needed")
+    assert badges == [drift, weights]
     assert [text for tone, text in badges if tone == "good" and not text.startswith("Weights: ")] == []
 
 
@@ -255,7 +256,26 @@ def test_no_difference_needs_no_weights(evidence: dict[str, Any]) -> None:
     text = words_of({**evidence, "test": {**evidence["test"], "p_value": 0.4}, "diagnosis": diagnosis})
     assert "No difference found (p = 0.4, 200 permutations)." in text
     assert "No column changed by more than chance." in text
-    assert "You do not need weights." in text
+    assert "You do not need weights. <b>.csv matches a&b.csv without them." in text
+    assert "You do not need weights. Use <b>.csv unchanged for questions about a&b.csv." in text
+
+
+@pytest.mark.parametrize("verdict", ["use with care", "do not use"])
+def test_no_difference_keeps_the_verdict_on_the_weights(verdict: str, evidence: dict[str, Any]) -> None:
+    diagnosis = {**evidence["diagnosis"], "score": -0.002, "verdict": verdict, "warnings": ["One (4 %)."]}
+    changed = {**evidence, "test": {**evidence["test"], "p_value": 0.4}, "diagnosis": diagnosis}
+    text = words_of(changed)
+    assert f"The verdict on the weights of this model is: {verdict}." in text
+    assert "flowratio score" not in text.split("What should I do?")[1].split("Details")[0]
+    assert "Divergence, nats 0.000 ±" in text  # it is never negative
+    assert "One (4\u00a0%)." in html(changed)
+
+
+def test_notes_are_no_problems(evidence: dict[str, Any]) -> None:
+    diagnosis = {**evidence["diagnosis"], "warnings": [], "notes": ["11 of 17 candidates were not fully tried."]}
+    text = words_of({**evidence, "diagnosis": diagnosis})
+    assert "Note: 11 of 17 candidates were not fully tried." in text
+    assert "Problems" not in text
 
 
 def test_names_are_escaped_and_shortened() -> None:
