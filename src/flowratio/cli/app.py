@@ -170,7 +170,13 @@ def score(
     quiet: opt.Quiet = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Add the columns log_ratio (in nats) and weight (with mean 1) to each row of a file.
+    """Add the columns log_ratio and weight to each row of a file.
+
+    log_ratio is log r in nats. weight is r divided by the mean of r over the rows of DATA, so its mean is 1. With
+    --temper and --cap, weight uses the tempered and capped r.
+
+    Weights of separately scored files are not comparable, because each file has its own mean. To compare rows of
+    several files, score one file with all rows, or use log_ratio.
 
     The file may be of any size. Rows keep their order. If the run is killed, the same command resumes.
 

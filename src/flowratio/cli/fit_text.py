@@ -8,8 +8,10 @@ from flowratio._support.wording import LONGEST_PATH, in_percent, shown
 from flowratio.diagnostics.summary import score_text
 from flowratio.diagnostics.verdict import verdict_text
 from flowratio.report.answers import (
+    MAX_CHANGES,
     changed_columns,
     drift_sentence,
+    more_changes,
     unweighted_sentence,
     weight_sentence,
     with_file_names,
@@ -28,7 +30,7 @@ def answers(evidence: dict[str, Any], most: int | None = None) -> str:
     """
     evidence = legible_evidence(evidence)
     diagnosis, (p, q) = evidence["diagnosis"], file_names(evidence["origin"])
-    changes = [f"  {text}" for text in changed_columns(evidence)]
+    changes = [f"  {text}" for text in [*changed_columns(evidence), more_changes(evidence, MAX_CHANGES)] if text]
     lines = [drift_sentence(evidence), *([f"Changes from {q} to {p}:", *changes] if changes else [])]
     lines += [weight_sentence(evidence) if differs(evidence) else unweighted_sentence(evidence["origin"])]
     reasons = [*diagnosis["warnings"], *(f"Advice: {text}" for text in diagnosis["advice"])]

@@ -37,6 +37,7 @@ def drift_test(P: pl.DataFrame, Q: pl.DataFrame) -> dict[str, Any] | None:
         return None
     drivers = [{**one, **_correlation(one, P, Q)} for one in test.drivers.to_list()[:_DRIVERS]]
     numbers = {"p_value": test.p_value, "n_permutations": len(test.null), "n_p": len(P), "n_q": len(Q)}
+    numbers["n_clear"] = len(test.drivers.clear)
     return {**numbers, "note": test.note, "drivers": [_plain(one) for one in drivers]}
 
 

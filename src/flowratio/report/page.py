@@ -23,7 +23,7 @@ from flowratio.report.category_changes import category_lines, rare_sentences
 from flowratio.report.drift import differs
 from flowratio.report.names import MAX_SENTENCE, file_names, legible_evidence
 from flowratio.report.numbers import count, fixed, in_units, moment, percent, sig, signed
-from flowratio.report.steps import score_command, steps_of
+from flowratio.report.steps import SCORE_COLUMNS, score_command, steps_of
 
 _TONES = {"reliable": ("good", "✓"), "use with care": ("care", "!"), "do not use": ("bad", "✕")}
 _ANSWERS = {
@@ -89,11 +89,13 @@ def _content(evidence: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]
         "columns": columns,
         "drift": _drift(evidence),
         "changes": _changes(evidence),
+        "more_changes": answers.more_changes(evidence, answers.MAX_CHANGES),
         "category_lists": _category_lists(columns, p, q),
         "rare_sentences": rare_sentences(evidence),
         "verdict": _verdict(evidence, balance),
         "steps": steps_of(evidence, origin),
         "score_command": score_command(origin),
+        "score_columns": SCORE_COLUMNS,
         "samples": _samples(columns),
         "balance": balance,
         "weights": _weights(evidence["rows"]["log_q"]),
@@ -229,6 +231,8 @@ def _typical(column: dict[str, Any]) -> dict[str, str]:
     """Return one number of a column in both samples: its mean, or the share of the category that differs most."""
     if "numbers" in column:
         p, q = (column["numbers"][sample] for sample in "pq")
+        if answers.is_zero_or_one(column):
+            return {"what": "share of 1", "p": percent(p and p["mean"]), "q": percent(q and q["mean"])}
         return {"what": "mean", "p": in_units(column, p and p["mean"]), "q": in_units(column, q and q["mean"])}
     if not column["categories"]:
         return {"what": "all missing", "p": "–", "q": "–"}

@@ -14,6 +14,10 @@ from flowratio.report.answers import unweighted_sentence, with_file_names
 from flowratio.report.drift import differs
 from flowratio.report.names import file_names
 
+SCORE_COLUMNS = (
+    "`score` writes the columns of the file, then `log_ratio` and `weight`. `log_ratio` is log r in nats. `weight` is "
+    "r divided by the mean of r over the rows of that file, so its mean is 1."
+)
 _OPTION = re.compile(r"`(--(?:temper|cap) [0-9.]+)`")  # in the advice of a diagnosis
 _SEPARATING = 0.1  # share of the squared changes of log r from which on a column may separate the files
 _PARQUET = (".parquet", ".pq")

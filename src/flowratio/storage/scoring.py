@@ -98,6 +98,9 @@ def score_file(
 ) -> ScoringSummary:
     r"""Add `log_ratio`, in nats, and `weight`, with mean 1, to each row of a file of any size. r = p/q, p is y = 1.
 
+    `weight` is r divided by the mean of r over the rows of the source. Weights of separately scored files are not
+    comparable: score one file with all rows, or use `log_ratio`.
+
     Rows stay in order, and only a few batches are in memory. The output is complete, or unchanged. If a run was killed,
     start it again with the same ratio, source and output: it resumes, except for standard input. A second run to the
     same output is refused while the first one runs.

@@ -89,7 +89,7 @@ class AutoResults:
             f"{name:<{width}}  {score:>8}  {error:>8}  {seconds:>8}  {weight:>6}  {note}".rstrip()
             for name, score, error, seconds, weight, note in rows
         ]
-        return "\n".join([*lines, *filter(None, [self.weight_note]), self.verdict])
+        return "\n".join([*lines, *filter(None, [self.weight_note, self.verdict])])
 
     __repr__ = __str__
 
