@@ -36,7 +36,7 @@ _HEADLINES = {
     "care": "The files differ. Weight {q} with care to match {p}.",
     "bad": "The files differ. Do not weight {q} to match {p}.",
 }
-_ALIKE = ("No difference found between {q} and {p}.", "You do not need weights. {q} matches {p} without them.")
+_ALIKE = ("No difference found between {q} and {p}.", "You do not need weights, because no difference was found.")
 _PLURALS = {"category": "text", "constant": "one value", "identifier": "identifiers, left out"}
 
 

@@ -258,7 +258,7 @@ def test_no_difference_needs_no_weights(evidence: dict[str, Any]) -> None:
     text = words_of({**evidence, "test": {**evidence["test"], "p_value": 0.4}, "diagnosis": diagnosis})
     assert "No difference found (p = 0.4, 200 permutations)." in text
     assert "No column changed by more than chance." in text
-    assert "You do not need weights. <b>.csv matches a&b.csv without them." in text
+    assert "You do not need weights, because no difference was found." in text
     assert "You do not need weights. Use <b>.csv unchanged for questions about a&b.csv." in text
 
 
