@@ -260,13 +260,13 @@ def report(records: list[dict[str, Any]]) -> None:
     for (group, setting, quantity), results in cells.items():
         reliable = [r["covered"] for r in results if r["verdict"] == "reliable"]
         pooled.setdefault(quantity, []).extend(reliable)
-        rate = f"{np.mean(reliable):.1%}" if reliable else "–"
+        rate = f"{100 * np.mean(reliable):.1f} %" if reliable else "–"
         name, median = f"{group}: {setting}", np.median([r["value"] for r in results])
         share = f"{len(reliable)}/{len(results)}"
         print(f"{name:30.30} {quantity:10} {results[0]['truth']:7.3f} {median:7.3f} {share:>9} {rate:>17}")
     for quantity, covered in pooled.items():
         if covered:
-            print(f"all settings, {quantity}: {np.mean(covered):.1%} of {len(covered)} reliable results cover")
+            print(f"all settings, {quantity}: {100 * np.mean(covered):.1f} % of {len(covered)} reliable results cover")
 
 
 if __name__ == "__main__":

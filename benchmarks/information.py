@@ -168,9 +168,9 @@ def page(records: list[dict[str, Any]]) -> str:
         reliable = [r for r in part if r["verdict"] == "reliable"]
         k, m = sum(map(covers, reliable)), len(reliable)
         low, high = binomtest(k, max(m, 1)).proportion_ci(0.95, "exact")
-        cells = [version, len(part), len({r["task"] for r in part}), m, f"{k} ({k / max(m, 1):.0%})"]
+        cells = [version, len(part), len({r["task"] for r in part}), m, f"{k} ({100 * k / max(m, 1):.0f} %)"]
         cells += [
-            f"{low:.0%} to {high:.0%}",
+            f"{100 * low:.0f} % to {100 * high:.0f} %",
             f"{median_error(part):.4f}",
             f"{np.mean([r['seconds'] for r in part]):.0f}",
         ]
@@ -202,7 +202,7 @@ def median_error(records: list[dict[str, Any]]) -> float:
 
 def summary(records: list[dict[str, Any]]) -> str:
     reliable = [r for r in records if r["verdict"] == "reliable"]
-    coverage = f"{np.mean([covers(r) for r in reliable]):.1%}" if reliable else "–"
+    coverage = f"{100 * np.mean([covers(r) for r in reliable]):.1f} %" if reliable else "–"
     error = np.median([abs(r["value"] - r["truth"]) for r in records])
     seconds = np.mean([r["seconds"] for r in records])
     return (

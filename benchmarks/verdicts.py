@@ -119,7 +119,7 @@ def table(lines: list[dict[str, Any]]) -> str:
             if part:
                 errors = [one["error"] for one in part]
                 unusable = np.mean([is_unusable(one) for one in part])
-                numbers = f"{np.median(errors):.3g} | {max(errors):.3g} | {unusable:.0%}"
+                numbers = f"{np.median(errors):.3g} | {max(errors):.3g} | {100 * unusable:.0f} %"
                 rows.append(f"| {half} | {verdict} | {len(part)} | {numbers} |")
     return "\n".join(rows)
 

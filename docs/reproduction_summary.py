@@ -41,7 +41,7 @@ SUMMARY = [
         "bound on n",
         "no overlap in {0|4.5|samples without overlap} of draws at m = 4.5",
         "The slope of maximum likelihood is then infinite.",
-        "with fewer rows than the paper's bound, samples do not overlap in 90% of draws or more",
+        "with fewer rows than the paper's bound, samples do not overlap in 90 % of draws or more",
     ),
     Line(
         "theory",

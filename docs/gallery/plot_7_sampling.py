@@ -39,7 +39,7 @@ def main(n: int = 2000) -> Figure:
     for axes, (toward, title) in zip(panels[1:], titles.items(), strict=True):
         sample = sampler.draw(800, toward=toward)
         axes.plot(*sample.X.T, "o", color=colors[toward], markersize=2)
-        axes.set_title(f"{title} ({sample.unique_share:.0%} distinct)")
+        axes.set_title(f"{title} ({100 * sample.unique_share:.0f} % distinct)")
     panels[0].set(xlim=(-1.7, 2.7), ylim=(-1.2, 1.7), ylabel="x₂")
     for axes in panels:
         axes.set_xlabel("x₁")

@@ -106,7 +106,7 @@ def report(settings: Settings, outcomes: list[Outcome]) -> Report:
         cells = ["{1:.3g} ({0:.3g}, {2:.3g})".format(*_spread(one, name)) for name in METHODS]
         rows = f"{one.result['separable']:.2f}", f"{needed_rows(m):.3g}", f"{exact_rows(m):.3g}"
         lines.append([f"{m:g}", *cells, *rows])
-    too_few = f"n below which {1 - DELTA:.0%} of draws have no row of p at x ≤ 0"
+    too_few = f"n below which {100 * (1 - DELTA):.0f} % of draws have no row of p at x ≤ 0"
     head = ["m", *METHODS, "samples without overlap", f"{too_few}, bound of the paper", f"{too_few}, exact"]
     title = f"Slope / true slope 2m, median (10 %, 90 %) of {settings.seeds} draws of {settings.rows} + {settings.rows}"
     return Report([PaperTable(title, head, lines)], _claims(settings, outcomes))
@@ -118,7 +118,7 @@ def _claims(settings: Settings, outcomes: list[Outcome]) -> list[Claim]:
         few = [one for one in outcomes if rows(one.task["m"]) > settings.rows]
         many = [one for one in outcomes if rows(one.task["m"]) < settings.rows / 10]
         # no row of p at x ≤ 0 and none of q at x ≥ 0: two chances of δ
-        words = f"with fewer rows than {name}, samples do not overlap in {1 - 2 * DELTA:.0%} of draws or more"
+        words = f"with fewer rows than {name}, samples do not overlap in {100 * (1 - 2 * DELTA):.0f} % of draws or more"
         claims.append(_by_shift(words, few, lambda slopes: np.isinf(slopes) - (1 - 2 * DELTA)))
         words = f"with fewer rows than {name}, the slope of maximum likelihood is infinite in most draws"
         claims.append(_by_shift(words, few, lambda slopes: np.isinf(slopes) - 0.5))
@@ -155,7 +155,7 @@ def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, F
     right.plot(fine, [needed_rows(m) for m in fine], "-", color=VERMILION, label="bound of the paper")
     right.plot(fine, [exact_rows(m) for m in fine], "--", color=BLUE, label="exact number")
     right.axhline(settings.rows, color=GRAY, linewidth=1.2, linestyle=":", label=f"{settings.rows} rows, used here")
-    title = f"With fewer rows, {1 - DELTA:.0%} of draws\nhave no row of p at x ≤ 0"
+    title = f"With fewer rows, {100 * (1 - DELTA):.0f} % of draws\nhave no row of p at x ≤ 0"
     right.set(yscale="log", xlabel=_SHIFT, ylabel="rows of each sample", title=title)
     for axes in (left, right):
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)

@@ -206,7 +206,7 @@ def _table_of_strategies(settings: Settings, by_way: dict[str, list[dict[str, An
                 way,
                 PAPER.get(way, "") if settings.columns == PAPER_COLUMNS else "",
                 _cell(nats),
-                f"{_off(settings, nats):+.1%}",
+                f"{100 * _off(settings, nats):+.1f} %",
                 _cell(peaks),
                 _cell(ends),
                 ", ".join(str(one["kept_epoch"]) for one in runs),
@@ -254,7 +254,14 @@ def _table_of_own(settings: Settings, by_method: dict[str, list[dict[str, Any]]]
         by_run = ", ".join(f"{value:.3f} ± {error:.3f}" for value, error in zip(nats, errors, strict=True))
         scores = ", ".join(f"{(value - exact) / error:+.1f}" for value, error in zip(nats, errors, strict=True))
         lines.append(
-            [method, _cell(nats), f"{_off(settings, nats):+.2%}", by_run, scores, results[0].get("verdict", "")]
+            [
+                method,
+                _cell(nats),
+                f"{100 * _off(settings, nats):+.2f} %",
+                by_run,
+                scores,
+                results[0].get("verdict", ""),
+            ]
         )
     head = ["ratio", "estimate", "relative error", "runs ± their standard errors", "error / standard error", "verdict"]
     runs = "one run" if settings.seeds == 1 else f"{settings.seeds} runs"
@@ -271,7 +278,9 @@ def _table_of_curve(curve: list[Outcome]) -> PaperTable:
         nats, errors = np.array(one.result["nats"]), np.array(one.result["standard_errors"])
         scores = _scores(one)
         cells = [f"{truth(d, rho):.4f}", f"{nats.mean():.4f}", f"{nats.std(ddof=1):.4f}", f"{errors.mean():.4f}"]
-        lines.append([str(d), f"{rho:g}", *cells, f"{np.mean(np.abs(scores) <= 2):.0%}", one.result["verdicts"][0]])
+        lines.append(
+            [str(d), f"{rho:g}", *cells, f"{100 * np.mean(np.abs(scores) <= 2):.0f} %", one.result["verdicts"][0]]
+        )
     head = [
         "d",
         "ρ",
@@ -313,8 +322,8 @@ def _within(off: np.ndarray, limit: float) -> Answer:
 
 def _claim_of_separate(settings: Settings, words: str, runs: list[dict[str, Any]]) -> Claim:
     nats, off = [one["nats"] for one in runs], _offs(settings, runs)
-    measured = f"{_cell(nats)}, {off.mean():+.1%}. Runs: {', '.join(f'{value:.2f}' for value in nats)}"
-    words = f"our goal: separate training, {words}, is within {NEAR:.0%} of the true value"
+    measured = f"{_cell(nats)}, {100 * off.mean():+.1f} %. Runs: {', '.join(f'{value:.2f}' for value in nats)}"
+    words = f"our goal: separate training, {words}, is within {100 * NEAR:.0f} % of the true value"
     return Claim(words, _within(off, NEAR), measured)
 
 
@@ -340,8 +349,8 @@ def _nearest(settings: Settings, words: str, ours: str, by_way: dict[str, list[d
     off = {way: np.abs(_offs(settings, runs)) for way, runs in by_way.items()}
     log_r_errors = {way: float(np.mean([one["log_r_error"] for one in runs])) for way, runs in by_way.items()}
     verdicts = {way: beyond(off[way] - off[ours]) for way in off if way != ours}
-    others = [f"{way} {off[way].mean():.1%} ({verdict})" for way, verdict in verdicts.items()]
-    measured = f"relative error, mean over runs: {ours} {off[ours].mean():.1%}, against {', '.join(others)}"
+    others = [f"{way} {100 * off[way].mean():.1f} % ({verdict})" for way, verdict in verdicts.items()]
+    measured = f"relative error, mean over runs: {ours} {100 * off[ours].mean():.1f} %, against {', '.join(others)}"
     nearest = min(log_r_errors, key=lambda way: log_r_errors[way])
     return Claim(words, every(list(verdicts.values())), f"{measured}. The error of log r is lowest for {nearest}")
 
@@ -351,7 +360,7 @@ def _claim_at_penalty(settings: Settings, outcomes: list[Outcome], k: int) -> Cl
     runs = {way: _runs_at(outcomes, way, k) for way in (BASELINE, SEPARATE)}
     cells = {way: _cell([one["nats"] for one in ones]) for way, ones in runs.items()}
     off = {way: _offs(settings, ones) for way, ones in runs.items()}
-    measured = ", ".join(f"{way} {cells[way]}, {off[way].mean():+.1%}" for way in runs)
+    measured = ", ".join(f"{way} {cells[way]}, {100 * off[way].mean():+.1f} %" for way in runs)
     answer = beyond(np.abs(off[BASELINE]) - np.abs(off[SEPARATE]))
     return Claim(
         f"with a penalty of {settings.penalties[k]:g}, separate training is nearer to the true value than the baseline",
@@ -364,16 +373,19 @@ def _claim_of_fall(way: str, runs: list[dict[str, Any]]) -> Claim:
     """Return whether the best epoch is close to the peak of each run."""
     best_below = max(1 - one["nats"] / peak_and_end(one)[0] for one in runs)
     end_below = max(1 - peak_and_end(one)[1] / peak_and_end(one)[0] for one in runs)
-    measured = f"selected epoch: maximum {best_below:.1%} below the peak, last epoch: {end_below:.1%} below"
-    words = f"{way}: early stopping selects an estimate within {FALL:.0%} of the peak, in each run"
+    measured = (
+        f"selected epoch: maximum {100 * best_below:.1f} % below the peak, last epoch: {100 * end_below:.1f} % below"
+    )
+    words = f"{way}: early stopping selects an estimate within {100 * FALL:.0f} % of the peak, in each run"
     return Claim(words, Answer.of(best_below <= FALL), measured)
 
 
 def _claim_of_own(settings: Settings, method: str, results: list[dict[str, Any]]) -> Claim:
     exact, off = truth(settings.columns, settings.correlation), _offs(settings, results)
     worst = max(abs(one["nats"] - exact) / one["standard_error"] for one in results)
-    measured = f"{off.mean():+.2%}, maximum {worst:.1f} standard errors in a run"
-    words = f"our goal: {method} is within {NEAREST:.0%} of the true value, and each run within {FAR} standard errors"
+    measured = f"{100 * off.mean():+.2f} %, maximum {worst:.1f} standard errors in a run"
+    words = f"our goal: {method} is within {100 * NEAREST:.0f} % of the true value"
+    words += f", and each run within {FAR} standard errors"
     return Claim(words, every([_within(off, NEAREST), Answer.of(worst <= FAR)]), measured)
 
 
@@ -385,7 +397,7 @@ def _claims_of_errors(curve: list[Outcome]) -> list[Claim]:
     """
     scores = np.concatenate([_scores(one) for one in curve])
     share, size = float(np.mean(np.abs(scores) <= 2)), float(np.sqrt(np.mean(scores**2)))
-    measured = f"{share:.0%} of {len(scores)} runs within two, root mean square {size:.2f} standard errors"
+    measured = f"{100 * share:.0f} % of {len(scores)} runs within two, root mean square {size:.2f} standard errors"
     # three binomial standard errors below 95 %: standard errors that are too large are safe
     least = 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(scores))
     words = "our goal: over ρ and d the standard errors are not too small"

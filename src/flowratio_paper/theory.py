@@ -294,8 +294,17 @@ def _unbiased(settings: Settings, outcomes: list[Outcome]) -> tuple[PaperTable, 
         for space, where in SPACES.items():
             mean, error = mean_and_error(settings, outcomes, space, name)
             far = farthest[name, space] = float(np.abs((mean - expected(name, n)) / error).max())
-            exact = "unknown" if name == "plain" else f"{expected(name, n) - 1:+.2%}"
-            lines.append([words, where, f"{mean[-1] - 1:+.2%} ± {error[-1]:.2%}", exact, f"{far:.1f}", str(n_draws)])
+            exact = "unknown" if name == "plain" else f"{100 * (expected(name, n) - 1):+.2f} %"
+            lines.append(
+                [
+                    words,
+                    where,
+                    f"{100 * (mean[-1] - 1):+.2f} % ± {100 * error[-1]:.2f} %",
+                    exact,
+                    f"{far:.1f}",
+                    str(n_draws),
+                ]
+            )
     head = ["estimator", "space", "bias", "exact", "largest distance of a cell, in standard errors", "draws"]
     title = (
         f"Corollary 1: counts in {N_CELLS} cells of {n} + {n} rows (plain counts: distance from no bias). Cells of z "
@@ -315,11 +324,17 @@ def _unbiased(settings: Settings, outcomes: list[Outcome]) -> tuple[PaperTable, 
     mean, error = mean_and_error(settings, outcomes, "x", "both")
     words = "counts of two samples have no bias, as the corollary assumes for an estimator"
     near = abs(mean[-1] - 1) <= _LIMIT * error[-1]
-    claims.append(Claim(words, Answer.of(near), f"{mean[-1] - 1:+.1%} ± {error[-1]:.1%}: 1/Q is not a polynomial in Q"))
+    claims.append(
+        Claim(
+            words,
+            Answer.of(near),
+            f"{100 * (mean[-1] - 1):+.1f} % ± {100 * error[-1]:.1f} %: 1/Q is not a polynomial in Q",
+        )
+    )
     if all(FOLDED in one for one in _results(outcomes, {"part": "bias"})):  # runs of earlier versions have no control
         mean, error = mean_and_error(settings, outcomes, FOLDED, "known")
         far = float(np.abs((mean - 1) / error).max())
-        cells = [f"{mean[-1] - 1:+.2%} ± {error[-1]:.2%}", "not 0", f"{far:.1f}", str(n_draws)]
+        cells = [f"{100 * (mean[-1] - 1):+.2f} % ± {100 * error[-1]:.2f} %", "not 0", f"{far:.1f}", str(n_draws)]
         lines.append([ESTIMATORS["known"], "z, a fold (not invertible)", *cells])
         words = "a map that is not invertible causes a bias"
         claims.append(Claim(words, Answer.of(far > _LIMIT), f"{far:.1f} standard errors in one cell under a fold"))
@@ -368,7 +383,7 @@ def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, F
     n = settings.bias_rows
     panels = {
         f"{ESTIMATORS['known']}: no bias": (known, expected("known", n)),
-        f"{ESTIMATORS['both']}: a bias of {expected('both', n) - 1:.1%}": (both, expected("both", n)),
+        f"{ESTIMATORS['both']}: a bias of {100 * (expected('both', n) - 1):.1f} %": (both, expected("both", n)),
     }
     errors = {method: {space: _errors(outcomes, method, space) for space in "xz"} for method in settings.methods}
     return {

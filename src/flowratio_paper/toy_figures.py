@@ -71,7 +71,7 @@ def draw_data(rows: np.ndarray, log_r: np.ndarray, log_r_of_all: np.ndarray) -> 
         right.hist(part, bins=np.linspace(-30, 30, 41).tolist(), color=color, alpha=0.75, label=name)
     right.axvspan(-_NEAR, _NEAR, color=LIGHT_GRAY, alpha=0.4, linewidth=0)
     share = float(np.mean(np.abs(log_r_of_all) < _NEAR))
-    title = f"{share:.0%} of test rows have\n|log r| below {_NEAR:g} (shaded)"
+    title = f"{100 * share:.0f} % of test rows have\n|log r| below {_NEAR:g} (shaded)"
     right.set(title=title, xlabel="true log r (nats)", ylabel="test rows")
     return figure
 

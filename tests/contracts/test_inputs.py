@@ -338,7 +338,9 @@ def test_missing_values_in_a_part_of_one_sample(name: str) -> None:
     ess = effective_sample_size(model.log_ratio(NUMBERS_Q))
     assert ess > N / 3
     assert 0.2 <= model.uncovered_share_ < 0.25  # rows with a missing value, and at most a few others
-    assert f"{model.uncovered_share_:.0%} of the rows of p lie where q has hardly any rows" in str(records[0].message)
+    assert f"{100 * model.uncovered_share_:.0f} % of the rows of p lie where q has hardly any rows" in str(
+        records[0].message
+    )
     assert f"the effective sample size of {ess:.3g} of {N} does not show it" in str(records[0].message)
 
 

@@ -102,6 +102,11 @@ def avoided_words(block: str) -> list[str]:
     ]
 
 
+def tight_percent(text: str) -> list[str]:
+    """Return the percentages in a text without a space before the sign, also those of format strings."""
+    return re.findall(r"(?<!\w)\d+%(?![\w(])|:[+\d]*\.\d%\}", text)
+
+
 def sentences(block: str) -> list[str]:
     """Return the sentences of a block."""
     parts = [""]

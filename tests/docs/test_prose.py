@@ -39,6 +39,16 @@ def test_prose_has_no_semicolons(path: Path) -> None:
     assert [problem for block in text_blocks(path) for problem in prose.semicolons(block)] == []
 
 
+@pytest.mark.parametrize("path", files([*CHECKED_PAGES, *CHECKED_WORDS]), ids=lambda path: path.name)
+def test_percent_signs_follow_a_space(path: Path) -> None:
+    assert prose.tight_percent(path.read_text(encoding="utf-8")) == []
+
+
+def test_checker_finds_tight_percent_signs() -> None:
+    assert prose.tight_percent("It is 50% of rows, or {share:.0%}.") == ["50%", ":.0%}"]
+    assert prose.tight_percent('50 % of rows, "%d-%m", 90\u00a0%, n % 2') == []
+
+
 def test_patterns_match_files() -> None:
     for pattern in [*CHECKED_PAGES, *CHECKED_WORDS, *NO_SEMICOLONS]:
         assert list(ROOT.glob(pattern)), pattern

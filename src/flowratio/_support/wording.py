@@ -59,6 +59,11 @@ def counted(n: int, noun: str, plural: str | None = None) -> str:
     return f"{n} {noun if n == 1 else plural or f'{noun}s'}"
 
 
+def in_percent(share: float, digits: int = 0) -> str:
+    """Return a share in percent, such as "50 %". A share may be negative, as a relative error is."""
+    return f"{100 * share:.{digits}f} %"
+
+
 def nearest(name: object, choices: Iterable[str]) -> str:
     """Return the question whether the nearest of the choices was meant, after a space, or an empty text."""
     near = get_close_matches(str(name), list(choices), 1)

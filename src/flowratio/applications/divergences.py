@@ -20,12 +20,13 @@ from scipy.special import expit, log_expit
 from flowratio._support.row_counts import is_whole
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_choice, seed_from
+from flowratio._support.wording import in_percent
 from flowratio.applications.crossfit import FEWEST_ROWS, CrossFitted, FoldScores, cross_fit, folds_of, ratio_to_fit
 from flowratio.applications.result import BoundEstimate, Conclusion, Limit, bounds_of, interval_text, is_wrong
 from flowratio.applications.support import with_support
 from flowratio.diagnostics.residual import residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.verdict import Verdict
+from flowratio.diagnostics.verdict import Verdict, verdict_text
 from flowratio.ratios.advice import advice_on_form, untried_note
 from flowratio.ratios.shared_support import kish
 from flowratio.samples.two_samples import TwoSamples, two_samples
@@ -69,7 +70,7 @@ class Divergence(BoundEstimate):
 
     def __str__(self) -> str:
         value = f"{KINDS[self.kind]}: {self.value:.3g} ± {self.standard_error:.2g} {self._unit()}".rstrip()
-        return f"{value} (95 % interval: {interval_text(self.interval())})\n{self.verdict_sentences()}"
+        return f"{value} (95 % interval: {interval_text(self.interval())})\n{verdict_text(self.verdict, self.reason)}"
 
 
 def divergence(
@@ -230,8 +231,10 @@ def _conclusion(kind: Kind, held_out: float, excess: float, error: float, scores
         return Conclusion(Verdict.CARE, limit, f"{reason}this size can show how far apart they are.")
     share = p.w[p.log_r > math.log(n_q)].sum() / n_p
     if kind == "kl" and is_above(share, THRESHOLDS.too_large, n_p):
-        reason = f"{share:.0%} of the rows have a ratio above {n_q:.0f}, the number of rows of the other sample, which "
-        return Conclusion(Verdict.CARE, limit, f"{reason}cannot confirm it. The value depends on its form.")
+        reason = (
+            f"{in_percent(share)} of the rows have a ratio above {n_q:.0f}, the number of rows of the other sample,"
+        )
+        return Conclusion(Verdict.CARE, limit, f"{reason} which cannot confirm it. The value depends on its form.")
     if kind == "pearson" and (reason := _cut(scores)):
         return Conclusion(Verdict.CARE, limit, reason)
     if is_wrong(held_out, error):

@@ -18,12 +18,13 @@ import numpy as np
 
 from flowratio._support.types import TableLike, Vector
 from flowratio._support.validation import RandomState, seed_from
+from flowratio._support.wording import in_percent
 from flowratio.applications.crossfit import CrossFitted, cross_fit, folds_of, ratio_to_fit
 from flowratio.applications.result import Result, gaussian_interval, interval_text
 from flowratio.applications.weight_checks import reason_of
 from flowratio.diagnostics.scored_sample import Separation, separation
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.verdict import Finding, verdict_of
+from flowratio.diagnostics.verdict import Finding, verdict_of, verdict_text
 from flowratio.samples.two_samples import TwoSamples, two_samples
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class DrawCheck(Result):
         return {**super().to_dict(), **shares, "n_target": len(self.log_target), "n_draws": len(self.log_draws)}
 
     def _numbers(self) -> list[tuple[str, str]]:
-        unlike = f"{self.unlike:.0%} ± {self.unlike_error:.0%}"
+        unlike = f"{in_percent(self.unlike)} ± {in_percent(self.unlike_error)}"
         return [*super()._numbers(), ("draws that look unlike the target", unlike)]
 
     def _draw(self, axes: Axes) -> None:
@@ -75,8 +76,8 @@ class DrawCheck(Result):
     def __str__(self) -> str:
         auc = f"AUC of real rows against draws: {self.value:.3f} ± {self.standard_error:.2g}"
         auc = f"{auc} (0.5 = perfect draws, 95 %: {interval_text(self.interval())})"
-        unlike = f"{self.unlike:.0%} ± {self.unlike_error:.0%} of the draws look unlike the target"
-        return f"{auc}, {unlike}\n{self.verdict}: {self.reason}"
+        unlike = f"{in_percent(self.unlike)} ± {in_percent(self.unlike_error)} of the draws look unlike the target"
+        return f"{auc}, {unlike}\n{verdict_text(self.verdict, self.reason)}"
 
 
 def check_draws(
@@ -137,20 +138,20 @@ def _conclusion(auc: Separation, scores: CrossFitted) -> DrawCheck:
     unlike, error = max(shares[1] - shares[0], 0.0), math.hypot(*errors)
     findings = []
     if unlike > max(_UNLIKE, THRESHOLDS.z * error):
-        words = f"{unlike:.0%} of the draws lie where real rows of the target are rare."
+        words = f"{in_percent(unlike)} of the draws lie where real rows of the target are rare."
         findings.append(Finding(words, unlike - 2 * error > _UNLIKE_GRAVE))
     # of perfect draws only chance is left: each pair of folds, fitted and scored, counts twice
     if auc.z > THRESHOLDS.z * math.sqrt(2) and auc.auc > THRESHOLDS.auc:
-        words = f"A classifier distinguishes draws from real rows in {auc.auc:.0%} of pairs (50 % is a guess)."
+        words = f"A classifier distinguishes draws from real rows in {in_percent(auc.auc)} of pairs (50 % is a guess)."
         findings.append(Finding(words, auc.auc - 2 * auc.standard_error > _AUC_GRAVE))
     if findings:
         findings.append(Finding("Train a better flow, or look at the draws with the lowest `log_draws`.", False))
     elif error > _LARGEST_ERROR:
-        words = (
-            f"With {len(log_p)} real rows and {len(log_q)} draws, up to {THRESHOLDS.z * error:.0%} of wrong draws can"
-        )
-        findings.append(Finding(f"{words} go unseen. Use more rows.", False))
-    good = f"{unlike:.1%} of {len(log_q)} draws look unlike the target, compared with {len(log_p)} real rows."
+        unseen = f"up to {in_percent(THRESHOLDS.z * error)} of wrong draws can go unseen. Use more rows."
+        findings.append(Finding(f"With {len(log_p)} real rows and {len(log_q)} draws, {unseen}", False))
+    good = (
+        f"{in_percent(unlike, 1)} of {len(log_q)} draws look unlike the target, compared with {len(log_p)} real rows."
+    )
     fields = {"verdict": verdict_of(findings), "reason": reason_of(findings, good)}
     fields |= {"unlike": unlike, "unlike_error": error, "log_target": log_p, "log_draws": log_q}
     return DrawCheck(value=auc.auc, standard_error=auc.standard_error, **fields)

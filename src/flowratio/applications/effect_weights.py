@@ -38,7 +38,7 @@ from flowratio.diagnostics.diagnosis_html import balance_table
 from flowratio.diagnostics.evaluation import prepared_design
 from flowratio.diagnostics.scored_sample import ScoredSample
 from flowratio.diagnostics.trust import is_confirmed
-from flowratio.diagnostics.verdict import Finding, Verdict, verdict_of
+from flowratio.diagnostics.verdict import Finding, Verdict, verdict_of, verdict_text
 from flowratio.ratios.shared_support import kish
 from flowratio.samples.weighting import log_mean_exp
 from flowratio.weights import self_normalize
@@ -106,7 +106,7 @@ class EffectWeights:
         return plot_balance(self.balance)
 
     def __str__(self) -> str:
-        return f"{self._sizes()}\n{self.verdict}: {self.reason}"
+        return f"{self._sizes()}\n{verdict_text(self.verdict, self.reason)}"
 
     def _sizes(self) -> str:
         worst = f"largest difference {np.abs(self.balance.before).max():.2f} before and"

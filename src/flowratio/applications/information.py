@@ -19,7 +19,7 @@ from scipy.special import expit
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, seed_from
-from flowratio._support.wording import quoted
+from flowratio._support.wording import in_percent, quoted
 from flowratio.applications.crossfit import FEWEST_ROWS, check_folds, cross_fit, ratio_to_fit
 from flowratio.applications.dependence import Dependence, dependence, tail_ratios
 from flowratio.applications.divergences import clipped_terms, is_above, kl_terms, variance_of_fits
@@ -29,7 +29,7 @@ from flowratio.applications.shuffles import by_row, distance, nearest_rows, shuf
 from flowratio.applications.variables import Variables, variables_of
 from flowratio.diagnostics.residual import residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.verdict import Verdict
+from flowratio.diagnostics.verdict import Verdict, verdict_text
 from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.registry import is_additive, new_ratio
 from flowratio.samples.folding import folds
@@ -79,7 +79,7 @@ class MutualInformation(BoundEstimate):
     def __str__(self) -> str:
         numbers = f"{_text(self.value, 3)} ± {_text(self.standard_error)} nats, {_text(self.bits, 3)} bits"
         interval = f"95 % interval: {interval_text(self.interval())} nats"
-        return f"Mutual information: {numbers} ({interval})\n{self.verdict_sentences()}"
+        return f"Mutual information: {numbers} ({interval})\n{verdict_text(self.verdict, self.reason)}"
 
 
 def mutual_information(
@@ -280,7 +280,7 @@ def _result(parts: _Parts, resolution: float, advice: str, distance_z: float = 0
     limit = Limit.LOWER_BOUND if reason else Limit.NONE  # what rows near in Z miss may have either sign
     tolerance = max(THRESHOLDS.overfit * abs(held_out), 2 * resolution, THRESHOLDS.small)
     if not reason and max(distance_z / THRESHOLDS.neighbors, parts.subtracted / tolerance) > 1:
-        reason = f"rows near in Z still differ by {distance_z:.0%} of the distance of any two, and"
+        reason = f"rows near in Z still differ by {in_percent(distance_z)} of the distance of any two, and"
         reason += f" {parts.subtracted:.2g} nats were subtracted for it. The estimate includes what the ratio missed of"
         reason += " these. Use more rows."
     if not reason and parts.missing_there > max(2 * noise, THRESHOLDS.misfit):
@@ -309,7 +309,7 @@ def _unusable(held_out: float, in_sample: float, error: float, resolution: float
 def _conclusion(held_out: float, noise: float, parts: _Parts, advice: str) -> Conclusion:
     n, excess = len(parts.rows), parts.in_sample - held_out
     if is_above(parts.beyond, THRESHOLDS.too_large, n):
-        reason = f"{parts.beyond:.0%} of the rows have a ratio above n = {n}, which {n} rows cannot confirm. "
+        reason = f"{in_percent(parts.beyond)} of the rows have a ratio above n = {n}, which {n} rows cannot confirm. "
         return Conclusion(Verdict.CARE, Limit.CEILING, f"{reason}The value depends on the form of the ratio.")
     largest = min(2 * noise, max(THRESHOLDS.missing * abs(held_out), THRESHOLDS.small))
     if parts.missing > max(largest, THRESHOLDS.misfit):
@@ -373,7 +373,9 @@ def _with_groups(result: MutualInformation, variables: Variables) -> MutualInfor
     """Return the result with a note on rare categories that count as one."""
     if not variables.grouped:
         return result
-    shares = ", ".join(f"{share:.0%} of the rows of {quoted(name)}" for name, share in variables.grouped.items())
+    shares = ", ".join(
+        f"{in_percent(share)} of the rows of {quoted(name)}" for name, share in variables.grouped.items()
+    )
     reason = f"{result.reason} The rare categories of text columns count as one: {shares}."
     if max(variables.grouped.values()) <= THRESHOLDS.too_large or result.verdict is Verdict.DO_NOT_USE:
         return replace(result, reason=reason)

@@ -73,10 +73,6 @@ class Result(ABC):
     def _repr_html_(self) -> str:
         return markup.lead(f"Verdict: {self.verdict}.", self.reason) + markup.table(self._title(), (), self._numbers())
 
-    def verdict_sentences(self) -> str:
-        """Return the verdict and its reason, as the last line of the printed result."""
-        return f"Verdict: {self.verdict}. {self.reason[:1].upper()}{self.reason[1:]}"
-
     def __repr__(self) -> str:
         return str(self)
 
@@ -114,7 +110,8 @@ class BoundEstimate(Result):
         return {**super().to_dict(), **bounds, "limit": self.limit.value}
 
     def _numbers(self) -> list[tuple[str, str]]:
-        bounds = [("held-out rows alone", _short(self.held_out)), ("fitted rows alone", _short(self.in_sample))]
+        parts = {"held-out rows alone": self.held_out, "fitted rows alone": self.in_sample}
+        bounds = [(name, _short(max(value, 0.0))) for name, value in parts.items()]  # it is never below 0
         limits = [] if self.limit is Limit.NONE else [("limit", self.limit.value)]
         return [*super()._numbers(), *bounds, *limits]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowratio._support.wording import quoted
+from flowratio._support.wording import in_percent, quoted
 from flowratio.applications.result import Limit
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.trust import rare_columns
@@ -31,7 +31,7 @@ def with_support(result: Divergence, samples: TwoSamples) -> Divergence:
     open_notes, notes = _rare(samples, THRESHOLDS.grouping), []
     for name, (of_p, of_q) in one_sided_shares(samples).items():
         if max(of_p, of_q) > THRESHOLDS.too_large:
-            rows = f"{of_p:.0%} of the rows of p and {of_q:.0%} of the rows of q"
+            rows = f"{in_percent(of_p)} of the rows of p and {in_percent(of_q)} of the rows of q"
             note = f"In {quoted(name)}, {rows} have a category that the other sample does not have."
             is_infinite = result.kind in _UNBOUNDED and (of_q if result.kind == "reverse-kl" else of_p) > 0
             (open_notes if is_infinite else notes).append(note)

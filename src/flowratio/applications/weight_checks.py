@@ -10,6 +10,7 @@ import numpy as np
 
 from flowratio._support.row_counts import counts
 from flowratio._support.types import Vector
+from flowratio._support.wording import in_percent
 from flowratio.applications.treatment import HeldOutRatios
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.residual import Residual, residual
@@ -58,7 +59,7 @@ def overlap_findings(source: SourceOverlap, target: str) -> list[Finding]:
     findings = []
     size = f"The effective sample size of the {source.name} is {source.ess:.3g} of {source.n:.0f}"
     if source.ess < _FEWEST_ESS and source.ess < 0.9 * source.n:
-        words = f"{size}, and one row has {source.largest:.0%} of the weight. A handful of rows decide."
+        words = f"{size}, and one row has {in_percent(source.largest)} of the weight. A handful of rows decide."
         findings.append(Finding(words, source.ess <= THRESHOLDS.fewest_ess))
     else:
         findings += size_findings(source.name, source.n)
@@ -73,7 +74,9 @@ def overlap_findings(source: SourceOverlap, target: str) -> list[Finding]:
         words = f"{words} about {source.inflation:.1f} times as large as the {source.name} suggest."
         findings.append(Finding(words, False))
     if source.beyond > THRESHOLDS.beyond:
-        words = f"{source.beyond:.1%} of the {target} lie where fewer than one of the {source.name} is expected."
+        words = (
+            f"{in_percent(source.beyond, 1)} of the {target} lie where fewer than one of the {source.name} is expected."
+        )
         findings.append(Finding(words, source.beyond > THRESHOLDS.beyond_grave))
     return findings
 

@@ -24,7 +24,7 @@ from flowratio._support.types import Matrix, Vector, VectorLike
 from flowratio._support.validation import check_choice, check_fraction
 from flowratio.applications.result import Result, interval_text
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.verdict import Finding
+from flowratio.diagnostics.verdict import Finding, verdict_text
 from flowratio.weights import finite_vector
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class MeanEstimate(Result):
 
     def __str__(self) -> str:
         value = f"{self._title()}: {self.value:.4g} ± {self.standard_error:.2g}"
-        return f"{value} (95 % interval: {interval_text(self.interval())})\n{self.verdict_sentences()}"
+        return f"{value} (95 % interval: {interval_text(self.interval())})\n{verdict_text(self.verdict, self.reason)}"
 
 
 class WeightedMean(NamedTuple):

@@ -17,6 +17,7 @@ import typer
 from typer import Argument, BadParameter, Option
 
 from flowratio import __version__
+from flowratio._support.wording import in_percent
 from flowratio.cli import options as opt
 from flowratio.cli.console import command_line, leave, messages, print_result, say
 from flowratio.cli.paths import check_paths
@@ -169,7 +170,13 @@ def score(
     quiet: opt.Quiet = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Add the columns log_ratio (in nats) and weight (with mean 1) to each row of a file.
+    """Add the columns log_ratio and weight to each row of a file.
+
+    log_ratio is log r in nats. weight is r divided by the mean of r over the rows of DATA, so its mean is 1. With
+    --temper and --cap, weight uses the tempered and capped r.
+
+    Weights of separately scored files are not comparable, because each file has its own mean. To compare rows of
+    several files, score one file with all rows, or use log_ratio.
 
     The file may be of any size. Rows keep their order. If the run is killed, the same command resumes.
 
@@ -370,7 +377,7 @@ def sample(
         table, draws = Model.load(model).sample(n, toward, seed=seed, verbose=not quiet)
         write_table(iter([table]), out, for_pandas(table))
     if out != "-":
-        print(f"{n} rows toward {toward}: {out}\n{draws.unique_share:.0%} of the rows are distinct.", end=" ")
+        print(f"{n} rows toward {toward}: {out}\n{in_percent(draws.unique_share)} of the rows are distinct.", end=" ")
         ess = f"an effective sample size of {draws.effective_sample_size:.0f}"
         print(f"They were drawn from {len(draws.log_w)} candidates with {ess}.")
 

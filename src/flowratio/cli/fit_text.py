@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowratio._support.wording import LONGEST_PATH, shown
-from flowratio.report.answers import changed_columns, drift_sentence, weight_sentence, with_file_names
+from flowratio._support.wording import LONGEST_PATH, in_percent, shown
+from flowratio.diagnostics.summary import score_text
+from flowratio.diagnostics.verdict import verdict_text
+from flowratio.report.answers import (
+    MAX_CHANGES,
+    changed_columns,
+    drift_sentence,
+    more_changes,
+    unweighted_sentence,
+    weight_sentence,
+    with_file_names,
+)
 from flowratio.report.category_changes import category_sentences
+from flowratio.report.drift import differs
 from flowratio.report.names import file_names, legible_evidence
 
 _ASCII = str.maketrans({"\u202f": ",", "\u00a0": " "})  # spaces of a page, which a terminal may not show
@@ -19,13 +30,14 @@ def answers(evidence: dict[str, Any], most: int | None = None) -> str:
     """
     evidence = legible_evidence(evidence)
     diagnosis, (p, q) = evidence["diagnosis"], file_names(evidence["origin"])
-    changes = [f"  {text}" for text in changed_columns(evidence)]
+    changes = [f"  {text}" for text in [*changed_columns(evidence), more_changes(evidence, MAX_CHANGES)] if text]
     lines = [drift_sentence(evidence), *([f"Changes from {q} to {p}:", *changes] if changes else [])]
-    lines += [weight_sentence(evidence), f"Verdict: {diagnosis['verdict']}."]
+    lines += [weight_sentence(evidence) if differs(evidence) else unweighted_sentence(evidence["origin"])]
     reasons = [*diagnosis["warnings"], *(f"Advice: {text}" for text in diagnosis["advice"])]
-    lines += [f"- {with_file_names(text, evidence['origin'])}" for text in reasons[:most]]
     n_more = len(reasons[:0] if most is None else reasons[most:])
-    lines += [f"- The report has {n_more} more reason{'s' * (n_more > 1)}."] if n_more else []
+    more = [f"- The report has {n_more} more reason{'s' * (n_more > 1)}."] if n_more else []
+    points = [*(f"- {text}" for text in reasons[:most]), *more, *(f"Note: {text}" for text in diagnosis["notes"])]
+    lines += [verdict_text(diagnosis["verdict"], ""), *(with_file_names(text, evidence["origin"]) for text in points)]
     return for_terminal("\n".join(lines))
 
 
@@ -33,14 +45,15 @@ def details(evidence: dict[str, Any]) -> str:
     """Return the numbers of the checks."""
     diagnosis, origin = evidence["diagnosis"], evidence["origin"]
     p, q = file_names(origin)
-    score, overlap, auc = "{score:.4f} ± {score_error:.4f}", diagnosis["overlap"], diagnosis["leftover"]["auc"]
+    overlap, auc = diagnosis["overlap"], diagnosis["leftover"]["auc"]
+    score = score_text(diagnosis["score"], diagnosis["score_error"], 4)
     lines = [
         f"r = p/q with p = {p} and q = {q}.",
         "Fitted to {n_p:,} and {n_q:,} rows in {seconds:.1f} seconds.".format(**origin),
         f"Checked in {diagnosis['n_folds']} folds: each row is scored by a model that was not fitted to it.",
-        f"Score: {score} nats (0 = identical, 0.69 = fully separable).".format(**diagnosis),
+        f"Score: {score} nats (0 = identical, 0.69 = fully separable).",
         "log n_q − KL(p ‖ q): {headroom:.1f} nats (3.5 or more is good, below 2 is too little).".format(**overlap),
-        f"After weighting, a classifier is right in {auc:.0%} of pairs (50 % = the files match).",
+        f"After weighting, a classifier is right in {in_percent(auc)} of pairs (50 % = the files match).",
         *(shown(text, LONGEST_PATH) for text in category_sentences(evidence)),
     ]
     return for_terminal("\n".join(lines))

@@ -14,7 +14,7 @@ from flowratio._support.row_counts import counts
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_count, check_n_folds, seed_from
 from flowratio._support.wording import counted
-from flowratio.diagnostics import trust
+from flowratio.diagnostics import alike, trust
 from flowratio.diagnostics import verdict as rules
 from flowratio.diagnostics.balance import Balance, leftover, table_balance
 from flowratio.diagnostics.compared_columns import compared_columns
@@ -27,12 +27,15 @@ from flowratio.diagnostics.reliability import Reliability, reliability
 from flowratio.diagnostics.remedies import Remedy, confirmed_remedy
 from flowratio.diagnostics.residual import Residual, residual
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation, separation
-from flowratio.diagnostics.summary import summary_of
+from flowratio.diagnostics.summary import short_text, summary_of
 from flowratio.diagnostics.verdict import Verdict, log_factor_of, verdict_of
 from flowratio.samples.two_samples import two_samples
 from flowratio.samples.weighting import mean_and_error, repeated
 
 _MAX_RESIDUAL = 50_000  # rows of each sample on which a wrong form is looked for
+
+_Samples = tuple[ScoredSample, ScoredSample]  # of p and of q
+_Positions = tuple[Vector, Vector]  # of their rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,10 +47,10 @@ class Diagnosis:
 
     Attributes
     ----------
-    verdict, warnings, remedy
-        Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`, and why not, in words. The last
-        warnings are the identifiers that were left out, and what an `AutoRatio` did not try. They alone do not lower
-        the verdict. A change of the weights that held-out rows confirm, or None. `advice` has it in words.
+    verdict, warnings, remedy, notes
+        Whether to weight rows of q by r: `Verdict.RELIABLE`, `CARE` or `DO_NOT_USE`, and why not, in words. A change of
+        the weights that held-out rows confirm, or None. `advice` has it in words. Notes do not lower the verdict: that
+        no difference is found, identifiers that were left out, and what an `AutoRatio` did not try.
     n_p, n_q, score, score_error
         Numbers of rows, and `RatioEstimator.score` of the rows in nats (0 = identical, 0.69 = fully separable).
     direction, leftover
@@ -71,6 +74,7 @@ class Diagnosis:
     verdict: Verdict
     warnings: list[str]
     remedy: Remedy | None
+    notes: list[str]
     n_p: int
     n_q: int
     score: float
@@ -96,7 +100,7 @@ class Diagnosis:
         return [] if self.remedy is None else [str(self.remedy)]
 
     def summary(self) -> str:
-        """Return a text: the verdict, its reasons, then the numbers."""
+        """Return a text: the verdict, its reasons, then all numbers. `print(diagnosis)` is shorter."""
         return summary_of(self)
 
     def plot(self) -> Figure:
@@ -114,6 +118,9 @@ class Diagnosis:
 
     def _repr_html_(self) -> str:
         return html_of(self)
+
+    def __str__(self) -> str:
+        return short_text(self)
 
     def __repr__(self) -> str:
         return f"<Diagnosis: {self.verdict}, {counted(len(self.warnings), 'warning')}>"
@@ -170,8 +177,8 @@ def diagnose(
     return diagnosis_of(held_out(ratio, X_p, X_q, sample_weight_p, sample_weight_q), n_repeats, seed)
 
 
-def diagnosis_of(evaluation: Evaluation, n_repeats: int = 3, seed: int = 0) -> Diagnosis:
-    """Run all checks on held-out log-ratios."""
+def diagnosis_of(evaluation: Evaluation, n_repeats: int = 3, seed: int = 0, *, is_different: bool = False) -> Diagnosis:
+    """Run all checks on held-out log-ratios. `is_different` is whether a two-sample test finds a difference."""
     design, n_p, log_r = evaluation.design, evaluation.n_p, evaluation.log_r
     A = design.matrix
     with np.errstate(invalid="ignore"):
@@ -183,15 +190,11 @@ def diagnosis_of(evaluation: Evaluation, n_repeats: int = 3, seed: int = 0) -> D
     rows, share = A[np.concatenate([rows_p, n_p + rows_q])], np.concatenate([p.share, q.share]) / 2
     names, groups, rng = design.columns, design.groups, np.random.default_rng([seed, 1])
     effects = importance(evaluation.log_ratio, rows, share, names, n_repeats, rng, groups)
-    return _diagnosis(evaluation, (p, q), (rows_p, n_p + rows_q), effects, seed)
+    return _diagnosis(evaluation, (p, q), (rows_p, n_p + rows_q), effects, seed, is_different)
 
 
 def _diagnosis(
-    evaluation: Evaluation,
-    samples: tuple[ScoredSample, ScoredSample],
-    rows: tuple[Vector, Vector],
-    effects: Importance,
-    seed: int,
+    evaluation: Evaluation, samples: _Samples, rows: _Positions, effects: Importance, seed: int, is_different: bool
 ) -> Diagnosis:
     """Run all checks and reach the verdict. `rows` are the positions of the rows of the samples."""
     (p, q), (log_p, log_q) = samples, np.split(evaluation.log_r, [evaluation.n_p])
@@ -204,17 +207,19 @@ def _diagnosis(
     shared = overlap(p, q, log_p - log_c, log_q - log_c, _each_weight(evaluation, rows[1]), weighted)
     columns = _balance(evaluation, p, weighted, rows, shared.inflation_q)
     names, (plain_p, plain_q) = _without_codes(evaluation, p, q)
-    left = leftover(
-        plain_p, plain_q._replace(log_r=weighted.log_r), np.random.default_rng([seed, 0]), shared.inflation_q
-    )
+    plain_w = plain_q._replace(log_r=weighted.log_r)
+    left = leftover(plain_p, plain_w, np.random.default_rng([seed, 0]), shared.inflation_q)
     rest = _residual(evaluation, plain_p, plain_q, rows, log_c, seed)
     grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
     spread = None if evaluation.each is None else stability(evaluation.each[:, rows[0]], p.share)
     known = trust.fitted_rows(evaluation.fitted_share)
+    is_equal = not is_different and alike.is_alike((score, score_error), own, left, rest, columns, shared)
+    not_needed, notes = alike.weights_not_needed(shared) if is_equal else ([], [])
     findings = [
+        *not_needed,
         *rules.direction(own, *_score(p, q)),
         *(beyond := rules.out_of_range(plain_p, plain_q, names)),
-        *(known or _wrong_shape(shape, rest, _deviation(p, q), beyond, evaluation.advice)),
+        *(known or _wrong_shape(shape, rest, _deviation(p, q), beyond, evaluation.advice, is_equal)),
         *trust.unstable(spread),
         *rules.low_overlap(shared),
         *rules.wrong_scale(means, shared),
@@ -224,10 +229,11 @@ def _diagnosis(
     verdict, left_out = verdict_of(findings), trust.identifier_note(evaluation.encoder)
     return Diagnosis(
         verdict=verdict,
-        warnings=[*(finding.words for finding in findings), *filter(None, [left_out, evaluation.note])],
+        warnings=[finding.words for finding in findings],
         remedy=None
         if verdict is Verdict.RELIABLE or known
-        else confirmed_remedy(plain_p, plain_q._replace(log_r=weighted.log_r), np.random.default_rng([seed, 3])),
+        else confirmed_remedy(plain_p, plain_w, np.random.default_rng([seed, 3])),
+        notes=[*notes, *filter(None, [left_out, evaluation.note])],
         n_p=len(log_p),
         n_q=len(log_q),
         score=score,
@@ -250,16 +256,23 @@ def _diagnosis(
 
 
 def _wrong_shape(
-    curve: Reliability, rest: Residual, deviation: float, beyond: list[rules.Finding], advice: str
+    curve: Reliability, rest: Residual, deviation: float, beyond: list[rules.Finding], advice: str, is_equal: bool
 ) -> list[rules.Finding]:
-    """Check slope and form. No slope and no other ratio helps with columns that separate, and one advice is enough."""
+    """Check slope and form. No slope and no other ratio helps with columns that separate, and one advice is enough.
+
+    If no difference is found (`is_equal`), log r is noise, whose slope and form do not matter unless they are grave.
+    """
     is_apart = any(finding.grave for finding in beyond)
     slope = [] if is_apart else rules.miscalibrated(curve) or trust.wrong_slope(curve, deviation)
-    return [*slope, *trust.wrong_form(rest, "" if is_apart or slope else advice)]
+    form = trust.wrong_form(rest, "" if is_apart or slope else advice)
+    if not is_equal:
+        return [*slope, *form]
+    is_checked = trust.is_confirmed(rest)  # otherwise the rows are too few to check the form
+    return [finding for finding in [*slope, *form] if finding.grave or (finding in form and not is_checked)]
 
 
 def _balance(
-    evaluation: Evaluation, p: ScoredSample, weighted: ScoredSample, rows: tuple[Vector, Vector], inflation: float
+    evaluation: Evaluation, p: ScoredSample, weighted: ScoredSample, rows: _Positions, inflation: float
 ) -> Balance:
     return table_balance(p, weighted, compared_columns(evaluation.design, evaluation.encoder), rows, inflation)
 
@@ -304,7 +317,7 @@ def _score(p: ScoredSample, q: ScoredSample) -> tuple[float, float]:
 
 
 def _residual(
-    evaluation: Evaluation, p: ScoredSample, q: ScoredSample, rows: tuple[Vector, Vector], log_factor: float, seed: int
+    evaluation: Evaluation, p: ScoredSample, q: ScoredSample, rows: _Positions, log_factor: float, seed: int
 ) -> Residual:
     """Look for a wrong form of a ratio that is divided by a factor, on some of many rows."""
     is_p = np.repeat([True, False], [len(rows[0]), len(rows[1])])

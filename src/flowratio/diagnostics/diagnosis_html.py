@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from flowratio._support.markup import lead, paragraph, points, table
-from flowratio._support.wording import more_columns, shown
+from flowratio._support.wording import in_percent, more_columns, shown
 from flowratio.diagnostics.balance import Balance
-from flowratio.diagnostics.summary import MEANING, fixed, k_hat_text
+from flowratio.diagnostics.summary import MEANING, fixed, k_hat_text, score_text
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.weights import largest_k_hat
 
@@ -24,7 +24,7 @@ def html_of(diagnosis: Diagnosis) -> str:
     return "".join(
         [
             lead(f"Verdict: {diagnosis.verdict}.", MEANING[diagnosis.verdict]),
-            points([*diagnosis.warnings, *advice]),
+            points([*diagnosis.warnings, *advice, *(f"Note: {words}" for words in diagnosis.notes)]),
             table("Checks of the ratio r = p/q", ("check", "value", "good range"), _checks(diagnosis)),
             balance_table(diagnosis.balance),
             _importance_table(diagnosis),
@@ -45,7 +45,7 @@ def balance_table(balance: Balance, difference: str = "p minus q") -> str:
 def _checks(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
     overlap, curve, rest = diagnosis.overlap, diagnosis.reliability, diagnosis.residual
     ess = "no overlap" if overlap.is_absent else f"{overlap.ess_q:.0f} of {overlap.n_q:.0f}"
-    score, auc = f"{fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats", diagnosis.leftover.auc
+    score, auc = f"{score_text(diagnosis.score, diagnosis.score_error)} nats", diagnosis.leftover.auc
     return [
         ("rows", f"{diagnosis.n_p} of p, {diagnosis.n_q} of q", ""),
         ("score", score, f"0 = identical, {math.log(2):.2f} = fully separable"),
@@ -54,14 +54,14 @@ def _checks(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
         ("Pareto k̂", k_hat_text(overlap.k_hat_q), f"below {largest_k_hat(overlap.n_q):.2f}"),
         ("calibration error", f"{curve.error:.3f}", f"near {curve.noise:.3f}, its value by chance"),
         ("gain of a flexible classifier", f"{fixed(rest.gain, 4)} ± {rest.standard_error:.4f} nats", "0 or less"),
-        ("pairs that a classifier separates after weighting", f"{auc:.1%}", "near 50%"),
+        ("pairs that a classifier separates after weighting", in_percent(auc, 1), "near 50 %"),
     ]
 
 
 def _importance_table(diagnosis: Diagnosis) -> str:
     effects = diagnosis.importance
     rows = [
-        (shown(name), f"{effect:.2f}", f"{share:.0%}")
+        (shown(name), f"{effect:.2f}", in_percent(share))
         for name, effect, share in zip(effects.names[:_MAX_COLUMNS], effects.effect, effects.share, strict=False)
     ]
     head = ("column", "standard deviation that it adds (nats)", "share")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowratio.diagnostics.summary import fixed, k_hat_text
+from flowratio._support.wording import in_percent
+from flowratio.diagnostics.summary import fixed, k_hat_text, score_text
 from flowratio.weights import effective_sample_size, finite_vector, self_normalize
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def plot_latent(Z: Any, log_r: Any, axes: Axes | None = None) -> Figure:
         variance, directions = np.linalg.eigh(D.T @ D)
         share = variance[:-3:-1].sum() / max(variance.sum(), np.finfo(np.float64).tiny)
         Z = D @ directions[:, :-3:-1]
-        names = (f"first principal direction (both: {share:.0%})", "second principal direction")
+        names = (f"first principal direction (both: {in_percent(share)})", "second principal direction")
     some = _some(np.argsort(np.abs(log_r), kind="stable"))  # the largest last, on top
     color_map = ListedColormap(colormaps["cividis"](np.linspace(0, _LIGHTEST, 256)))
     points = axes.scatter(*Z[some, :2].T, c=log_r[some], s=8, cmap=color_map, linewidths=0)
@@ -200,12 +201,12 @@ def _write_verdict(diagnosis: Diagnosis, axes: Axes) -> None:
     ess = f"effective sample size {overlap.ess_q:.0f} ± {overlap.ess_error:.0f}"
     lines = [
         f"{diagnosis.n_p} rows of p, {diagnosis.n_q} of q",
-        f"score {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats",
+        f"score {score_text(diagnosis.score, diagnosis.score_error)} nats",
         "p and q do not overlap" if overlap.is_absent else ess,
         f"log n_q − KL {overlap.headroom:.1f} nats (good from 3.5)",
         f"Pareto k̂ {k_hat_text(overlap.k_hat_q)}",
         f"r off by {fixed(bounded.log_factor, 3)} nats (z = {fixed(bounded.z, 1)})",
-        f"classifier after weighting: {diagnosis.leftover.auc:.1%} of pairs",
+        f"classifier after weighting: {in_percent(diagnosis.leftover.auc, 1)} of pairs",
         "",
         *("– " + textwrap.shorten(words, 110, placeholder=" …") for words in diagnosis.warnings[:5]),
     ]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowratio._support.wording import more_columns, shown
+from flowratio._support.wording import in_percent, more_columns, shown
 from flowratio.diagnostics.identities import Identity
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.verdict import Verdict
+from flowratio.diagnostics.verdict import Verdict, verdict_text
 from flowratio.weights import largest_k_hat
 
 if TYPE_CHECKING:
@@ -31,12 +31,11 @@ def summary_of(diagnosis: Diagnosis) -> str:
     """Return the text."""
     points = textwrap.TextWrapper(_WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
     lines = [
-        f"Verdict: {diagnosis.verdict}: {MEANING[diagnosis.verdict]}",
-        *map(points.fill, diagnosis.warnings),
-        *map(points.fill, (f"Advice: {words}" for words in diagnosis.advice)),
+        *_verdict(diagnosis, points),
+        *map(points.fill, _notes(diagnosis)),
         f"\nRows: {diagnosis.n_p} of p (y = 1), {diagnosis.n_q} of q. r = p/q. {_origin(diagnosis)}",
-        f"Score: {fixed(diagnosis.score, 3)} ± {diagnosis.score_error:.3f} nats (0 = identical, 0.69 = fully "
-        f"separable). Rows of p have the larger log r in {diagnosis.direction.auc:.1%} of pairs.",
+        f"Score: {score_text(diagnosis.score, diagnosis.score_error)} nats (0 = identical, 0.69 = fully "
+        f"separable). Rows of p have the larger log r in {in_percent(diagnosis.direction.auc, 1)} of pairs.",
         *_form(diagnosis),
         *_overlap(diagnosis),
         *_identities(diagnosis),
@@ -45,6 +44,31 @@ def summary_of(diagnosis: Diagnosis) -> str:
         *_importance(diagnosis),
     ]
     return "\n".join(lines)
+
+
+def short_text(diagnosis: Diagnosis) -> str:
+    """Return the verdict, its reasons, effective sample size, worst balance and notes, in a few lines."""
+    points = textwrap.TextWrapper(_WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+    overlap, balance = diagnosis.overlap, diagnosis.balance
+    before, after = (float(np.abs(of).max(initial=0.0)) for of in (balance.before, balance.after))
+    lines = [
+        *_verdict(diagnosis, points),
+        f"Effective sample size (ESS): {overlap.ess_q:.0f} ± {overlap.ess_error:.0f} of {overlap.n_q:.0f} rows of q.",
+        f"Largest difference of column means: {before:.2f} before and {after:.2f} after weighting, in standard "
+        f"deviations (good up to {THRESHOLDS.difference:g}).",
+        *(textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in _notes(diagnosis)),
+    ]
+    return "\n".join(lines)
+
+
+def _verdict(diagnosis: Diagnosis, points: textwrap.TextWrapper) -> list[str]:
+    """Return the verdict, and its reasons as points."""
+    reasons = [*diagnosis.warnings, *(f"Advice: {words}" for words in diagnosis.advice)]
+    return [verdict_text(diagnosis.verdict, MEANING[diagnosis.verdict]), *map(points.fill, reasons)]
+
+
+def _notes(diagnosis: Diagnosis) -> list[str]:
+    return [f"Note: {words}" for words in diagnosis.notes]
 
 
 def _origin(diagnosis: Diagnosis) -> str:
@@ -65,7 +89,7 @@ def _form(diagnosis: Diagnosis) -> list[str]:
             f"Stability: variance of log r on rows of p {spread:.3g} nats² (good below {THRESHOLDS.stability})."
         )
     lines += [
-        f"Grouping: {share:.1%} of rows have a rare category in {shown(name)}."
+        f"Grouping: {in_percent(share, 1)} of rows have a rare category in {shown(name)}."
         for name, share in diagnosis.grouping.items()
     ]
     return lines
@@ -94,6 +118,12 @@ def k_hat_text(k_hat: float) -> str:
     if math.isfinite(k_hat):
         return f"{k_hat:.2f}"
     return "no tail" if k_hat < 0 else "unknown"
+
+
+def score_text(score: float, score_error: float, digits: int = 3) -> str:
+    """Write a score with its standard error. It is 0 if it is below 0 by no more than chance."""
+    score = score if score < -THRESHOLDS.z * score_error else max(score, 0.0)
+    return f"{fixed(score, digits)} ± {score_error:.{digits}f}"
 
 
 def fixed(value: float, digits: int) -> str:
@@ -135,7 +165,10 @@ def _reliability(diagnosis: Diagnosis) -> list[str]:
 def _balance(diagnosis: Diagnosis) -> list[str]:
     columns, left = diagnosis.balance, diagnosis.leftover
     worst = columns.worst(_COLUMNS)
-    width, auc = max([6, *(len(shown(columns.names[j])) for j in worst)]), f"{left.auc:.1%} ± {left.standard_error:.1%}"
+    width, auc = (
+        max([6, *(len(shown(columns.names[j])) for j in worst)]),
+        f"{in_percent(left.auc, 1)} ± {in_percent(left.standard_error, 1)}",
+    )
     table = [
         f"  {shown(columns.names[j]):<{width}}  {columns.before[j]:+8.3f}  {columns.after[j]:+8.3f} ± "
         f"{columns.standard_error[j]:.3f}      {columns.deviation_before[j]:8.3f}  {columns.deviation_after[j]:8.3f}"
@@ -153,7 +186,7 @@ def _importance(diagnosis: Diagnosis) -> list[str]:
     effects = diagnosis.importance
     width = max([6, *map(len, effects.names[:_COLUMNS])])
     table = [
-        f"  {name:<{width}}  {effect:8.3f} nats  {share:6.1%}"
+        f"  {name:<{width}}  {effect:8.3f} nats  {in_percent(share, 1):>7}"
         for name, effect, share in zip(effects.names[:_COLUMNS], effects.effect, effects.share, strict=False)
     ]
     return ["\nColumns that move log r (standard deviation that each adds)", *table, *_rest(len(effects.names))]

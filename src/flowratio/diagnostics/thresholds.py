@@ -17,7 +17,9 @@ class Thresholds:
     chance: float = 1e-3  # p-values below it are beyond chance
     alpha: float = 0.05  # level of a two-sample test, the usual one
     skew: float = 0.5  # standard errors added for weighted means of a few rows, which are skewed
+    rounding: float = 1e-9  # nats: a score below it is 0
     # effective sample size and overlap
+    harmless: float = 0.9  # share of the rows that is left as effective sample size by weights that hardly matter
     small_ess: float = MIN_ESS  # a report advises to temper the weights
     fewest_ess: float = 10.0  # below it nothing can be said about weighted means
     fewest_in_tail: float = 25.0  # rows, below which a tail cannot be fitted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowratio._support.wording import first_of, listed, shown
+from flowratio._support.wording import first_of, in_percent, listed, shown
 from flowratio.diagnostics.reliability import Reliability
 from flowratio.diagnostics.residual import Residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
@@ -39,7 +39,7 @@ def fitted_rows(share: float) -> list[Finding]:
     """Find training rows among the rows of a check, by their share: they do not show whether the ratio is right."""
     if share < THRESHOLDS.fitted:
         return []
-    words = f"{share:.0%} of the training rows are among these rows, which do not show the errors of the ratio."
+    words = f"{in_percent(share)} of the training rows are among these rows, which do not show the errors of the ratio."
     return [Finding(f"{words} Give held-out rows, or an unfitted ratio.", False)]
 
 
@@ -70,7 +70,9 @@ def wrong_slope(curve: Reliability, deviation: float) -> list[Finding]:
 def rare_columns(shares: dict[str, float], least: float = THRESHOLDS.grouping) -> str:
     """Name the text columns with rows in rare categories, by their share. Empty if all are below `least`."""
     columns = sorted((-share, name) for name, share in shares.items() if share > least)
-    phrases = [f"{shown(name)} ({-share:.{0 if -share > 0.095 else 1}%} of the rows)" for share, name in columns]
+    phrases = [
+        f"{shown(name)} ({in_percent(-share, 0 if -share > 0.095 else 1)} of the rows)" for share, name in columns
+    ]
     return first_of(phrases, 3)
 
 

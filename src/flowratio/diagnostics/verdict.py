@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from flowratio._support.types import Vector
-from flowratio._support.wording import first_of, shown
+from flowratio._support.wording import first_of, in_percent, shown
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.identities import BoundedIdentity, Identities
 from flowratio.diagnostics.overlap import Overlap
@@ -80,10 +80,15 @@ def verdict_of(findings: list[Finding]) -> Verdict:
     return Verdict.CARE if findings else Verdict.RELIABLE
 
 
+def verdict_text(verdict: Verdict | TestVerdict | str, reason: str) -> str:
+    """Return a verdict and its reason as sentences, as every result prints them."""
+    return f"Verdict: {verdict}. {reason[:1].upper()}{reason[1:]}".rstrip()
+
+
 def direction(own: Separation, score: float, score_error: float) -> list[Finding]:
     """Check that rows of p have the larger log r, and that r scores more than r = 1."""
     if own.auc < 0.5 and own.z < -THRESHOLDS.z:
-        words = f"The ratio may be inverted: rows of q have the larger log r in {1 - own.auc:.0%} of pairs."
+        words = f"The ratio may be inverted: rows of q have the larger log r in {in_percent(1 - own.auc)} of pairs."
         return [Finding(f"{words} r = p/q and p is y = 1. Check whether the samples are swapped, or use 1/r.", True)]
     if score < -THRESHOLDS.z * score_error - THRESHOLDS.worse_than_none:
         words = f"The ratio is worse than no ratio: its score is {score:.3g} nats, and r = 1 everywhere scores 0."
@@ -118,7 +123,7 @@ def low_overlap(overlap: Overlap) -> list[Finding]:
         words = "Rows of p have larger ratios than the rows of q show. Standard errors of weighted means are about"
         findings.append(Finding(f"{words} {overlap.inflation_q:.1f} times as large as rows of q suggest.", False))
     if overlap.share_p_beyond_q > THRESHOLDS.beyond:
-        rows = f"{np.count_nonzero(overlap.p_beyond_q)} rows of p ({overlap.share_p_beyond_q:.1%})"
+        rows = f"{np.count_nonzero(overlap.p_beyond_q)} rows of p ({in_percent(overlap.share_p_beyond_q, 1)})"
         words = f"{rows} lie where fewer than one row of q is expected: no row of q represents them."
         findings.append(Finding(words, overlap.share_p_beyond_q > THRESHOLDS.beyond_grave))
     return findings
@@ -132,7 +137,7 @@ def out_of_range(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Fin
     beyond = [j for j in np.argsort(-share, kind="stable") if share[j] > THRESHOLDS.outside + 3 * chance]
     if not beyond:
         return _far_out(p, q, names)
-    columns = first_of([f"{shown(names[j])} ({share[j]:.0%})" for j in beyond], _NAMED)
+    columns = first_of([f"{shown(names[j])} ({in_percent(share[j])})" for j in beyond], _NAMED)
     words = f"Rows of p lie beyond every row of q in {columns}: no row of q represents them."
     words += " Draw conclusions about p only where q is, or drop the column."
     return [Finding(words, bool(share.max() > THRESHOLDS.outside_grave))]
@@ -220,8 +225,8 @@ def imbalanced(
     if left.z > THRESHOLDS.z and left.auc > THRESHOLDS.auc:
         remedy = "" if findings else _remedy(curve, _odd_columns(balance), is_confirmed)
         problem = "After weighting, a simple classifier still distinguishes p from q"
-        words = f"{problem}: it is right in {left.auc:.0%} of held-out pairs, {errors(left.z)} above one half.{remedy}"
-        findings.append(Finding(words, left.auc > THRESHOLDS.auc_grave))
+        size = f"it is right in {in_percent(left.auc)} of held-out pairs, {errors(left.z)} above one half."
+        findings.append(Finding(f"{problem}: {size}{remedy}", left.auc > THRESHOLDS.auc_grave))
     return findings
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from flowratio._support.row_counts import is_whole
 from flowratio._support.types import Vector
-from flowratio._support.wording import shown
+from flowratio._support.wording import in_percent, shown
 from flowratio.samples.separating import SeparatingColumn, separating_columns
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.weights import MIN_ESS, MIN_ESS_SHARE, effective_sample_size, effective_sample_size_of_ratio, is_small
@@ -92,7 +92,7 @@ def kish(log_r: Vector, w: Vector) -> float:
 
 
 def _percent(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.005 else "Less than 1%"
+    return in_percent(share) if share >= 0.005 else "Less than 1 %"
 
 
 def _listed(columns: list[SeparatingColumn]) -> str:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from typing import Any, NamedTuple
 
+from flowratio._support.wording import counted
 from flowratio.applications.column_changes import ChangeKind
 from flowratio.diagnostics.overlap import no_overlap
 from flowratio.report.drift import differs, is_significant
@@ -40,7 +41,7 @@ class Change(NamedTuple):
         return f"{self.what}: {self.before} → {self.after}"
 
 
-def changed_columns(evidence: dict[str, Any], most: int = 5) -> list[str]:
+def changed_columns(evidence: dict[str, Any], most: int = MAX_CHANGES) -> list[str]:
     """Return a text for each of the columns that changed most, the clearest change first.
 
     Examples are "citizen = No: 23 % → 9 %", "median age: 34 → 41" and "missing values of income: 1 % → 12 %". The arrow
@@ -48,6 +49,12 @@ def changed_columns(evidence: dict[str, Any], most: int = 5) -> list[str]:
     empty if no difference is found. Names are legible: control characters are escaped, and long names are shortened.
     """
     return [str(change) for change in changes_of(legible_evidence(evidence), most)]
+
+
+def more_changes(evidence: dict[str, Any], most: int) -> str:
+    """Return how many columns changed clearly beyond the first ones. Empty if there are none."""
+    n_more = evidence["test"]["n_clear"] - most if is_significant(evidence["test"]) else 0
+    return f"and {counted(n_more, 'more column')}" if n_more > 0 else ""
 
 
 def changes_of(evidence: dict[str, Any], most: int = MAX_CHANGES) -> list[Change]:
@@ -91,13 +98,22 @@ def _category_changes(column: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in categories if one["category"] == "true"] or categories if is_boolean else categories
 
 
+def is_zero_or_one(column: dict[str, Any]) -> bool:
+    """Return whether a column of integers has no other values than 0 and 1. Its mean is then the share of 1."""
+    moments = [one for one in column.get("numbers", {}).values() if one is not None]
+    ends = [(one["quartiles"][0], one["quartiles"][4]) for one in moments]
+    return column["kind"] == "integer" and all(low >= 0 and high <= 1 for low, high in ends)
+
+
 def _has_values(column: dict[str, Any]) -> bool:
     return all(column.get("numbers", {}).get(sample) is not None for sample in "pq")
 
 
 def _change_of_numbers(column: dict[str, Any], kind: ChangeKind) -> Change:
-    """Return the change of the median or mean, or of the middle half of the values."""
+    """Return the change of the share of 1, of the median or mean, or of the middle half of the values."""
     name, p, q = column["name"], column["numbers"]["p"], column["numbers"]["q"]
+    if is_zero_or_one(column):
+        return Change(name, f"{name} = 1", *shares(q["mean"], p["mean"]))
     if kind is ChangeKind.MEAN:
         medians = pair(column, q["quartiles"][2], p["quartiles"][2])
         if medians[0] != medians[1]:
@@ -148,6 +164,12 @@ def is_apart(evidence: dict[str, Any]) -> bool:
     """Return whether the files do not overlap."""
     overlap = evidence["diagnosis"]["overlap"]
     return no_overlap(overlap["share_p_beyond_q"], overlap["headroom"])
+
+
+def unweighted_sentence(origin: dict[str, Any]) -> str:
+    """Return what to do if no difference is found."""
+    p, q = file_names(origin)
+    return f"You do not need weights. Use {q} unchanged for questions about {p}."
 
 
 def with_file_names(text: str, origin: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 from flowratio._support.types import Vector
 from flowratio.applications.column_changes import ChangeKind
 from flowratio.applications.testing import two_sample_test
+from flowratio.diagnostics import alike
 from flowratio.diagnostics.thresholds import THRESHOLDS
 
 _CELLS = 100_000  # rows times columns of each table: about a second
@@ -36,6 +37,7 @@ def drift_test(P: pl.DataFrame, Q: pl.DataFrame) -> dict[str, Any] | None:
         return None
     drivers = [{**one, **_correlation(one, P, Q)} for one in test.drivers.to_list()[:_DRIVERS]]
     numbers = {"p_value": test.p_value, "n_permutations": len(test.null), "n_p": len(P), "n_q": len(Q)}
+    numbers["n_clear"] = len(test.drivers.clear)
     return {**numbers, "note": test.note, "drivers": [_plain(one) for one in drivers]}
 
 
@@ -86,4 +88,4 @@ def is_significant(test: dict[str, Any] | None) -> bool:
 def is_distinguished(diagnosis: dict[str, Any]) -> bool:
     """Return whether the held-out score of the model is more than 3 standard errors above 0."""
     score, error = diagnosis["score"], diagnosis["score_error"]
-    return score is not None and error is not None and score > THRESHOLDS.z * error
+    return score is not None and error is not None and alike.is_distinguished(score, error)

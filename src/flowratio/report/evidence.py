@@ -19,14 +19,15 @@ from typing_extensions import NotRequired
 from flowratio import __version__
 from flowratio._support.atomic import replacing
 from flowratio._support.types import Matrix, Vector
+from flowratio._support.wording import in_percent
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.compared_columns import compared_columns
-from flowratio.diagnostics.diagnosis import Diagnosis, diagnose, diagnosis_of
-from flowratio.diagnostics.evaluation import MAX_FITTED, Evaluation
+from flowratio.diagnostics.diagnosis import Diagnosis, diagnosis_of
+from flowratio.diagnostics.evaluation import MAX_FITTED, Evaluation, held_out
 from flowratio.diagnostics.summary import k_hat_text
 from flowratio.ratios.base import Design, RatioEstimator
 from flowratio.report.category_changes import category_shares, changed_categories, frequent_categories
-from flowratio.report.drift import drift_test
+from flowratio.report.drift import drift_test, is_significant
 from flowratio.report.folder import FILE
 from flowratio.tables.cells import cells_of, pooled
 from flowratio.tables.columns import Column
@@ -79,13 +80,15 @@ def gather(
     """
     design = ratio.design(P)
     X_p, X_q = design.matrix, ratio.design(Q).matrix
-    diagnosis = diagnose(ratio, P, Q, random_state=0) if evaluation is None else diagnosis_of(evaluation)
-    overlap = diagnosis.overlap
-    k_hats = {"q": k_hat_text(overlap.k_hat_q), "p": k_hat_text(overlap.k_hat_p)}  # JSON has no infinity
     versions = {"flowratio": __version__, "python": platform.python_version()}
     versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "torch", "polars")}
     encoder = ratio.encoder_ or TableEncoder().fit(pooled(P.select(design.columns), Q.select(design.columns)))
+    evaluation = held_out(ratio, P, Q) if evaluation is None else evaluation
     P, Q = encoder.parse(P), encoder.parse(Q)
+    test = _test(encoder, P, Q)
+    diagnosis = diagnosis_of(evaluation, is_different=is_significant(test))
+    overlap = diagnosis.overlap
+    k_hats = {"q": k_hat_text(overlap.k_hat_q), "p": k_hat_text(overlap.k_hat_p)}  # JSON has no infinity
     if ratio.mixture_flow() is None:  # a flow that is only there to draw rows says nothing about the ratio
         featurizer = None
     rng = np.random.default_rng(0)
@@ -102,7 +105,7 @@ def gather(
             "max_fitted": MAX_FITTED,
             "versions": versions,
         },
-        "test": _test(encoder, P, Q),  # whether the files differ
+        "test": test,  # whether the files differ
         "columns": _columns(encoder, design, P, Q, diagnosis),  # in both samples, and their effect on log r
         "diagnosis": _shortened(diagnosis),
         "k_hat": {**k_hats, "limit": _finite(largest_k_hat(overlap.n_q))},
@@ -300,7 +303,7 @@ def _latent(ratio: RatioEstimator, featurizer: Any, X_p: Matrix, X_q: Matrix) ->
         variance, directions = np.linalg.eigh(D.T @ D)
         share = variance[-2:].sum() / max(variance.sum(), np.finfo(np.float64).tiny)
         Z = D @ directions[:, :-3:-1]
-        names = ["main direction 1", f"main direction 2 (both: {share:.0%} of the spread)"]
+        names = ["main direction 1", f"main direction 2 (both: {in_percent(share)} of the spread)"]
     return {"names": names, "p": _rounded_columns(Z[: len(X_p)]), "q": _rounded_columns(Z[len(X_p) :])}
 
 

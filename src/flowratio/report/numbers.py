@@ -84,7 +84,11 @@ def pair(column: dict[str, Any], before: float | None, after: float | None) -> t
 
 
 def shares(before: float, after: float) -> tuple[str, str]:
-    """Write two shares in percent, with decimals if they look equal without them."""
+    """Write two shares in percent, with as many decimals as it takes to see that they differ."""
+    if all(share == 0 or 0.01 <= share <= 0.99 or share == 1 for share in (before, after)):
+        whole = f"{100 * before:.0f}\u00a0%", f"{100 * after:.0f}\u00a0%"
+        if whole[0] != whole[1]:
+            return whole
     texts = percent(before), percent(after)
     if texts[0] != texts[1] or before == after:
         return texts

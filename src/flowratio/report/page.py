@@ -23,7 +23,7 @@ from flowratio.report.category_changes import category_lines, rare_sentences
 from flowratio.report.drift import differs
 from flowratio.report.names import MAX_SENTENCE, file_names, legible_evidence
 from flowratio.report.numbers import count, fixed, in_units, moment, percent, sig, signed
-from flowratio.report.steps import score_command, steps_of
+from flowratio.report.steps import SCORE_COLUMNS, score_command, steps_of
 
 _TONES = {"reliable": ("good", "✓"), "use with care": ("care", "!"), "do not use": ("bad", "✕")}
 _ANSWERS = {
@@ -36,7 +36,7 @@ _HEADLINES = {
     "care": "The files differ. Weight {q} with care to match {p}.",
     "bad": "The files differ. Do not weight {q} to match {p}.",
 }
-_ALIKE = "No difference found between {q} and {p}."
+_ALIKE = ("No difference found between {q} and {p}.", "You do not need weights, because no difference was found.")
 _PLURALS = {"category": "text", "constant": "one value", "identifier": "identifiers, left out"}
 
 
@@ -65,7 +65,8 @@ def html(evidence: dict[str, Any]) -> str:
 
 
 def code(text: str) -> Markup:
-    """Escape a text, and set everything in backticks as code."""
+    """Escape a text, and set everything in backticks as code. No line ends before a percent sign."""
+    text = re.sub(r"(?<=\d) %", "\u00a0%", text)
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
@@ -88,12 +89,14 @@ def _content(evidence: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]
         "columns": columns,
         "drift": _drift(evidence),
         "changes": _changes(evidence),
+        "more_changes": answers.more_changes(evidence, answers.MAX_CHANGES),
         "category_lists": _category_lists(columns, p, q),
         "rare_sentences": rare_sentences(evidence),
         "verdict": _verdict(evidence, balance),
         "is_apart": answers.is_apart(evidence),
         "steps": steps_of(evidence, origin),
         "score_command": score_command(origin),
+        "score_columns": SCORE_COLUMNS,
         "samples": _samples(columns),
         "balance": balance,
         "weights": _weights(evidence["rows"]["log_q"]),
@@ -130,7 +133,9 @@ def _drift(evidence: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to the first question. Its badge is never green: a test cannot show that files are equal."""
     is_different = differs(evidence)
     badge = ("care", "≠", "The files differ") if is_different else ("neutral", "=", "No difference found")
+    score = evidence["diagnosis"]["score"]  # an estimate of a divergence, which is never below 0
     texts = {"sentence": answers.drift_sentence(evidence), "size": answers.size_sentence(evidence)}
+    texts["divergence"] = fixed(None if score is None else max(score, 0.0), 3)
     return {**dict(zip(("tone", "sign", "name"), badge, strict=True)), **texts, "differs": is_different}
 
 
@@ -153,21 +158,24 @@ def _category_lists(columns: list[dict[str, Any]], p: str, q: str) -> list[dict[
 def _verdict(evidence: dict[str, Any], balance: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict on the weights, and its reasons."""
     diagnosis, origin = evidence["diagnosis"], evidence["origin"]
-    tone, sign = _TONES[diagnosis["verdict"]]
     names = dict(zip("pq", file_names(origin), strict=True))
-    is_different = differs(evidence)
-    answer = _ANSWERS[tone].format(**names)
-    if tone == "good" and not is_different:
-        answer = f"{names['q']} matches {names['p']} with and without weights."
+    tone, sign = _TONES[diagnosis["verdict"]]
+    name, headline, answer = f"Weights: {diagnosis['verdict']}", _HEADLINES[tone], _ANSWERS[tone]
     sentences = [answers.weight_sentence(evidence), _balance_sentence(balance)]
+    if not differs(evidence):
+        tone, sign, name = "neutral", "=", "Weights: not needed"
+        headline, answer = _ALIKE
+        sentences.insert(0, f"The verdict on the weights of this model is: {diagnosis['verdict']}.")
+    texts = {key: [answers.with_file_names(text, origin) for text in diagnosis[key]] for key in ("warnings", "notes")}
     return {
         "tone": tone,
         "sign": sign,
-        "name": f"Weights: {diagnosis['verdict']}",
-        "headline": (_HEADLINES[tone] if is_different else _ALIKE).format(**names),
-        "answer": answer,
+        "name": name,
+        "headline": headline.format(**names),
+        "answer": answer.format(**names),
         "sentences": sentences,
-        "problems": [answers.with_file_names(text, origin) for text in diagnosis["warnings"]],
+        "problems": texts["warnings"],
+        "notes": texts["notes"],
     }
 
 
@@ -224,6 +232,8 @@ def _typical(column: dict[str, Any]) -> dict[str, str]:
     """Return one number of a column in both samples: its mean, or the share of the category that differs most."""
     if "numbers" in column:
         p, q = (column["numbers"][sample] for sample in "pq")
+        if answers.is_zero_or_one(column):
+            return {"what": "share of 1", "p": percent(p and p["mean"]), "q": percent(q and q["mean"])}
         return {"what": "mean", "p": in_units(column, p and p["mean"]), "q": in_units(column, q and q["mean"])}
     if not column["categories"]:
         return {"what": "all missing", "p": "–", "q": "–"}

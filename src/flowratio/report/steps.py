@@ -9,10 +9,14 @@ from typing import Any, NamedTuple
 from flowratio._support.wording import escaped
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict, reliability_advice
-from flowratio.report.answers import with_file_names
+from flowratio.report.answers import unweighted_sentence, with_file_names
 from flowratio.report.drift import differs
 from flowratio.report.names import file_names
 
+SCORE_COLUMNS = (
+    "`score` writes the columns of the file, then `log_ratio` and `weight`. `log_ratio` is log r in nats. `weight` is "
+    "r divided by the mean of r over the rows of that file, so its mean is 1."
+)
 _SEPARATING = 0.1  # share of the squared changes of log r from which on a column may separate the files
 _PARQUET = (".parquet", ".pq")
 
@@ -54,11 +58,10 @@ def _weights_file(origin: dict[str, Any]) -> str:
 
 def steps_of(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
     """Return the steps, the most important one first. `origin` has the exact names of the files."""
-    verdict = Verdict(evidence["diagnosis"]["verdict"])
-    if verdict is Verdict.DO_NOT_USE:
-        return _instead(evidence, origin)
     if not differs(evidence):
         return _unweighted(origin)
+    if Verdict(evidence["diagnosis"]["verdict"]) is Verdict.DO_NOT_USE:
+        return _instead(evidence, origin)
     return _weighted(evidence, origin)
 
 
@@ -104,10 +107,9 @@ def _care(evidence: dict[str, Any], *, is_weighted: bool = True) -> list[Step]:
 
 
 def _unweighted(origin: dict[str, Any]) -> list[Step]:
-    p, q = file_names(origin)
     words = ["flowratio", "test", origin["file_p"], origin["file_q"]]
     return [
-        Step(f"You do not need weights. Use {q} unchanged for questions about {p}."),
+        Step(unweighted_sentence(origin)),
         Step("Test again when you have more rows.", " ".join(map(shell_word, words))),
     ]
 

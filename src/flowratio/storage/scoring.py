@@ -34,7 +34,7 @@ from flowratio._support.journal import Batches, Journal
 from flowratio._support.progress import progress
 from flowratio._support.types import PathLike, Vector
 from flowratio._support.validation import check_count
-from flowratio._support.wording import listed, quoted
+from flowratio._support.wording import in_percent, listed, quoted
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.storage.csv_layout import safe_separator
 from flowratio.storage.outputs import TABLE_ENDINGS, check_output
@@ -77,7 +77,7 @@ class ScoringSummary:
         is_low = self.rows > 1 and ess < max(THRESHOLDS.fewest_in_file, THRESHOLDS.fewest_share_in_file * self.rows)
         lines = [
             f"rows: {self.rows:,} in {self.seconds:.1f} s",
-            f"effective sample size of the weights: {ess:,.0f} ({ess / self.rows:.1%} of the rows)",
+            f"effective sample size of the weights: {ess:,.0f} ({in_percent(ess / self.rows, 1)} of the rows)",
             *[_LOW_ESS] * is_low,
             *[f"resumed: {self.resumed:,} rows were scored before"] * bool(self.resumed),
             *(f"unseen at fit: {n:,} row{'s' * (n != 1)} of {quoted(name)}" for name, n in self.unseen.items()),
@@ -100,6 +100,9 @@ def score_file(
     verbose: bool = False,
 ) -> ScoringSummary:
     r"""Add `log_ratio`, in nats, and `weight`, with mean 1, to each row of a file of any size. r = p/q, p is y = 1.
+
+    `weight` is r divided by the mean of r over the rows of the source. Weights of separately scored files are not
+    comparable: score one file with all rows, or use `log_ratio`.
 
     Rows stay in order, and only a few batches are in memory. The output is complete, or unchanged. If a run was killed,
     start it again with the same ratio, source and output: it resumes, except for standard input. A second run to the

@@ -13,7 +13,7 @@ from flowratio._support.callers import warn_caller
 from flowratio._support.errors import ArgumentWarning
 from flowratio._support.row_counts import is_whole
 from flowratio._support.types import Matrix, Vector
-from flowratio._support.wording import quoted
+from flowratio._support.wording import in_percent, quoted
 from flowratio.tables.cells import cells_of, parsed, read
 from flowratio.tables.formats import MICROSECONDS_PER_DAY, CellFormat, Kind, TextFormat
 from flowratio.tables.identifiers import are_identifiers, counts_rows
@@ -238,7 +238,7 @@ def _learn_category(
     doubt = doubt_about_categories(words, text_format)
     if doubt is None and not is_identifier and len(categories) > max(max_categories, n_words / 2):
         problem = f"has {len(categories)} categories in {n_words:.0f} rows, like free text"
-        effect = f"{rare_share:.0%} of the rows have a category with fewer than {FEWEST_OF_CATEGORY} rows"
+        effect = f"{in_percent(rare_share)} of the rows have a category with fewer than {FEWEST_OF_CATEGORY} rows"
         advice = "All categories are used, but the effect of such a category is unknown. To ignore it, drop the column."
         doubt = ArgumentWarning("exclude", f"Column {quoted(column.name)} {problem}. {effect}. {advice}")
     if doubt is not None:

@@ -507,7 +507,7 @@ def test_a_target_beyond_the_source_leaves_no_rows() -> None:
     rng = np.random.default_rng(0)
     X, X_target = rng.normal(size=(500, 1)), rng.normal(100, 1, size=(500, 1))
     model = ImportanceWeighted(Ridge(), "logistic")
-    text = "100% of the rows of the target lie where the source has hardly any rows, because column `x1` separates"
+    text = "100 % of the rows of the target lie where the source has hardly any rows, because column `x1` separates"
     with pytest.warns(OverlapWarning, match=text) as caught:
         model.fit(X, X[:, 0], X_target=X_target)
     assert [warning.filename for warning in caught] == [__file__]
@@ -516,7 +516,7 @@ def test_a_target_beyond_the_source_leaves_no_rows() -> None:
     assert model.effective_sample_size_ > 100
     assert model.ratio_.effective_sample_size_ == pytest.approx(model.effective_sample_size_)
     assert model.ratio_.uncovered_share_ == 1.0
-    with pytest.warns(OverlapWarning, match="100% of the rows of the target") as caught:
+    with pytest.warns(OverlapWarning, match="100 % of the rows of the target") as caught:
         ImportanceWeighted(Ridge(), model.ratio_).fit(X, X[:, 0])
     assert [warning.filename for warning in caught] == [__file__]
     flat = ImportanceWeighted(Ridge(), "logistic", gamma=0).fit(X, X[:, 0], X_target=X_target)

@@ -143,7 +143,7 @@ class TestSettings:
     def test_few_rows_that_take_all_weight_are_told(self) -> None:
         far = np.random.default_rng(1).normal(12, 1, size=(200, 2))
         with pytest.warns(
-            OverlapWarning, match="100% of the rows of X_real .* columns `x1` and `x2` separate"
+            OverlapWarning, match="100 % of the rows of X_real .* columns `x1` and `x2` separate"
         ) as caught:
             augmentation_weights(far, X_SYNTHETIC[:200], "logistic", random_state=0)
         assert caught[-1].filename == __file__

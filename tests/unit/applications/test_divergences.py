@@ -201,7 +201,7 @@ def test_large_ratios_are_announced() -> None:
         "use with care",
         "near the ln n ceiling",
     )  # r > n for x > 4.03, which are 15 % of the rows
-    assert "15% of the rows have a ratio above 2000, the number of rows" in found.reason
+    assert "15 % of the rows have a ratio above 2000, the number of rows" in found.reason
     assert found.confirmed < 4.5 < found.interval()[1] == math.inf
     near = divergence(*draw(1.0, 2000, 2000), ratio=Known(1.0), n_folds=2, random_state=0)
     assert (near.verdict, near.limit) == ("reliable", "none")
@@ -351,11 +351,11 @@ def test_rare_categories_lower_the_verdict() -> None:
     assert with_support(result, samples).reason == result.reason
     lower = with_support(result, replace(samples, encoder=cast(Any, Encoder())))
     assert (result.verdict, lower.verdict, lower.limit) == ("reliable", "use with care", "lower bound")
-    assert "shop (40% of the rows)" in lower.reason
+    assert "shop (40 % of the rows)" in lower.reason
     few = SimpleNamespace(rare_shares_={"shop": 0.04}, category_codes=lambda X: {})
     stated = with_support(result, replace(samples, encoder=cast(Any, few)))
     assert (stated.verdict, stated.limit) == (result.verdict, result.limit)
-    assert stated.reason.endswith("one by one: shop (4.0% of the rows).")
+    assert stated.reason.endswith("one by one: shop (4.0 % of the rows).")
 
 
 def test_an_interval_is_normal_and_cut_off() -> None:

@@ -101,7 +101,7 @@ def test_rows_of_the_target_show_that_errors_are_larger() -> None:
 def test_rare_categories_lower_the_verdict() -> None:
     samples: Any = SimpleNamespace(encoder=SimpleNamespace(rare_shares_={"shop": 0.3, "city": 0.02}))
     (finding,) = rarity_findings(samples)
-    assert "shop (30% of the rows)" in finding.words
+    assert "shop (30 % of the rows)" in finding.words
     assert "city" not in finding.words
     assert rarity_findings(of_shift(0.1, 10)[0]) == []
 

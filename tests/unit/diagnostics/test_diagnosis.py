@@ -438,8 +438,9 @@ def test_what_the_automatic_choice_did_not_try_is_part_of_the_verdict() -> None:
     fitted = ConvexRatio(["logistic"], note=note).fit_samples(*samples)
     for diagnosis in (diagnose(unfitted, *samples, random_state=0), diagnose(fitted, *others, random_state=0)):
         assert diagnosis.verdict == "reliable"  # all checks pass
-        assert diagnosis.warnings == [note]
-        assert "1 warning>" in repr(diagnosis)
+        assert (diagnosis.warnings, diagnosis.notes) == ([], [note])
+        assert f"Note: {note}" in " ".join(str(diagnosis).split())
+        assert "0 warnings>" in repr(diagnosis)
         assert note.split(".")[0] in " ".join(diagnosis.summary().split())
 
 
@@ -464,7 +465,7 @@ def test_a_constant_that_separates_has_no_advice_on_the_slope() -> None:
     X_p[:, 1], X_q[:, 1] = 1.0, 2.0
     diagnosis = diagnose(KMM(), X_p, X_q, random_state=0)
     assert diagnosis.verdict == "do not use"
-    assert told(diagnosis, "Rows of p lie beyond every row of q in x2 (100%)")
+    assert told(diagnosis, "Rows of p lie beyond every row of q in x2 (100 %)")
     for words in ("Use 1/r", "fix that first", "00000", "flexible ratio"):
         assert not told(diagnosis, words)
 
@@ -547,7 +548,7 @@ def test_training_rows_are_recognized() -> None:
     ratio = ClassifierRatio("boosting", random_state=0).fit_samples(X_p, X_q)
     own = diagnose(ratio, X_p, X_q, random_state=0)
     assert own.verdict == "use with care"
-    assert own.warnings[0].startswith("100% of the training rows are among these rows")
+    assert own.warnings[0].startswith("100 % of the training rows are among these rows")
     assert not any("multiplied" in words for words in own.warnings)
     assert own.advice == []
     assert not any("training rows" in words for words in diagnose(ratio, new_p, new_q, random_state=0).warnings)

@@ -250,7 +250,7 @@ def test_slope_alone(slope: float, error: float, word: str) -> None:
 
 def test_rare_categories_lower_the_verdict() -> None:
     (finding,) = grouped({"shop": 0.2, "town": 0.06, "color": 0.01})
-    assert "one by one: shop (20% of the rows), town (6.0% of the rows)." in finding.words
+    assert "one by one: shop (20 % of the rows), town (6.0 % of the rows)." in finding.words
     assert not finding.grave
 
 

@@ -55,7 +55,7 @@ def test_the_share_of_far_rows_is_that_of_their_weights() -> None:
     is_far, w = np.arange(4000) < 800, np.where(np.arange(4000) < 800, 6.0, 1.0)
     support = shared_support(np.where(is_far, 12.0, 0.0), w, np.zeros(4000), ONES)
     assert support.far_share == pytest.approx(0.6)  # 4800 of 8000
-    assert support.problem(None).startswith("60% of the rows of p lie where q has hardly any rows")
+    assert support.problem(None).startswith("60 % of the rows of p lie where q has hardly any rows")
 
 
 def test_words() -> None:
@@ -73,7 +73,7 @@ def test_words() -> None:
     assert small.problem(None).startswith("The effective sample size is 2 of 50, because p and q hardly overlap")
     hidden = SharedSupport(49.0, 50.0, np.arange(50) < 5)
     assert hidden.problem(rows, advice="Try this.") == (
-        "10% of the rows of p lie where q has hardly any rows. No weights of q can represent them, and the effective "
+        "10 % of the rows of p lie where q has hardly any rows. No weights of q can represent them, and the effective "
         "sample size of 49 of 50 does not show it. Try this."
     )
 

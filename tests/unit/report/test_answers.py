@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import date, timedelta
 from typing import Any
 
@@ -7,9 +8,19 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flowratio.cli.fit_text import answers
 from flowratio.ratios.classifier.classifier import ClassifierRatio
-from flowratio.report.answers import candidate_sentence, changed_columns, drift_sentence, size_sentence, with_file_names
+from flowratio.report.answers import (
+    MAX_CHANGES,
+    candidate_sentence,
+    changed_columns,
+    drift_sentence,
+    more_changes,
+    size_sentence,
+    with_file_names,
+)
 from flowratio.report.evidence import Origin, gather
+from flowratio.report.page import html
 
 ORIGIN: Origin = {
     "command": "flowratio fit new.csv old.csv -o model",
@@ -39,6 +50,7 @@ def table(n: int, rng: np.random.Generator, *, age: float, share: float, start: 
             "since": [start + timedelta(days=int(day)) for day in days],
             "income": [None if no else float(x) for no, x in zip(is_missing, rng.normal(50, 9, n), strict=True)],
             "member": (rng.random(n) < share).tolist(),
+            "owner": (rng.random(n) < share).astype(int),
             "noise": rng.normal(size=n),
         }
     )
@@ -50,10 +62,12 @@ def test_changes_are_in_their_own_units_from_q_to_p() -> None:
     Q = table(2300, rng, age=34, share=0.23, start=date(2021, 1, 1), missing=0.1)
     evidence = evidence_of(P, Q)
     texts = {text.split(":")[0]: text.split(": ")[1].replace("\u00a0", " ") for text in changed_columns(evidence)}
-    assert set(texts) == {"median age", "citizen = No", "median since", "missing values of income", "member = true"}
+    shares = {"citizen = No", "member = true", "owner = 1"}
+    assert set(texts) == {"median age", "median since", "missing values of income", *shares}
     assert texts["median age"] == "34 → 41"
     before, after = (float(share.removesuffix(" %")) for share in texts["citizen = No"].split(" → "))
     assert (before, after) == (pytest.approx(23, abs=4), pytest.approx(9, abs=3))  # four standard errors of 2000 rows
+    assert all(re.fullmatch(r"\d+ % → \d+ %", text) for name, text in texts.items() if name in shares)
     days = [date.fromisoformat(day) for day in texts["median since"].split(" → ")]
     assert (days[1] - days[0]).days == pytest.approx(181, abs=45)  # four standard errors of two medians of 2000 days
     assert drift_sentence(evidence) == "The files differ (p = 0.005, 200 permutations)."
@@ -74,6 +88,17 @@ def test_spread_and_correlation() -> None:
     correlation = next(text for text in texts if text.startswith("correlation of a and b: "))
     before, after = (float(value.replace("−", "-")) for value in correlation.split(": ")[1].split(" → "))
     assert (before, after) == (pytest.approx(0, abs=0.1), pytest.approx(0.79, abs=0.05))  # four standard errors
+
+
+def test_many_changes_are_counted() -> None:
+    rng = np.random.default_rng(3)
+    P, Q = (pl.DataFrame(rng.normal(mean, 1, (900, 10)), schema=[f"x{k}" for k in range(10)]) for mean in (0.4, 0))
+    evidence = evidence_of(P, Q)
+    assert len(changed_columns(evidence)) == MAX_CHANGES == 8
+    assert more_changes(evidence, 8) == "and 2 more columns"
+    assert answers(evidence).splitlines()[2 + 8] == "  and 2 more columns"
+    assert "and 2 more columns, see the table" in html(evidence)
+    assert more_changes(evidence, 10) == ""
 
 
 def test_no_difference() -> None:

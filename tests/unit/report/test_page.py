@@ -14,11 +14,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flowratio.cli.app import score
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.report.answers import changes_of
 from flowratio.report.evidence import Origin, gather
 from flowratio.report.numbers import count, fixed, in_units, moment, percent, sig, signed
 from flowratio.report.page import _safe_json, html, write_report
+from flowratio.report.steps import SCORE_COLUMNS
 
 IMAGE, SCRIPT = "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>"
 ORIGIN: Origin = {
@@ -179,7 +181,8 @@ def test_badge_of_the_drift_is_never_green(
     differs = p_value < 0.05 or score > 0
     drift = ("care", "The files differ") if differs else ("neutral", "No difference found")
     tones = {"reliable": "good", "use with care": "care", "do not use": "bad"}
-    assert badges == [drift, (tones[verdict], f"Weights: {verdict}")]
+    weights = (tones[verdict], f"Weights: {verdict}") if differs else ("neutral", "Weights: not needed")
+    assert badges == [drift, weights]
     assert [text for tone, text in badges if tone == "good" and not text.startswith("Weights: ")] == []
 
 
@@ -235,7 +238,7 @@ def test_new_and_vanished_categories_are_listed(evidence: dict[str, Any]) -> Non
     assert "Only in" not in words_of(evidence)
     text = words_of(changed)
     assert f"Only in a&b.csv (new): {SCRIPT} (25 %) and 39 more, together 50 % of its rows." in text
-    assert "Most changed: b 23 % → 9.0 %." in text
+    assert "Most changed: b 23 % → 9 %." in text
     assert "No weights can represent a category that occurs only in a&b.csv." in text
     column["changes"] |= {"n_new": 0, "new": []}
     assert "No weights can represent" not in words_of(changed)
@@ -257,7 +260,40 @@ def test_no_difference_needs_no_weights(evidence: dict[str, Any]) -> None:
     text = words_of({**evidence, "test": {**evidence["test"], "p_value": 0.4}, "diagnosis": diagnosis})
     assert "No difference found (p = 0.4, 200 permutations)." in text
     assert "No column changed by more than chance." in text
-    assert "You do not need weights." in text
+    assert "You do not need weights, because no difference was found." in text
+    assert "You do not need weights. Use <b>.csv unchanged for questions about a&b.csv." in text
+
+
+@pytest.mark.parametrize("verdict", ["use with care", "do not use"])
+def test_no_difference_keeps_the_verdict_on_the_weights(verdict: str, evidence: dict[str, Any]) -> None:
+    diagnosis = {**evidence["diagnosis"], "score": -0.002, "verdict": verdict, "warnings": ["One (4 %)."]}
+    changed = {**evidence, "test": {**evidence["test"], "p_value": 0.4}, "diagnosis": diagnosis}
+    text = words_of(changed)
+    assert f"The verdict on the weights of this model is: {verdict}." in text
+    assert "flowratio score" not in text.split("What should I do?")[1].split("Details")[0]
+    assert "Divergence, nats0.000 ±" in text  # it is never negative
+    assert "One (4\u00a0%)." in html(changed)
+
+
+def test_one_description_of_the_columns_of_score(evidence: dict[str, Any]) -> None:
+    docs = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    texts = [" ".join((text or "").replace("`", "").split()) for text in (docs, score.__doc__, SCORE_COLUMNS)]
+    for words in ("log_ratio is log r in nats.", "r divided by the mean of r over the rows of", "so its mean is 1."):
+        assert [words in text for text in texts] == [True] * 3
+    for words in (
+        "Weights of separately scored files are not comparable",
+        "score one file with all rows, or use log_ratio",
+    ):
+        assert [words in text for text in texts] == [True, True, False]
+    assert texts[2] in words_of(evidence)
+    assert "np.exp(log_r)" not in html(evidence)
+
+
+def test_notes_are_no_problems(evidence: dict[str, Any]) -> None:
+    diagnosis = {**evidence["diagnosis"], "warnings": [], "notes": ["11 of 17 candidates were not fully tried."]}
+    text = words_of({**evidence, "diagnosis": diagnosis})
+    assert "Note: 11 of 17 candidates were not fully tried." in text
+    assert "Problems" not in text
 
 
 def test_names_are_escaped_and_shortened() -> None:

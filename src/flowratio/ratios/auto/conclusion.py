@@ -11,7 +11,8 @@ from flowratio.ratios.auto.combination import choose_stack
 from flowratio.ratios.auto.race import Race
 from flowratio.ratios.auto.results import Candidate, Status
 
-_UNKNOWN = "It is unknown whether the flow helps"
+_UNKNOWN = "so it is unknown whether the flow helps"
+_MORE_TIME = "Use a larger budget to find out."
 _MARGIN = 1.25  # times the measured seconds, in the advice
 
 
@@ -48,7 +49,7 @@ def on_flow(race: Race, log_ratios: Matrix, weights: Vector) -> str:
     else:  # the best candidate in latent space against the combination
         problem = _incomplete(race)
         if problem:
-            return f"{_UNKNOWN}: {problem}."
+            return f"{problem}, {_UNKNOWN}. {_MORE_TIME}"
         best = min((race.held_out.losses(column) for column in log_ratios[:, latent].T), key=race.held_out.mean)
         gains = stack - best
         sign, words = -1, ("did not help", "made no difference")
@@ -57,31 +58,34 @@ def on_flow(race: Race, log_ratios: Matrix, weights: Vector) -> str:
 
 
 def _only_latent(others: list[Candidate]) -> str:
-    """Return what is known if only candidates in latent space have a score on all folds."""
+    """Return what is known if only candidates in latent space have a score. Empty if there are no others."""
     if not others:
-        return f"{_UNKNOWN}: there is no candidate without it."
+        return ""
     if all(one.status is Status.STOPPED for one in others):
         return f"The flow helped: the candidates without it were clearly worse {min(one.detail for one in others)}."
-    return f"{_UNKNOWN}: not every candidate without it was scored."
+    return f"Not every candidate without the flow was fully evaluated, {_UNKNOWN}. {_MORE_TIME}"
 
 
 def _without_score(latent: list[Candidate]) -> str:
-    """Return what is known if no candidate in latent space has a score on all folds."""
+    """Return what is known if no candidate in latent space has a score. Empty if there is none."""
     stopped = [one for one in latent if one.status is Status.STOPPED]
+    if not latent:
+        return ""
     if not stopped:
-        return f"{_UNKNOWN}: no candidate in latent space was scored."
+        more = f" {_MORE_TIME}" * any(one.status is Status.NO_TIME for one in latent)
+        return f"No candidate in latent space was fully evaluated, {_UNKNOWN}.{more}"
     if len(stopped) < len(latent):
         others = ", ".join(one.name for one in latent if one not in stopped)
-        return f"{_UNKNOWN}: {others} had no score, and other candidates in latent space were clearly worse."
-    n_folds = min((one.detail for one in stopped), default="")
+        return f"Not every candidate in latent space was fully evaluated (missing: {others}), {_UNKNOWN}. {_MORE_TIME}"
+    n_folds = min(one.detail for one in stopped)
     return f"The candidates in latent space were clearly worse {n_folds}."
 
 
 def _incomplete(race: Race) -> str:
     """Return why the candidates in latent space were not fully evaluated. Empty if they were."""
     if race.n_folds < race.n_planned_folds:
-        return f"there was time for {race.n_folds} of {race.n_planned_folds} folds"
+        return f"There was time for {race.n_folds} of {race.n_planned_folds} folds"
     latent = [one for one in race.scored.values() if one.candidate.in_latent_space]
     if all(one.candidate.detail for one in latent):
-        return f"the candidates in latent space had too little time ({latent[0].candidate.detail})"
+        return f"The candidates in latent space had too little time ({latent[0].candidate.detail})"
     return ""

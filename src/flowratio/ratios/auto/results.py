@@ -94,7 +94,7 @@ class AutoResults:
         return "\n".join([*lines, *filter(None, [self.weight_note])])
 
     def __str__(self) -> str:
-        return f"{self.table()}\n{self.verdict}"
+        return "\n".join(filter(None, [self.table(), self.verdict]))
 
     __repr__ = __str__
 

@@ -216,7 +216,8 @@
     const options = [now.gamma === 1 ? "" : ` --temper ${Number(now.gamma.toFixed(2))}`, now.cap === Infinity ? "" : ` --cap ${Number(now.cap.toPrecision(3))}`];
     byId("score-line").textContent = `${E.score}${options.join("")}`;
     const tempered = now.gamma === 1 ? "log_r" : `temper(log_r, ${Number(now.gamma.toFixed(2))})`;
-    byId("code").textContent = now.cap === Infinity ? `w = np.exp(${tempered})` : `w = np.exp(cap(${tempered}, ${Number(now.cap.toPrecision(3))}))`;
+    const log_w = now.cap === Infinity ? tempered : `cap(${tempered}, ${Number(now.cap.toPrecision(3))})`;
+    byId("code").textContent = `w = self_normalize(${log_w}, total=len(log_r))`;
     for (const [id, value] of Object.entries(E.fitted)) byId(id).textContent = value;
     if (untouched()) return;
     const size = balanceNow().map(Math.abs);

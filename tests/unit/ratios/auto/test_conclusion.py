@@ -31,8 +31,13 @@ def test_stopped_early_is_not_the_same_as_no_help() -> None:
     worse = "The candidates in latent space were clearly worse after 1 of 5 folds."
     assert _without_score([stopped]) == worse
     unknown = _without_score([stopped, latent("kliep in z", Status.NO_TIME)])
-    assert unknown.startswith("It is unknown whether the flow helps: kliep in z had no score")
-    assert "no candidate in latent space was scored" in _without_score([])
+    assert unknown.endswith(
+        "(missing: kliep in z), so it is unknown whether the flow helps. Use a larger budget to find out."
+    )
+    nothing = "No candidate in latent space was fully evaluated, so it is unknown whether the flow helps."
+    assert _without_score([latent("mlp in z", Status.NO_TIME)]) == f"{nothing} Use a larger budget to find out."
+    assert _without_score([latent("mlp in z", Status.FAILED)]) == nothing
+    assert _without_score([]) == ""  # nobody asked
 
 
 def test_the_flow_is_not_compared_with_no_ratio() -> None:
@@ -40,8 +45,8 @@ def test_the_flow_is_not_compared_with_no_ratio() -> None:
     expected = "The flow helped: the candidates without it were clearly worse after 1 of 2 folds."
     assert _only_latent(stopped) == expected
     untried = Candidate("mlp", False, status=Status.NO_TIME)
-    assert _only_latent([*stopped, untried]).startswith("It is unknown whether the flow helps")
-    assert _only_latent([]).startswith("It is unknown whether the flow helps")
+    assert "so it is unknown whether the flow helps. Use a larger budget" in _only_latent([*stopped, untried])
+    assert _only_latent([]) == ""
 
 
 def test_the_flow_is_clearly_worse_after_some_folds() -> None:

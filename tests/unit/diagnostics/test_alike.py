@@ -1,0 +1,93 @@
+"""Verdicts where no difference is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flowratio.diagnostics.alike import is_distinguished
+from flowratio.diagnostics.diagnosis import diagnose, diagnosis_of
+from flowratio.diagnostics.evaluation import held_out
+from flowratio.diagnostics.summary import score_text
+from flowratio.diagnostics.verdict import Verdict, verdict_text
+
+
+class Noise:
+    """log r that has nothing to do with the rows."""
+
+    def __init__(self, size: float) -> None:
+        self.size = size
+
+    def log_ratio(self, X: Any) -> np.ndarray:
+        return self.size * np.random.default_rng(int(1e6 * abs(X[0, 0]))).normal(size=len(X))
+
+
+def draw(n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
+
+
+def test_weights_near_one_are_not_needed_and_reliable() -> None:
+    diagnosis = diagnose(Noise(0.2), *draw(), random_state=0)  # its slope is 0 ± 0.1: far too steep
+    assert (diagnosis.verdict, diagnosis.warnings) == ("reliable", [])
+    assert diagnosis.notes[0].startswith("No difference found between p and q: weights are not needed.")
+
+
+def test_weights_that_only_add_noise_are_used_with_care() -> None:
+    diagnosis = diagnose(Noise(0.5), *draw(), random_state=0)
+    assert diagnosis.verdict != "reliable"
+    assert "these weights only add noise" in diagnosis.warnings[0]
+    assert not any("flexible ratio" in text for text in diagnosis.warnings)
+
+
+def test_few_rows_show_too_little() -> None:
+    diagnosis = diagnose(Noise(0.1), *draw(60), random_state=0)
+    assert diagnosis.verdict == "use with care"
+    assert "a wrong form of the ratio cannot be excluded" in diagnosis.warnings[0]
+
+
+def test_a_difference_that_a_test_finds_is_not_denied() -> None:
+    evaluation = held_out(Noise(0.2), *draw())
+    assert diagnosis_of(evaluation).verdict == "reliable"
+    diagnosis = diagnosis_of(evaluation, is_different=True)
+    assert diagnosis.verdict == "use with care"
+    assert "overconfident" in diagnosis.warnings[0]
+    assert diagnosis.notes == []
+
+
+def test_a_column_that_differs_is_a_difference() -> None:
+    X_p, X_q = draw()
+    diagnosis = diagnose(Noise(0.05), X_p + np.array([0.3, 0.0]), X_q, random_state=0)
+    assert not any("No difference found" in text for text in [*diagnosis.notes, *diagnosis.warnings])
+
+
+@pytest.mark.parametrize(
+    ("score", "error", "is_different"), [(1e-17, 1e-18, False), (0.002, 0.001, False), (0.01, 0.001, True)]
+)
+def test_a_score_of_rounding_is_no_difference(score: float, error: float, is_different: bool) -> None:
+    assert is_distinguished(score, error) is is_different
+
+
+def test_a_score_within_chance_of_zero_is_zero() -> None:
+    texts = [score_text(-0.002, 0.003), score_text(0.168, 0.0055), score_text(-0.769, 0.01)]
+    assert texts == ["0.000 ± 0.003", "0.168 ± 0.005", "-0.769 ± 0.010"]
+
+
+def test_one_form_of_a_verdict() -> None:
+    assert verdict_text(Verdict.CARE, "the tail is heavy.") == "Verdict: use with care. The tail is heavy."
+    assert verdict_text("reliable", "") == "Verdict: reliable."
+
+
+def test_printed_diagnosis_is_short() -> None:
+    diagnosis = diagnose("logistic", *draw(500), random_state=0)
+    diagnosis = replace(diagnosis, warnings=["One.", "Two."], verdict=Verdict.CARE, advice=[], notes=["Three."])
+    lines = str(diagnosis).splitlines()
+    assert lines[0].startswith("Verdict: use with care. Read")
+    assert lines[1:3] == ["- One.", "- Two."]
+    assert lines[3].startswith("Effective sample size (ESS): ")
+    assert lines[4].startswith("Largest difference of column means: ")
+    assert lines[5:] == ["Note: Three."]
+    assert repr(diagnosis) == "<Diagnosis: use with care, 2 warnings>"
