@@ -8,7 +8,7 @@ const TwoClouds = (() => {
 
   // From src/flowratio/diagnostics/thresholds.py and weights.py. A test compares them.
   const THRESHOLDS = {
-    small_ess: 20, fewest_ess: 10, headroom: 3.5, headroom_grave: 2, beyond: 0.01, beyond_grave: 0.25,
+    small_ess: 20, fewest_ess: 10, headroom: 3.5, headroom_grave: 2, beyond: 0.01, beyond_grave: 0.25, absent: 0.5,
     outside: 0.15, outside_grave: 0.4, far: 0.5, heavy_k_hat: 1, inflation: 2,
     difference: 0.1, difference_grave: 0.5, stability: 0.1, stability_grave: 2,
   };
@@ -235,15 +235,18 @@ const TwoClouds = (() => {
   const counted = (n) => (n === 1 ? "1 point of p lies" : `${n} points of p lie`);
 
   function findings(of, range, error) { // of the estimate: words, and whether the weights must not be used
+    return [...overlap(of), ...outside(range), ...imbalance(of), ...wrongForm(error)];
+  }
+
+  function overlap(of) {
     const T = THRESHOLDS, problems = [], headroom = Math.log(N) - of.kl;
     const add = (grave, words) => problems.push({ grave, words });
+    if (of.beyond > T.absent || headroom <= 0) {
+      add(true, "p and q do not overlap. No weights can turn points of q into points of p.");
+      return problems;
+    }
     if (of.ess <= T.small_ess) {
       add(of.ess <= T.fewest_ess, `The effective sample size is ${of.ess.toFixed(0)} of ${N}. Few points of q have most of the weight.`);
-    }
-    if (range.outside > T.outside + 6 / (N + 1)) {
-      add(range.outside > T.outside_grave, `${percent(range.outside)} of the points of p lie outside the range of q.`);
-    } else if (range.nFar) {
-      add(false, `${counted(range.nFar)} far outside the range of q. There log r is extrapolated.`);
     }
     if (headroom < T.headroom) {
       add(headroom < T.headroom_grave, `KL is ${of.kl.toFixed(1)} nats. ${N} points of q are too few for more than ${(Math.log(N) - T.headroom).toFixed(1)} nats.`);
@@ -257,7 +260,15 @@ const TwoClouds = (() => {
       add(of.kHat > T.heavy_k_hat && of.ess <= N / 2, `A few weights are very large. Pareto k̂ is ${of.kHat.toFixed(2)} (${LARGEST_K_HAT.toFixed(2)} or less is good).`);
     }
     if (of.inflation > T.inflation) add(false, "The largest ratios on points of p are larger than those on points of q.");
-    return [...problems, ...imbalance(of), ...wrongForm(error)];
+    return problems;
+  }
+
+  function outside(range) {
+    const T = THRESHOLDS;
+    if (range.outside > T.outside + 6 / (N + 1)) {
+      return [{ grave: range.outside > T.outside_grave, words: `${percent(range.outside)} of the points of p lie outside the range of q.` }];
+    }
+    return range.nFar ? [{ grave: false, words: `${counted(range.nFar)} far outside the range of q. There log r is extrapolated.` }] : [];
   }
 
   function imbalance(of) {

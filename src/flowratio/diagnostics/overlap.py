@@ -13,8 +13,6 @@ from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.samples.weighting import log_mean_exp
 from flowratio.weights import effective_sample_size, effective_sample_size_of_ratio, largest_k_hat, pareto_smooth
 
-_MOST = 0.5  # share of the rows of p that lie beyond q, above which the samples do not overlap
-
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
@@ -59,7 +57,7 @@ class Overlap:
 
 def no_overlap(share_p_beyond_q: float, headroom: float | None) -> bool:
     """Return whether q has hardly any rows where p lies. A `headroom` that is not finite may be None."""
-    return share_p_beyond_q > _MOST or headroom is None or headroom <= 0
+    return share_p_beyond_q > THRESHOLDS.absent or headroom is None or headroom <= 0
 
 
 def _is_reliable(k_hat: float, ess: float, n: float) -> bool:

@@ -25,6 +25,7 @@ class Thresholds:
     fewest_in_tail: float = 25.0  # rows, below which a tail cannot be fitted
     beyond: float = 0.01  # share of p where fewer than one row of q is expected: worth a warning
     beyond_grave: float = 0.25  # the same share: a quarter of p is lost
+    absent: float = 0.5  # share of the rows of p that lie beyond q, above which the samples do not overlap
     outside: float = 0.15  # share of p outside the range of q in a column. Gaussians 2 deviations apart have 14 %
     outside_grave: float = 0.4  # the same share: nearly half of p is lost
     heavy_k_hat: float = 1.0  # from here on the mean weight is not finite

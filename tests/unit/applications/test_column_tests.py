@@ -73,9 +73,9 @@ def test_thousands_of_categories() -> None:
 def test_rare_categories_are_stated() -> None:
     found = two_sample_test(shops(400, 0, 0), shops(400, 0, 1), n_permutations=9, random_state=0)
     # 2 rows of each shop in both files are expected: most rows have a shop with fewer than 5 rows
-    share = re.findall(r"\((\d+)% of the rows\)", found.note)[0]
+    share = re.findall(r"\((\d+) % of the rows\)", found.note)[0]
     assert 80 < int(share) < 98
-    assert found.note == f"Categories with fewer than 5 rows are hard to compare: shop ({share}% of the rows)."
+    assert found.note == f"Categories with fewer than 5 rows are hard to compare: shop ({share} % of the rows)."
     assert found.reason.endswith(f"9 permutations. {found.note}")
     assert str(found).endswith(found.note)
 

@@ -408,7 +408,7 @@ def test_categories_of_one_sample_only_are_named_and_lower_the_verdict() -> None
     tv = divergence(P, Q, "tv", ratio="logistic", random_state=0)  # the true value is 0.5
     assert abs(tv.value - 0.5) < 0.1
     assert tv.verdict is Verdict.CARE
-    assert re.search(r"In 'shop', (4[5-9]|5[0-5])% of the rows of p and .* a category that the other", tv.reason)
+    assert re.search(r"In 'shop', (4[5-9]|5[0-5]) % of the rows of p and .* a category that the other", tv.reason)
     kl = divergence(P, Q, "kl", ratio="logistic", random_state=0)  # it is infinite
     assert kl.interval()[1] == math.inf
     same = divergence(P[:1500], P[1500:], "tv", ratio="logistic", random_state=0)

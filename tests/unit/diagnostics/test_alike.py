@@ -83,7 +83,7 @@ def test_one_form_of_a_verdict() -> None:
 
 def test_printed_diagnosis_is_short() -> None:
     diagnosis = diagnose("logistic", *draw(500), random_state=0)
-    diagnosis = replace(diagnosis, warnings=["One.", "Two."], verdict=Verdict.CARE, advice=[], notes=["Three."])
+    diagnosis = replace(diagnosis, warnings=["One.", "Two."], verdict=Verdict.CARE, remedy=None, notes=["Three."])
     lines = str(diagnosis).splitlines()
     assert lines[0].startswith("Verdict: use with care. Read")
     assert lines[1:3] == ["- One.", "- Two."]

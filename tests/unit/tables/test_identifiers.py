@@ -54,7 +54,7 @@ def test_tables_of_numbers_leave_identifiers_out(library: type) -> None:
     assert str(test).endswith("Left out as identifiers: 'customer_id'.")
     with pytest.warns(UserWarning, match="Left out 'customer_id'"):
         diagnosis = diagnose("logistic", P, Q, n_repeats=1, random_state=0)
-    assert diagnosis.warnings[-1] == "Left out as identifiers: 'customer_id'."
+    assert diagnosis.notes[-1] == "Left out as identifiers: 'customer_id'."
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
