@@ -30,7 +30,7 @@ def main(n: int = 200) -> Figure:
     figure = Figure(figsize=(12, 5.5), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.hist(test.null, 20, color="C5", label="shuffled labels")
-    left.axvline(test.value, color="C3", linewidth=2, label=f"true labels: p = {test.p_value:.3f}")
+    left.axvline(test.statistic, color="C3", linewidth=2, label=f"true labels: p = {test.p_value:.3f}")
     left.set(xlabel="test statistic", ylabel="number of permutations", title="Do the halves differ?")
     left.legend()
     test.drivers.draw(right)

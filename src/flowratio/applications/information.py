@@ -41,6 +41,7 @@ _UNSEEN = 3.0  # n times the nats of a pair of columns that chance hides: a corr
 _MOST_FITTED = 20_000  # shuffled rows, if n is not larger
 _MOST_DEALT = 2_000_000  # shuffled rows
 _CONDITIONAL = ("qda", "quadratic", "boosting", "mlp")  # candidates for I(X; Y | Z): all of them see dependence
+_LOWER_BOUND = "only the lower end of the interval is known."
 _ANOTHER, _MORE_ROWS = "Use another ratio, or the default.", "Use more rows."  # the second one after the default
 _ROOM = math.sqrt(3)  # standard errors above the value, for what all learners miss: the upper half is twice the lower
 _SMALLEST = 5e-5  # nats: a smaller number is printed as 0
@@ -313,10 +314,10 @@ def _conclusion(held_out: float, noise: float, parts: _Parts, advice: str) -> Co
         return Conclusion(Verdict.CARE, Limit.CEILING, f"{reason}The value depends on the form of the ratio.")
     largest = min(2 * noise, max(THRESHOLDS.missing * abs(held_out), THRESHOLDS.small))
     if parts.missing > max(largest, THRESHOLDS.misfit):
-        reason = f"the value is a lower bound. The ratio has the wrong form: a flexible check finds {parts.missing:.2g}"
+        reason = f"{_LOWER_BOUND} The ratio has the wrong form: a flexible check finds {parts.missing:.2g}"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} nats more. {advice}")
     if parts.overlap < min(THRESHOLDS.fewest_checked, n / 4):
-        reason = f"the value is a lower bound. Only {parts.overlap:.0f} shuffled rows resemble rows of the sample, too"
+        reason = f"{_LOWER_BOUND} Only {parts.overlap:.0f} shuffled rows resemble rows of the sample, too"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} few to check the form of the ratio.")
     if max(noise, abs(held_out + excess / 2) / 2) < _SMALLEST:
         reason = "the ratio is about 1 on all held-out rows, which shows no information. A flexible check finds"
@@ -351,10 +352,10 @@ def _flexible_conclusion(parts: Dependence, held_out: float, error: float, resol
         return Conclusion(Verdict.CARE, Limit.CEILING, f"{reason} the value. It depends on the {parts.copula}.")
     largest = max(THRESHOLDS.growth * held_out, THRESHOLDS.small / 2, 2 * resolution)
     if parts.growth > largest:
-        reason = f"the value is a lower bound. With twice as many rows it grew by {parts.growth:.2g} nats"
+        reason = f"{_LOWER_BOUND} From half of the rows to all rows it grew by {parts.growth:.2g} nats"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason}, and more rows would raise it further.")
     if parts.disagreement > max(THRESHOLDS.overfit * held_out, THRESHOLDS.small, 2 * resolution):
-        reason = f"the value is a lower bound. Boosting and a network differ by {parts.disagreement:.2g} nats"
+        reason = f"{_LOWER_BOUND} Boosting and a network differ by {parts.disagreement:.2g} nats"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason}, so both may miss something.")
     if abs(held_out) < 2 * error:
         methods = "A table of counts shows" if parts.gain is None else "A copula, boosting and a network show"
@@ -376,8 +377,10 @@ def _with_groups(result: MutualInformation, variables: Variables) -> MutualInfor
     shares = ", ".join(
         f"{in_percent(share)} of the rows of {quoted(name)}" for name, share in variables.grouped.items()
     )
-    reason = f"{result.reason} The rare categories of text columns count as one: {shares}."
+    note = f"The rare categories of text columns count as one: {shares}."
     if max(variables.grouped.values()) <= THRESHOLDS.too_large or result.verdict is Verdict.DO_NOT_USE:
-        return replace(result, reason=reason)
+        return replace(result, reason=f"{result.reason} {note}")
     limit = Limit.LOWER_BOUND if result.limit is Limit.NONE else result.limit
-    return replace(result, reason=f"{reason} The value is a lower bound.", verdict=Verdict.CARE, limit=limit)
+    rest = f" {result.reason[:1].upper()}{result.reason[1:]}" if result.verdict is Verdict.CARE else ""
+    reason = f"{note} Only the lower end of the interval is known. Use fewer categories, or more rows.{rest}"
+    return replace(result, reason=reason, verdict=Verdict.CARE, limit=limit)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from sklearn.base import clone
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 
@@ -27,25 +28,28 @@ def refusal_of_text(estimator: Any, X: TableLike, y: Any) -> ArgumentError | Non
 
     The model is fitted again, to a part of the rows with numbers in these columns. If that works, they are the reason.
     """
-    if not is_mixed(X):
+    if not is_mixed(X) or isinstance(estimator, BaseSearchCV):  # a search is many fits
         return None
     frame = to_frame(X)
     others = [name for name in frame.columns if not (frame[name].dtype.is_numeric() or frame[name].dtype == pl.Boolean)]
     if not others or not _fits(estimator, X, frame, others, y):
         return None
-    first = [name for name in others[:_MAX_TRIED] if not _fits(estimator, X, frame, [*{*others} - {name}], y)]
+    if len(others) <= _MAX_TRIED:
+        others = [name for name in others if not _fits(estimator, X, frame, [*{*others} - {name}], y)]
+    if not others:  # each column can be fitted, so another reason went away
+        return None
     name = type(estimator).__name__
-    columns = f"column{'s' * (len(first or others) > 1)} {listed(first or others)}"
+    columns = f"column{'s' * (len(others) > 1)} {listed(others)}"
     problem = f"`estimator` is {name}, which cannot be fitted to text or dates. It takes numbers, but not {columns}"
     example = f"make_pipeline(TableEncoder(), {'estimator' if isinstance(estimator, Pipeline) else f'{name}()'})"
     return ArgumentError("estimator", f"{problem}. Use `{example}`, or a `OneHotEncoder` for such columns.")
 
 
 def _fits(estimator: Any, X: TableLike, frame: pl.DataFrame, columns: list[str], y: Any) -> bool:
-    """Return whether the model can be fitted with numbers in the place of some columns and of missing values."""
+    """Return whether the model can be fitted with numbers in the place of some columns."""
     rows = np.unique(np.linspace(0, frame.height - 1, _MAX_ROWS).astype(int))
     numbers = pl.Series(np.arange(len(rows)) % _N_NUMBERS, dtype=pl.Float64)
-    part: Any = frame[rows].with_columns(**dict.fromkeys(columns, numbers)).fill_null(0).fill_nan(0)
+    part: Any = frame[rows].with_columns([numbers.alias(name) for name in columns])
     if not isinstance(X, pl.DataFrame):
         part = part.to_pandas() if hasattr(X, "columns") else part.to_numpy()
     model: Any = clone(estimator)

@@ -17,6 +17,8 @@ from flowratio.tables.detection import is_mixed
 if TYPE_CHECKING:
     from flowratio.tables.encoder import TableEncoder
 
+_ROWS_PER_CATEGORY, _MAX_CATEGORIES = 25, 200  # rarer categories of a text column count as one
+
 
 @dataclass(frozen=True, eq=False)
 class Variables:
@@ -63,7 +65,7 @@ def _matrix(value: Any, name: str) -> tuple[Matrix, dict[str, float]]:
         return to_matrix(value, name), {}
     from flowratio.tables.encoder import TableEncoder
 
-    encoder = TableEncoder().fit(value)
+    encoder = TableEncoder(max_categories=min(max(len(value) // _ROWS_PER_CATEGORY, 20), _MAX_CATEGORIES)).fit(value)
     _refuse_identifiers(encoder, name)
     matrix, _ = encoder.encode(value)
     if not matrix.shape[1]:  # every column is constant

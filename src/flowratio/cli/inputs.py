@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,10 +60,18 @@ def divided(path: str, table: pl.DataFrame, x: Sequence[str] | None, y: Sequence
             advice = f"Use columns of the file: {listed(table.columns)}.{nearest(absent[0], table.columns)}"
             raise ArgumentError(argument, f"{problem}. {advice}")
     of_y = table.select(list(dict.fromkeys(y)))
-    of_x = table.select(list(dict.fromkeys(x))) if x else table.drop(of_y.columns)
+    of_x = table.select(list(dict.fromkeys(x))) if x else _without_identifiers_of(table.drop(of_y.columns))
     if not of_x.columns:
         raise ArgumentError(("x", "y"), f"`y` has all columns of {path}. Leave at least one column for X.")
     return [of_x, of_y]
+
+
+def _without_identifiers_of(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns of a table that are not identifiers, unless no other column is left."""
+    if not table.columns:
+        return table
+    encoder = TableEncoder().fit(table)  # it names identifiers in a warning
+    return table.select(_without_identifiers(encoder)) if encoder.used_columns() else table
 
 
 def parsed(paths: Sequence[str], tables: Sequence[pl.DataFrame], encoder: TableEncoder | None) -> list[pl.DataFrame]:
@@ -91,7 +100,10 @@ def comparable(paths: Sequence[str], tables: Sequence[pl.DataFrame], text: TextO
         if len(tables) > 1:
             check_formats(first, last, names, text.format)
         labels = np.repeat([1, 0], [len(first), len(last)]) if len(tables) > 1 else None
-        encoder = TableEncoder(text_format=text.format).fit(rows, labels)
+        with warnings.catch_warnings():
+            if len(tables) == 1:  # all columns are used
+                warnings.filterwarnings("ignore", "Left out")
+            encoder = TableEncoder(text_format=text.format).fit(rows, labels)
         used = encoder.used_columns() if len(tables) > 1 else []
         return [encoder.parse(table).select(_without_identifiers(encoder) if used else pl.all()) for table in tables]
 

@@ -118,7 +118,8 @@ def _ess_error(q: ScoredSample, each_q: Matrix | None) -> float:
         return rows
     sizes = np.array([effective_sample_size(log_r + np.log(q.share)) for log_r in each_q])
     spread = math.sqrt((len(sizes) - 1) / len(sizes) * np.sum((sizes - sizes.mean()) ** 2))
-    shrinkage = -math.expm1(-stability(each_q, w)) * effective_sample_size(q.log_weights())
+    centered = each_q - (each_q @ w)[:, None]  # a factor of r does not change the ESS
+    shrinkage = -math.expm1(-stability(centered, w)) * effective_sample_size(q.log_weights())
     return math.hypot(rows, max(spread, shrinkage))
 
 

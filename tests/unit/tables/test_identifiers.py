@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.model_selection import cross_validate
 
 from flowratio import ClassifierRatio, diagnose, two_sample_test
 from flowratio.tables.identifiers import are_identifiers
@@ -20,6 +21,11 @@ LIBRARIES = [pd.DataFrame, pl.DataFrame]
         ("customer_id", IDS, True),  # in any order
         ("customerId", IDS, True),
         ("order number", IDS, True),
+        ("userid", IDS, True),
+        ("id_customer", IDS, True),
+        ("price_index", IDS, False),
+        ("sales_num", IDS, False),
+        ("income_rank", np.argsort(IDS), False),  # consecutive in another order than that of the rows
         ("income", IDS, False),
         ("humid", IDS, False),
         ("week_of_survey", np.arange(99), False),
@@ -29,6 +35,7 @@ LIBRARIES = [pd.DataFrame, pl.DataFrame]
         ("n", np.arange(0, 300, 3), False),
         ("customer_id", IDS % 150, False),  # not distinct
         ("id", np.arange(20), False),
+        ("n", np.sort(np.random.default_rng(0).permutation(1000)[:700]), True),  # a part of the rows of a table
     ],
 )
 def test_rule(name: str, x: np.ndarray, is_identifier: bool) -> None:
@@ -63,6 +70,13 @@ def test_labeled_tables_of_numbers_leave_identifiers_out(library: type) -> None:
     with pytest.warns(UserWarning, match="Left out 'n'"):
         ratio = ClassifierRatio().fit(table, np.arange(200) % 2)
     assert ratio.log_ratio(table).shape == (200,)
+
+
+def test_a_part_of_the_rows_has_the_same_identifiers() -> None:
+    table = pd.DataFrame({"n": np.arange(1000), "x": np.random.default_rng(0).normal(size=1000)})
+    with pytest.warns(UserWarning, match="Left out 'n'"):
+        scores = cross_validate(ClassifierRatio(), table, np.arange(1000) < 500, cv=3, error_score="raise")
+    assert np.max(scores["test_score"]) < 0.1  # the number of a row separates the samples: 0.69
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
