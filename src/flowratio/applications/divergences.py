@@ -208,8 +208,18 @@ def estimate(kind: Kind, scores: CrossFitted, check: FlexibleCheck) -> Divergenc
         largest = min(2 * error, max(2.5 * noise, THRESHOLDS.missing * abs(held_out)))
         conclusion = _confirmed(conclusion, missing, largest, check.overlap, min(p.w.sum(), q.w.sum()), check.advice)
         error = math.hypot(error, max(missing - noise, 0.0))
+        if not (p.log_r.any() or q.log_r.any()):
+            error = max(error, noise, _unseen(kind, min(p.w.sum(), q.w.sum())))
     bounds = bounds_of(held_out, in_sample, confirmed, error, conclusion, LARGEST.get(kind, math.inf))
     return Divergence(kind=kind, log_p=p.log_r, log_q=q.log_r, **bounds)
+
+
+def _unseen(kind: Kind, n: float) -> float:
+    """Return the divergence of two Gaussians whose means differ by about 1.4 standard errors of n rows each.
+
+    No sample of n rows shows it, so it is the error of r = 1.
+    """
+    return math.sqrt(1 / (math.pi * n)) if kind == "tv" else 1 / n
 
 
 def _error(values: Vector, lent: Vector, sample: FoldScores) -> float:

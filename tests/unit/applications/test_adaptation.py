@@ -169,6 +169,17 @@ def test_folds_weight_rows_by_ratios_that_have_not_seen_them() -> None:
         np.testing.assert_array_equal(model._log_ratios(X, X_target, np.ones(N), 0)[1], seen)
 
 
+def test_another_reason_than_text_stays() -> None:
+    X, y, X_target = draw()
+    source, target = (
+        pd.DataFrame({"age": rows[:, 0], "self": ["a", "b"] * (len(rows) // 2)}) for rows in (X, X_target)
+    )
+    source.loc[3, "age"] = np.nan
+    model = make_pipeline(make_column_transformer((OneHotEncoder(), ["self"]), remainder="passthrough"), Ridge())
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        ImportanceWeighted(model, "logistic", random_state=0).fit(source, y, X_target=target)
+
+
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
 def test_a_model_that_takes_no_text(kind: Any) -> None:
     X, y, X_target = draw()

@@ -354,3 +354,13 @@ def test_the_default_is_not_advised_to_those_who_use_it(
     result = mutual_information(x, y, z, ratio=ratio, random_state=0)
     assert "The ratio has the wrong form" in result.reason
     assert result.reason.endswith(advice)
+
+
+def test_all_frequent_categories_of_text_count() -> None:
+    rng = np.random.default_rng(0)
+    city = rng.integers(0, 40, 3000)  # more than the 20 indicators of an encoded table
+    channel = np.where(rng.random(3000) < 0.6, city % 4, rng.integers(0, 4, 3000))
+    result = mutual_information([f"city {k}" for k in city], [f"channel {k}" for k in channel], random_state=0)
+    truth = 0.7 * math.log(0.7 / 0.25) + 0.3 * math.log(0.1 / 0.25)
+    assert result.verdict == "reliable"
+    assert abs(result.value - truth) < 3 * result.standard_error < 0.15
