@@ -5,6 +5,7 @@ p is the target, the numerator of r = p/q, and q the source: a row of the source
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -188,7 +189,10 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         self.sample_weight_ = self_normalize(log_w, total=float(counts.sum()))
         self._warn_of_overlap(log_p, log_q, counts, samples)
         try:
-            self.estimator_ = fit_weighted(clone(self.estimator), X, y, self.sample_weight_.copy(), seed)
+            with warnings.catch_warnings():
+                if samples is not None and samples.encoder is not None and (text := samples.encoder.identifier_text()):
+                    warnings.filterwarnings("ignore", re.escape(text))  # issued once, for the ratio
+                self.estimator_ = fit_weighted(clone(self.estimator), X, y, self.sample_weight_.copy(), seed)
         except (TypeError, ValueError) as error:
             if (refusal := refusal_of_text(self.estimator, X, y)) is not None:
                 raise refusal from error
