@@ -534,7 +534,8 @@ def test_identifiers_overlap_and_durations(tmp_path: Path, run: Run) -> None:
     p, q, m = (tmp_path / name for name in ("p.parquet", "q.parquet", "m"))
     code, out, err = run("fit", p, q, "-o", m, "--method", "logistic", "--quiet", "--no-flow", "--exclude", "tags")
     assert (code, len(err.splitlines())) == (0, 1)  # nothing of effective draws, which the verdict has
-    assert "Left out 'who', 'number', because most rows have their own value there" in err
+    assert "Left out 'number', because the values are distinct integers, like row numbers" in err
+    assert "Left out 'who', because most rows have their own value there" in err
     assert "identifier: who, number (left out)" in out
     assert f"flowratio score {m} {q} -o weights.parquet" in out
     assert run("score", m, q, "-o", tmp_path / "w.parquet", "--quiet")[0] == 0

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from enum import Enum
 from unicodedata import category
 
 LONGEST_PATH = 200  # characters of a path in a message. Its end has the name of the file
 _LONGEST_NAME = 60  # characters of the name of a column or of a category
 _MAX_LISTED = 8
 _JOINERS = "\u200c\u200d"  # parts of Persian words and of emoji
+
+
+class Words(str, Enum):
+    """An enum whose members print as their words."""
+
+    def __str__(self) -> str:
+        return self.value
 
 
 def shown(name: object, longest: int = _LONGEST_NAME) -> str:

@@ -5,6 +5,7 @@ p is the target, the numerator of r = p/q, and q the source: a row of the source
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_nonnegative, seed_from, unchanged_on_failure
 from flowratio.applications.crossfit import check_folds, cross_fit, fit_prepared, log_ratio_prepared
 from flowratio.applications.refused_columns import refusal_of_text
+from flowratio.applications.weight_checks import warn_of_inversion
 from flowratio.applications.weighted_fit import fit_weighted, last_step
 from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.base import OverlapWarning, RatioEstimator
@@ -70,7 +72,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
     ratio
         A ratio, its name, such as `"logistic"` or `"boosting"`, or any object with `fit(X, y)` and `log_ratio(X)`. It
         is cloned. A fitted ratio, y = 1 on the target, or a fitted pipeline that ends with one, is used unchanged, also
-        by clones: then leave out `X_target`. None for `AutoRatio()`.
+        by clones: then leave out `X_target`. A warning is issued if it looks inverted. None for `AutoRatio()`.
     n_folds
         None: one ratio weights all rows. 2 or more: each row of the source is weighted by a ratio that was fitted
         without it. On small tables this increased the error on the target. It helped networks that memorize the rows.
@@ -187,7 +189,10 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         self.sample_weight_ = self_normalize(log_w, total=float(counts.sum()))
         self._warn_of_overlap(log_p, log_q, counts, samples)
         try:
-            self.estimator_ = fit_weighted(clone(self.estimator), X, y, self.sample_weight_.copy(), seed)
+            with warnings.catch_warnings():
+                if samples is not None and samples.encoder is not None and (text := samples.encoder.identifier_text()):
+                    warnings.filterwarnings("ignore", re.escape(text))  # issued once, for the ratio
+                self.estimator_ = fit_weighted(clone(self.estimator), X, y, self.sample_weight_.copy(), seed)
         except (TypeError, ValueError) as error:
             if (refusal := refusal_of_text(self.estimator, X, y)) is not None:
                 raise refusal from error
@@ -215,7 +220,9 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         """
         if X_target is None:
             self.ratio_ = self.ratio
-            return None, np.asarray(log_ratio_of(self.ratio_)(X), np.float64), None
+            log_q = np.asarray(log_ratio_of(self.ratio_)(X), np.float64)
+            warn_of_inversion(log_q, counts, "X_target", "X")
+            return None, log_q, None
         samples = two_samples(X_target, X, None, counts, arguments=("X_target", "X"))
         if self.n_folds is not None:
             check_folds(self.n_folds, min(samples.n_p, samples.n_q))

@@ -11,6 +11,7 @@ from flowratio._support.errors import ArgumentError
 from flowratio._support.types import TableLike, Vector
 from flowratio._support.validation import RandomState, seed_from
 from flowratio.applications.crossfit import cross_fit, folds_of, ratio_to_fit
+from flowratio.applications.weight_checks import warn_of_inversion
 from flowratio.ratios.base import OverlapWarning
 from flowratio.ratios.inverse import InverseRatio
 from flowratio.ratios.registry import is_ready, log_ratio_of
@@ -45,7 +46,7 @@ def augmentation_weights(
         column, without labels: arrays, or tables with text, dates and missing values, matched by name.
     ratio
         A ratio, or its name. A fitted ratio (real rows are y = 1), or a fitted pipeline that ends with one, is used
-        unchanged: fit it to other rows. None for what `AutoRatio()` chooses.
+        unchanged: fit it to other rows. A warning is issued if it looks inverted. None for what `AutoRatio()` chooses.
     gamma
         The power of the ratios, 0 or more. Below 1 weights become more equal. The paper uses 0.2 in latent space. None
         for 1.
@@ -73,11 +74,12 @@ def augmentation_weights(
         raise ArgumentError("normalize", f"`normalize` is {normalize!r}. Use 'mean', 'sum' or None.")
     power = 1.0 if gamma is None else gamma
     temper([0.0], power)  # refused before anything is fitted
-    if isinstance(ratio, InverseRatio):
+    if isinstance(ratio, InverseRatio) and not is_ready(ratio):
         raise TypeError(f"`ratio` is {ratio!r}, which is synthetic/real. Give the ratio real/synthetic.")
     if is_ready(ratio):
         samples = None
         log_p, log_q = (np.asarray(log_ratio_of(ratio)(X), np.float64) for X in (X_real, X_synthetic))
+        warn_of_inversion(log_q, np.ones(len(log_q)), "X_real", "X_synthetic")
     else:
         samples, seed = two_samples(X_real, X_synthetic, arguments=("X_real", "X_synthetic")), seed_from(random_state)
         fold = folds_of(samples, n_folds, np.random.default_rng([seed, 0]))

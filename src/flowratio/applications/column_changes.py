@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from flowratio._support import markup
 from flowratio._support.types import Vector
-from flowratio._support.wording import more_columns, shown
+from flowratio._support.wording import Words, more_columns, shown
 from flowratio.diagnostics.thresholds import THRESHOLDS
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ _MEANING = "effect: standard deviation of log r of the column alone (0 = unchang
 _Z_ONE_SIDED = 1.645  # of a Gaussian: 95 % lie below
 
 
-class ChangeKind(str, Enum):
+class ChangeKind(Words):
     """What changed most in a column."""
 
     MEAN = "mean"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scipy.special import ndtri
 
 from flowratio._support import markup
 from flowratio._support.validation import check_fraction
+from flowratio._support.wording import Words
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import TestVerdict, Verdict
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Limit(str, Enum):
+class Limit(Words):
     """Why the true value may lie far above an estimate."""
 
     NONE = "none"

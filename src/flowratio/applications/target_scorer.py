@@ -6,11 +6,13 @@ import inspect
 from copy import copy
 from typing import Any
 
+import numpy as np
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import _num_samples
 from typing_extensions import Self
 
 from flowratio._support.types import TableLike, VectorLike
+from flowratio.applications.weight_checks import warn_of_inversion
 from flowratio.ratios.registry import is_ready, log_ratio_of
 from flowratio.samples.weighting import checked_weights
 from flowratio.weights import self_normalize
@@ -29,7 +31,7 @@ class TargetScorer:
         Name of a scorer of scikit-learn, or a result of `make_scorer`. Its metric must take `sample_weight`.
     ratio
         A ratio that was fitted to rows of the target (y = 1) and of the source, with the columns of the model. It uses
-        no labels, so it may be fitted to the rows that are scored.
+        no labels, so it may be fitted to the rows that are scored. A warning is issued if it looks inverted.
 
     References
     ----------
@@ -65,7 +67,9 @@ class TargetScorer:
     def __call__(self, estimator: Any, X: TableLike, y: Any, sample_weight: VectorLike | None = None) -> float:
         """Return the weighted score of a fitted estimator on labeled source rows."""
         counts = checked_weights(sample_weight, _num_samples(X), "sample_weight")
-        w = self_normalize(log_ratio_of(self.ratio)(X), total=len(y)) * counts
+        log_r = np.asarray(log_ratio_of(self.ratio)(X), np.float64)
+        warn_of_inversion(log_r, counts, "X_target", "X")
+        w = self_normalize(log_r, total=len(y)) * counts
         return self.scorer(estimator, X, y, sample_weight=w)
 
     def get_metadata_routing(self) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from flowratio._support.callers import warn_caller
 from flowratio._support.row_counts import counts
 from flowratio._support.types import Vector
 from flowratio._support.wording import in_percent
@@ -25,6 +26,7 @@ from flowratio.weights import effective_sample_size_of_ratio, largest_k_hat, par
 _FEWEST_ESS = 50.0  # effective sample size from which an interval of a weighted mean covers at its rate
 _DOMINANCE = 0.05  # share of the largest squared weight. Below it, distinct weights may look like a heavy tail
 _DOMINANCE_GRAVE = 0.2  # the same share: one row has a fifth of the variance
+_INVERTED = 3.0  # standard errors by which the mean log r of source rows exceeds 0, its largest possible value
 _MOST_CHECKED = 20_000  # rows of each sample on which a wrong form is looked for
 
 
@@ -79,6 +81,24 @@ def overlap_findings(source: SourceOverlap, target: str) -> list[Finding]:
         )
         findings.append(Finding(words, source.beyond > THRESHOLDS.beyond_grave))
     return findings
+
+
+def warn_of_inversion(log_source: Vector, w_source: Vector, target: str, source: str) -> None:
+    r"""Issue a warning if a fitted ratio looks like source/target, by log r and weights of source rows, each (n,).
+
+    For r = target/source the mean of log r over the source is :math:`-\mathrm{KL}(\text{source} \,\|\, \text{target})`,
+    which is never positive. `target` and `source` are the arguments of `fit_samples`.
+    """
+    positive = w_source > 0
+    log_r, w = log_source[positive], w_source[positive]
+    n = kish(np.zeros(len(w)), w)
+    mean = float(np.average(log_r, weights=w))
+    error = math.sqrt(float(np.average((log_r - mean) ** 2, weights=w)) / n)
+    if n < THRESHOLDS.fewest_ess or mean <= _INVERTED * error:
+        return
+    problem = f"`ratio` looks inverted: the mean of log r over the rows of `{source}` is {mean:.2g} ± {error:.1g}"
+    rule = f"It cannot be positive for a ratio that was fitted with `fit_samples({target}, {source})`"
+    warn_caller(f"{problem}. {rule}. If the samples were swapped, use `ratio.inverse()`.")
 
 
 def size_findings(name: str, n: float) -> list[Finding]:

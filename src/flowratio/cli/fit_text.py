@@ -53,7 +53,7 @@ def details(evidence: dict[str, Any]) -> str:
         f"Checked in {diagnosis['n_folds']} folds: each row is scored by a model that was not fitted to it.",
         f"Score: {score} nats (0 = identical, 0.69 = fully separable).",
         "log n_q − KL(p ‖ q): {headroom:.1f} nats (3.5 or more is good, below 2 is too little).".format(**overlap),
-        f"After weighting, a classifier is right in {in_percent(auc)} of pairs (50 % = the files match).",
+        f"After weighting, a classifier is right in {in_percent(auc)} of pairs (50 % or less = the files match).",
         *(shown(text, LONGEST_PATH) for text in category_sentences(evidence)),
     ]
     return for_terminal("\n".join(lines))

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowratio._support.types import Matrix, Vector
+from flowratio._support.wording import in_percent, more_columns, shown
 from flowratio.samples.weighting import systematic
 
+_MAX_SHOWN = 10  # columns in the text
 _MOST_ROWS = 2_000
 _MOST_SCORED = 1_000_000  # rows in all, if they are not fewer than a hundred for each column
 _VALUES_AT_ONCE = 1 << 22
@@ -30,6 +32,16 @@ class Importance:
     effect: Vector  # I, in nats
     standard_error: Vector  # of `effect`, from the repeats; 0 for one repeat
     share: Vector  # I² divided by the sum of I² over columns; 0 if no column moves log r
+
+    def __str__(self) -> str:
+        width = max([6, *(len(shown(name)) for name in self.names[:_MAX_SHOWN])])
+        rows = zip(self.names[:_MAX_SHOWN], self.effect, self.standard_error, self.share, strict=False)
+        lines = [
+            f"{shown(name):<{width}}  {f'{effect:.2f} ± {error:.2f}':<13}  {in_percent(share)}"
+            for name, effect, error, share in rows
+        ]
+        more = more_columns(len(self.names), _MAX_SHOWN)
+        return "\n".join([f"{'column':<{width}}  effect (nats)  share", *lines, *filter(None, [more])])
 
 
 def importance(

@@ -178,7 +178,7 @@ def _balance(diagnosis: Diagnosis) -> list[str]:
         f"\nBalance {'':<{width - 6}}   mean difference, before → after   deviation of q / p, before → after",
         *table,
         *_rest(len(columns.names)),
-        f"  A classifier is right in {auc} of pairs after weighting (z = {_z(left.z)}).",
+        f"  A classifier is right in {auc} of pairs after weighting (50 % or less is chance, z = {_z(left.z)}).",
     ]
 
 

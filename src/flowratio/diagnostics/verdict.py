@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
 from flowratio._support.types import Vector
-from flowratio._support.wording import first_of, in_percent, shown
+from flowratio._support.wording import Words, first_of, in_percent, shown
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.identities import BoundedIdentity, Identities
 from flowratio.diagnostics.overlap import Overlap
@@ -24,14 +23,7 @@ from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.weights import is_small, largest_k_hat
 
 
-class _Words(str, Enum):
-    """An enum whose members print as their words."""
-
-    def __str__(self) -> str:
-        return self.value
-
-
-class Verdict(_Words):
+class Verdict(Words):
     """Whether to use an estimate."""
 
     RELIABLE = "reliable"
@@ -39,7 +31,7 @@ class Verdict(_Words):
     DO_NOT_USE = "do not use"
 
 
-class TestVerdict(_Words):
+class TestVerdict(Words):
     """What a two-sample test concludes, at the level 0.05."""
 
     __test__ = False  # pytest takes a class of this name for tests
@@ -47,7 +39,7 @@ class TestVerdict(_Words):
     NO_DIFFERENCE = "no difference found"
 
 
-class Lean(_Words):
+class Lean(Words):
     """How a ratio is wrong if log r must be multiplied by a number that is not 1."""
 
     INVERTED = "inverted"

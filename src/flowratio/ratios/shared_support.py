@@ -42,8 +42,8 @@ class SharedSupport(NamedTuple):
         is_far = None if is_small(self.ess, self.n) else self.is_far
         columns = [] if samples is None else separating_columns(samples, is_far)
         reason = f", because {_listed(columns)}" if columns else ""
-        remedy = f"Drop {'it' if len(columns) == 1 else 'them'}, or see {LIMITS}." if columns else advice
         size, (p, q) = f"{self.ess:.3g} of {self.n:.0f}", names
+        remedy = _remedy(len(columns), p, q) if columns else advice
         if is_small(self.ess, self.n):
             reason = reason or f", because {p} and {q} hardly overlap. Weights depend on a handful of rows of {q}"
             return f"The effective sample size is {size}{reason}. {remedy}"
@@ -89,6 +89,13 @@ def kish(log_r: Vector, w: Vector) -> float:
         return effective_sample_size(log_r + np.log(w))
     r = np.exp(log_r - log_r.max())
     return float((w @ r) ** 2 / (w @ r**2))
+
+
+def _remedy(n_columns: int, p: str, q: str) -> str:
+    """Return what to do about columns that alone separate p from q."""
+    columns, them = ("the column", "it") if n_columns == 1 else ("the columns", "them")
+    drop = f"Leave {columns} out of the ratio if the outcome does not depend on {them}"
+    return f"{drop}. Otherwise restrict {p} to rows like those of {q}, or see {LIMITS}."
 
 
 def _percent(share: float) -> str:

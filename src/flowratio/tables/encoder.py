@@ -107,9 +107,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         frame, rows = _weighted_rows(frame, is_p, w)
         self.n_features_in_ = frame.width
         self.columns_ = [learn_column(series, n, text_format, rows) for series in frame.iter_columns()]
-        if identifiers := self.identifiers():
-            reason = "because most rows have their own value there, like identifiers and free text"
-            warn_caller(f"Left out {listed(identifiers)}, {reason}. {_advice(self.columns_)}")
+        if text := self.identifier_text():
+            warn_caller(text)
         self.names_ = _distinct_names(self.columns_)
         self.groups_ = np.repeat(np.arange(len(self.columns_)), [len(column.parts) for column in self.columns_])
         places = [(k, column.code_part) for k, column in enumerate(self.columns_)]
@@ -144,6 +143,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def identifiers(self) -> list[str]:
         """Return the names of the columns that were left out because most rows have their own value there."""
         return [column.name for column in self.columns_ if column.kind is Kind.IDENTIFIER]
+
+    def identifier_text(self) -> str:
+        """Return the warning of columns that were left out as identifiers. Empty if there are none."""
+        columns = [column for column in self.columns_ if column.kind is Kind.IDENTIFIER]
+        integers = [column for column in columns if column.form.kind is Kind.INTEGER]
+        texts = [column for column in columns if column.form.kind is not Kind.INTEGER]
+        own = "most rows have their own value there, like identifiers and free text"
+        of_integers = _left_out(
+            integers, "the values are distinct integers, like row numbers", "convert {} to float, such as 12.0"
+        )
+        return " ".join(filter(None, [of_integers, _left_out(texts, own, "turn {} into numbers or a few categories")]))
 
     def used_columns(self) -> list[str]:
         """Return the names of the columns that the matrix comes from, without those that were left out."""
@@ -224,12 +234,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _advice(columns: list[Column]) -> str:
-    """Return how to use columns that were left out as identifiers."""
-    kinds = {column.form.kind for column in columns if column.kind is Kind.IDENTIFIER}
-    integers = "To use a column of integers, write them as floats, such as 12.0." * (Kind.INTEGER in kinds)
-    text = "To use a column of text, turn it into numbers or a few categories." * (Kind.CATEGORY in kinds)
-    return " ".join(filter(None, [integers, text]))
+def _left_out(columns: list[Column], reason: str, remedy: str) -> str:
+    """Return why identifiers of one kind were left out and how to use them. Empty if there are none."""
+    them = "it" if len(columns) == 1 else "them"
+    names = listed([column.name for column in columns])
+    return f"Left out {names}, because {reason}. To use {them}, {remedy.format(them)}." if columns else ""
 
 
 def _first_sample(y: VectorLike | None, n: int) -> Vector | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 from typing import Literal
 
 import polars as pl
 
 from flowratio._support.errors import ArgumentError
+from flowratio._support.wording import Words
 
 DecimalMark = Literal[".", ","]
 DAY_FIRST = "%d.%m.%Y"
@@ -27,7 +27,7 @@ _HAS_TIME = re.compile("%[HIMSTRXcsp]")
 _LONGEST_DATE = len("2024-01-31")
 
 
-class Kind(str, Enum):
+class Kind(Words):
     """What a column holds."""
 
     NUMBER = "number"
@@ -37,7 +37,6 @@ class Kind(str, Enum):
     DATE = "date"
     CONSTANT = "constant"
     IDENTIFIER = "identifier"
-    __str__ = str.__str__
 
     @property
     def is_numeric(self) -> bool:

@@ -3,6 +3,11 @@ from __future__ import annotations
 import pytest
 
 from flowratio._support.wording import counted, first_of, listed, more_columns, nearest, quoted, shown
+from flowratio.applications.column_changes import ChangeKind
+from flowratio.applications.result import Limit
+from flowratio.diagnostics.verdict import Verdict
+from flowratio.ratios.auto.results import Status
+from flowratio.tables.formats import Kind
 
 
 def test_long_list_is_cut() -> None:
@@ -38,3 +43,15 @@ def test_first_phrases_and_more_columns() -> None:
     assert first_of(["a", "b", "c", "d"], 2) == "a, b and 2 more"
     assert [more_columns(n, 2) for n in (2, 3, 5)] == ["", "… and 1 more column", "… and 3 more columns"]
     assert [counted(n, "category", "categories") for n in (0, 1, 2)] == ["0 categories", "1 category", "2 categories"]
+
+
+def test_enums_print_as_their_words() -> None:
+    members = Limit.LOWER_BOUND, ChangeKind.MISSING, Status.NO_TIME, Kind.NUMBER, Verdict.CARE
+    assert [str(member) for member in members] == [
+        "lower bound",
+        "missing values",
+        "no time",
+        "number",
+        "use with care",
+    ]
+    assert f"{Limit.CEILING}" == "near the ln n ceiling"

@@ -64,6 +64,18 @@ class KnownRatio(BaseEstimator):
         return self.slope * np.asarray(X, np.float64)[:, 0] - self.slope**2 / 2
 
 
+def test_an_identifier_is_named_once_in_a_fit() -> None:
+    X, y, X_target = draw(200, 200)
+    tables = [
+        pd.DataFrame({"customer_id": np.arange(200) + start, "x": A[:, 0]}) for start, A in ((0, X), (500, X_target))
+    ]
+    with pytest.warns(UserWarning, match="Left out 'customer_id', because the values are distinct integers") as records:
+        ImportanceWeighted(make_pipeline(TableEncoder(), LogisticRegression()), "logistic").fit(
+            tables[0], y, X_target=tables[1]
+        )
+    assert len(records) == 1
+
+
 class NoShift(BaseEstimator):
     """r = 1, for rows of any columns: fitted from the start."""
 

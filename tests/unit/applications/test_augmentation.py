@@ -19,6 +19,7 @@ from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.base import OverlapWarning, Requires
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
+from flowratio.ratios.inverse import InverseRatio
 from flowratio.samples.stacking import stack
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.weights import effective_sample_size, self_normalize
@@ -237,5 +238,9 @@ class TestBadInput:
         with pytest.raises(TypeError, match=r"`ratio` is 3\. Use an object with `fit\(X, y\)` and `log_ratio\(X\)`"):
             weights(3)
         fitted = ClassifierRatio("logistic").fit_samples(X_REAL, X_SYNTHETIC)
-        with pytest.raises(TypeError, match="which is synthetic/real"):
+        with pytest.warns(UserWarning, match=r"looks inverted.*fit_samples\(X_real, X_synthetic\)"):
             weights(fitted.inverse())
+        swapped = ClassifierRatio("logistic").fit_samples(X_SYNTHETIC, X_REAL)
+        np.testing.assert_allclose(weights(swapped.inverse()), weights(fitted), rtol=1e-3)
+        with pytest.raises(TypeError, match="which is synthetic/real"):
+            weights(InverseRatio(ClassifierRatio("logistic")))

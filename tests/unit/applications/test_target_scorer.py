@@ -14,6 +14,7 @@ from sklearn.metrics import accuracy_score, get_scorer, make_scorer, max_error, 
 from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 
 from flowratio import ClassifierRatio
+from flowratio.applications.adaptation import ImportanceWeighted
 from flowratio.applications.target_scorer import TargetScorer
 
 N, N_TARGET = 120, 90
@@ -104,3 +105,15 @@ def test_what_cannot_score_is_refused() -> None:
         TargetScorer("accuracy", ClassifierRatio())
     with pytest.raises(ValueError, match="which is not fitted"):
         TargetScorer("accuracy", LinearRegression().fit(X, y))
+
+
+def test_a_swapped_ratio_is_named_in_the_fit_and_in_the_score() -> None:
+    X, y, X_target = draw(600, 600)
+    swapped = ClassifierRatio("logistic").fit_samples(X, X_target)
+    with pytest.warns(UserWarning, match=r"looks inverted.*fit_samples\(X_target, X\)"):
+        ImportanceWeighted(LogisticRegression(), swapped).fit(X, y)
+    model = LogisticRegression().fit(X, y)
+    with pytest.warns(UserWarning, match="looks inverted"):
+        TargetScorer("accuracy", swapped)(model, X, y)
+    ImportanceWeighted(LogisticRegression(), swapped.inverse()).fit(X, y)  # warnings are errors
+    TargetScorer("accuracy", swapped.inverse())(model, X, y)

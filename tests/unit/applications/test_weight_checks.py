@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from flowratio.applications.weight_checks import (
     reason_of,
     size_findings,
     source_overlap,
+    warn_of_inversion,
 )
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.trust import wrong_form
@@ -109,3 +111,30 @@ def test_rare_categories_lower_the_verdict() -> None:
 def test_grave_findings_come_first() -> None:
     assert reason_of([Finding("B.", False), Finding("A.", True)], "good") == "A. B."
     assert reason_of([], "good") == "good"
+
+
+@pytest.mark.parametrize("m", [0.0, 0.3, 2.0])
+def test_a_ratio_of_the_right_direction_does_not_look_inverted(m: float) -> None:
+    samples, log_r = of_shift(m)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_inversion(log_r[samples.n_p :], samples.w_q, "X_target", "X")
+
+
+def test_an_inverted_ratio_is_named_with_its_remedy() -> None:
+    samples, log_r = of_shift(0.5)
+    expected = r"^`ratio` looks inverted: the mean of log r over the rows of `X` is 0\.1\d ± 0\.008\. .*"
+    expected += r"`fit_samples\(X_target, X\)`\. If the samples were swapped, use `ratio\.inverse\(\)`\.$"
+    with pytest.warns(UserWarning, match=expected):
+        warn_of_inversion(-log_r[samples.n_p :], samples.w_q, "X_target", "X")
+
+
+def test_inversion_needs_more_than_a_handful_of_rows_and_ignores_rows_of_weight_0() -> None:
+    w = np.repeat([1.0, 0.0], [50, 50])
+    log_r = np.repeat([-0.1, 5.0], [50, 50])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_inversion(log_r, w, "X_target", "X")
+        warn_of_inversion(np.ones(3), np.ones(3), "X_target", "X")
+    with pytest.warns(UserWarning, match="looks inverted"):
+        warn_of_inversion(log_r, 1 - w, "X_target", "X")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowratio.diagnostics.importance import importance
+from flowratio.diagnostics.importance import Importance, importance
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(1500, 4)) * [1.0, 2.0, 0.5, 1.0]
@@ -88,3 +88,12 @@ def test_every_column_for_itself_is_the_default() -> None:
     found = [importance(slope, X, EVEN, NAMES, 2, np.random.default_rng(0), of) for of in (None, np.arange(4))]
     assert np.array_equal(found[0].effect, found[1].effect)
     assert found[0].names == found[1].names
+
+
+def test_the_text_is_a_table_of_the_first_ten_columns() -> None:
+    d = 12
+    names = ["income", *(f"x{j}" for j in range(1, d))]
+    table = Importance(names, np.arange(d), np.full(d, 0.5), np.full(d, 0.012), np.full(d, 1 / d))
+    lines = str(table).splitlines()
+    assert lines[:3] == ["column  effect (nats)  share", "income  0.50 ± 0.01    8 %", "x1      0.50 ± 0.01    8 %"]
+    assert lines[11:] == ["… and 2 more columns"]

@@ -63,8 +63,9 @@ def test_words() -> None:
     apart = two_samples(np.column_stack([X_P[:50], X_P[:50] + 90]), np.column_stack([X_Q[:50], X_Q[:50]]))
     small = SharedSupport(2.0, 50.0, None)
     assert small.problem(apart) == (
-        "The effective sample size is 2 of 50, because column `x2` separates the samples. Drop it, or see the page "
-        '"Limits" (docs/limits.md).'
+        "The effective sample size is 2 of 50, because column `x2` separates the samples. Leave the column out "
+        "of the ratio if the outcome does not depend on it. Otherwise restrict p to rows like those of q, or see the "
+        'page "Limits" (docs/limits.md).'
     )
     assert small.problem(rows, ("new", "old"), "Try this.") == (
         "The effective sample size is 2 of 50, because new and old hardly overlap. Weights depend on a handful of rows "
@@ -82,4 +83,5 @@ def test_three_columns_are_named() -> None:
     shift = np.full(5, 50.0)
     samples = two_samples(RNG.normal(size=(30, 5)) + shift, RNG.normal(size=(30, 5)))
     text = SharedSupport(1.0, 30.0, None).problem(samples)
-    assert "columns `x1`, `x2` and `x3` separate the samples, and 2 more columns differ so. Drop them" in text
+    assert "columns `x1`, `x2` and `x3` separate the samples, and 2 more columns differ so. Leave the columns" in text
+    assert "if the outcome does not depend on them. Otherwise" in text

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from flowratio._support import markup
-from flowratio._support.wording import shown
+from flowratio._support.wording import Words, shown
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-class Status(str, Enum):
+class Status(Words):
     """Why a candidate has a score, or why it has none."""
 
     SCORED = "scored"
