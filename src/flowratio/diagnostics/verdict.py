@@ -240,6 +240,11 @@ def differing(balance: Balance) -> tuple[Vector, str]:
     return columns, f"After weighting, {problem} columns: {first_of(_changes(balance, columns), _NAMED)}."
 
 
+def is_within_chance(balance: Balance) -> bool:
+    """Return whether no column differs after weighting by more than chance, enough to matter."""
+    return not len(differing(balance)[0]) and not _worse(balance, np.abs(balance.after))
+
+
 def _changes(balance: Balance, columns: Iterable[int]) -> list[str]:
     return [
         f"{shown(balance.names[j])} ({_difference(balance.before[j])} to {_difference(balance.after[j])})"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from flowratio.diagnostics.alike import is_distinguished
+from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.diagnosis import diagnose, diagnosis_of
 from flowratio.diagnostics.evaluation import held_out
 from flowratio.diagnostics.summary import score_text
@@ -135,3 +136,14 @@ def test_printed_diagnosis_is_short() -> None:
     assert lines[4].startswith("Largest difference of column means: ")
     assert lines[5:] == ["Note: Three."]
     assert repr(diagnosis) == "<Diagnosis: use with care, 2 warnings>"
+
+
+@pytest.mark.parametrize(
+    ("after", "words"), [(0.13, "0.13 ± 0.11 (within chance)"), (0.08, "0.08 ± 0.11"), (0.9, "0.90 ± 0.11")]
+)
+def test_a_difference_within_chance_is_printed_with_its_error(after: float, words: str) -> None:
+    one = np.ones(2)
+    balance = Balance(["a", "b"], np.array([1.03, 0.0]), np.array([after, 0.0]), 0.11 * one, one, one)
+    diagnosis = replace(diagnose("logistic", *draw(500), random_state=0), balance=balance)
+    line = f"Largest difference of column means: 1.03 before and {words} after weighting, in standard"
+    assert f"{line} deviations (good up to 0.1)." in str(diagnosis).splitlines()
