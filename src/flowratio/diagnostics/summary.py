@@ -35,8 +35,8 @@ def summary_of(diagnosis: Diagnosis) -> str:
         *_verdict(diagnosis, points),
         *map(points.fill, _notes(diagnosis)),
         f"\nRows: {diagnosis.n_p} of p (y = 1), {diagnosis.n_q} of q. r = p/q. {_origin(diagnosis)}",
-        f"Score: {score_text(diagnosis.score, diagnosis.score_error)} nats (0 = identical, 0.69 = fully "
-        f"separable). Rows of p have the larger log r in {in_percent(diagnosis.direction.auc, 1)} of pairs.",
+        score_sentence(diagnosis.score, diagnosis.score_error),
+        f"Rows of p have the larger log r in {in_percent(diagnosis.direction.auc, 1)} of pairs.",
         *_form(diagnosis),
         *_overlap(diagnosis),
         *_identities(diagnosis),
@@ -133,6 +133,12 @@ def score_text(score: float, score_error: float, digits: int = 3) -> str:
     """Write a score with its standard error. It is 0 if it is below 0 by no more than chance."""
     score = score if score < -THRESHOLDS.z * score_error else max(score, 0.0)
     return f"{fixed(score, digits)} ± {score_error:.{digits}f}"
+
+
+def score_sentence(score: float, score_error: float, digits: int = 3) -> str:
+    """Return what the score is, with its standard error and its range."""
+    size = f"Held-out score: {score_text(score, score_error, digits)} nats (0 = identical, 0.69 = fully separable)"
+    return f"{size}, a lower bound of the Jensen-Shannon divergence."
 
 
 def fixed(value: float, digits: int) -> str:

@@ -107,8 +107,12 @@ def rare_sentences(evidence: dict[str, Any]) -> list[str]:
     return [f"In column {name}, {percent(share)} of rows {problem}." for name, share in shares.items()]
 
 
-def category_lines(changes: ChangedCategories, p: str, q: str) -> list[str]:
-    """Return the new, vanished and most changed categories of a column as one line each. Arrows are from q to p."""
+def category_lines(changes: ChangedCategories, p: str, q: str, *, has_changed: bool = True) -> list[str]:
+    """Return the new, vanished and most changed categories of a column as one line each. Arrows are from q to p.
+
+    `has_changed` is whether the column changed clearly. If not, changed categories are left out: of many, some change
+    by chance.
+    """
     lines = []
     for kind, sample, file in (("new", "p", p), ("vanished", "q", q)):
         n, share, rows = changes[f"n_{kind}"], changes[f"share_{kind}"], changes[kind]
@@ -116,7 +120,7 @@ def category_lines(changes: ChangedCategories, p: str, q: str) -> list[str]:
         more = f" and {count(n - len(rows))} more, together {percent(share)} of its rows" * (n > len(rows))
         lines += [f"Only in {file} ({kind}): {listed}{more}."] if n else []
     arrows = [f"{one['category']} {' → '.join(texts(one['q'], one['p']))}" for one in changes["changed"]]
-    return lines + [f"Most changed: {', '.join(arrows)}."] * bool(arrows)
+    return lines + [f"Most changed: {', '.join(arrows)}."] * bool(arrows and has_changed)
 
 
 def _shares(row: dict[str, Any]) -> dict[str, Any]:
