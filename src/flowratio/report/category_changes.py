@@ -28,6 +28,7 @@ class ChangedCategories(TypedDict):
     n_vanished: int
     share_vanished: float  # of the rows of q
     vanished: list[dict[str, Any]]
+    total_variation: float  # share of the values that would have to change their category, without that of chance
     changed: list[dict[str, Any]]  # of those in both samples: the largest differences of shares, beyond chance
 
 
@@ -76,8 +77,18 @@ def changed_categories(
         "n_vanished": vanished.height,
         "share_vanished": _rounded(vanished["q"].sum()),
         "vanished": [_shares(row) for row in vanished[:_LISTED].iter_rows(named=True)],
+        "total_variation": _rounded(_total_variation(shares.select(change=change, error=error))),
         "changed": [_shares(row) for row in both.iter_rows(named=True)],
     }
+
+
+def _total_variation(changes: pl.DataFrame) -> float:
+    """Return half the sum of the changes of shares, minus its mean if all changes are chance.
+
+    With many categories, chance alone adds up. On average, the result is too small rather than too large.
+    """
+    total, error = float(changes["change"].sum()), float(changes["error"].sum())
+    return max((total - math.sqrt(2 / math.pi) * error) / 2, 0.0)  # the mean absolute value of Gaussians
 
 
 def category_sentences(evidence: dict[str, Any]) -> list[str]:
