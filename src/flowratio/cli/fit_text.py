@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flowratio._support.wording import LONGEST_PATH, in_percent, shown
-from flowratio.diagnostics.summary import score_text
+from flowratio.diagnostics.summary import score_sentence
 from flowratio.diagnostics.verdict import verdict_text
 from flowratio.report.answers import (
     MAX_CHANGES,
@@ -46,12 +46,11 @@ def details(evidence: dict[str, Any]) -> str:
     diagnosis, origin = evidence["diagnosis"], evidence["origin"]
     p, q = file_names(origin)
     overlap, auc = diagnosis["overlap"], diagnosis["leftover"]["auc"]
-    score = score_text(diagnosis["score"], diagnosis["score_error"], 4)
     lines = [
         f"r = p/q with p = {p} and q = {q}.",
         "Fitted to {n_p:,} and {n_q:,} rows in {seconds:.1f} seconds.".format(**origin),
         f"Checked in {diagnosis['n_folds']} folds: each row is scored by a model that was not fitted to it.",
-        f"Score: {score} nats (0 = identical, 0.69 = fully separable).",
+        score_sentence(diagnosis["score"], diagnosis["score_error"], 4),
         "log n_q − KL(p ‖ q): {headroom:.1f} nats (3.5 or more is good, below 2 is too little).".format(**overlap),
         f"After weighting, a classifier is right in {in_percent(auc)} of pairs (50 % or less = the files match).",
         *(shown(text, LONGEST_PATH) for text in category_sentences(evidence)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -10,11 +11,18 @@ from scipy.special import ndtri
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.overlap import Overlap
 from flowratio.diagnostics.residual import Residual
-from flowratio.diagnostics.scored_sample import Separation
+from flowratio.diagnostics.scored_sample import ScoredSample, Separation
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.verdict import Finding
+from flowratio.diagnostics.verdict import Finding, far_out, out_of_range
 
 _NONE = "No difference found between p and q"
+
+
+class Noise(NamedTuple):
+    """Whether log r is noise."""
+
+    is_equal: bool  # no difference is found between p and q
+    is_constant: bool  # and log r is nearly constant
 
 
 def is_distinguished(score: float, score_error: float) -> bool:
@@ -23,22 +31,47 @@ def is_distinguished(score: float, score_error: float) -> bool:
 
 
 def is_alike(
-    score: tuple[float, float], own: Separation, left: Separation, rest: Residual, balance: Balance, overlap: Overlap
+    score: tuple[float, float], own_z: float, left: Separation, rest: Residual, balance: Balance, overlap: Overlap
 ) -> bool:
     """Return whether r = 1 agrees with all checks. `score` is the held-out score and its standard error.
 
-    `own` and `left` are the separations by log r and by a classifier after weighting.
+    `own_z` is the evidence of a separation by log r, and `left` the separation by a classifier after weighting.
     """
     error = math.sqrt(1 / overlap.n_p + 1 / overlap.n_q)  # of a standardized mean difference
     chance = float(-ndtri(THRESHOLDS.chance / 2 / len(balance.before))) + THRESHOLDS.skew
     corrected = score[0] + max(rest.gain, 0.0), math.hypot(score[1], rest.standard_error)  # score of a flexible ratio
-    is_different = is_distinguished(*score) or is_distinguished(*corrected) or max(abs(own.z), left.z) > THRESHOLDS.z
+    is_different = is_distinguished(*score) or is_distinguished(*corrected) or max(own_z, left.z) > THRESHOLDS.z
     return not is_different and bool((np.abs(balance.before) <= chance * error).all())
+
+
+def evidence_of(own: Separation, overlap: Overlap, is_cross_fitted: bool) -> float:
+    """Return the standard errors by which log r separates p from q, in either direction.
+
+    Cross-fitted log-ratios without signal are negatively correlated with the labels: a row that is held out is missing
+    in the mean of its own sample. For such log-ratios a negative separation is no evidence if they hardly vary.
+    """
+    return own.z if is_cross_fitted and is_harmless(overlap) else abs(own.z)
+
+
+def is_harmless(overlap: Overlap) -> bool:
+    """Return whether log r is nearly constant: weights leave at least 90 % of the rows as effective sample size."""
+    return overlap.ess_q >= THRESHOLDS.harmless * overlap.n_q
 
 
 def weights_not_needed(overlap: Overlap) -> tuple[list[Finding], list[str]]:
     """Return what to know about weights that are not needed, as problems and as notes."""
     size = f"The effective sample size is {overlap.ess_q:.0f} of {overlap.n_q:.0f}"
-    if overlap.ess_q >= THRESHOLDS.harmless * overlap.n_q:
+    if is_harmless(overlap):
         return [], [f"{_NONE}: weights are not needed. All weights are near 1. {size}."]
     return [Finding(f"{_NONE}: these weights only add noise. {size}. Use no weights.", False)], []
+
+
+def beyond_q(p: ScoredSample, q: ScoredSample, names: list[str], is_equal: bool) -> tuple[list[Finding], list[str]]:
+    """Return which rows of p lie beyond q, as problems and as notes.
+
+    A few rows far from q are a note if no difference is found: the outliers of one distribution are in either sample.
+    """
+    if beyond := out_of_range(p, q, names):
+        return beyond, []
+    far = far_out(p, q, names)
+    return ([], [finding.words for finding in far]) if is_equal else (far, [])

@@ -213,27 +213,28 @@ def _diagnosis(
     grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
     spread = None if evaluation.each is None else stability(evaluation.each[:, rows[0]], p.share)
     known = trust.fitted_rows(evaluation.fitted_share)
-    is_equal = not is_different and alike.is_alike((score, score_error), own, left, rest, columns, shared)
+    own_z = alike.evidence_of(own, shared, evaluation.fold is not None)
+    is_equal = not is_different and alike.is_alike((score, score_error), own_z, left, rest, columns, shared)
+    noise = alike.Noise(is_equal, is_equal and alike.is_harmless(shared))
     not_needed, notes = alike.weights_not_needed(shared) if is_equal else ([], [])
+    beyond, far_notes = alike.beyond_q(plain_p, plain_q, names, is_equal)
     findings = [
         *not_needed,
-        *rules.direction(own, *_score(p, q)),
-        *(beyond := rules.out_of_range(plain_p, plain_q, names)),
-        *(known or _wrong_shape(shape, rest, _deviation(p, q), beyond, evaluation.advice, is_equal)),
+        *([] if noise.is_constant else rules.direction(own, *_score(p, q))),
+        *beyond,
+        *(known or _wrong_shape(shape, rest, _deviation(p, q), beyond, evaluation.advice, noise)),
         *trust.unstable(spread),
         *rules.low_overlap(shared),
         *rules.wrong_scale(means, shared),
         *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest)),
         *trust.grouped(grouping),
     ]
-    verdict, left_out = verdict_of(findings), trust.identifier_note(evaluation.encoder)
+    verdict, rng = verdict_of(findings), np.random.default_rng([seed, 3])
     return Diagnosis(
         verdict=verdict,
         warnings=[finding.words for finding in findings],
-        remedy=None
-        if verdict is Verdict.RELIABLE or known
-        else confirmed_remedy(plain_p, plain_w, np.random.default_rng([seed, 3])),
-        notes=[*notes, *filter(None, [left_out, evaluation.note])],
+        remedy=None if verdict is Verdict.RELIABLE or known else confirmed_remedy(plain_p, plain_w, rng),
+        notes=[*notes, *far_notes, *filter(None, [trust.identifier_note(evaluation.encoder), evaluation.note])],
         n_p=len(log_p),
         n_q=len(log_q),
         score=score,
@@ -256,16 +257,17 @@ def _diagnosis(
 
 
 def _wrong_shape(
-    curve: Reliability, rest: Residual, deviation: float, beyond: list[rules.Finding], advice: str, is_equal: bool
+    curve: Reliability, rest: Residual, deviation: float, beyond: list[rules.Finding], advice: str, noise: alike.Noise
 ) -> list[rules.Finding]:
     """Check slope and form. No slope and no other ratio helps with columns that separate, and one advice is enough.
 
-    If no difference is found (`is_equal`), log r is noise, whose slope and form do not matter unless they are grave.
+    If no difference is found, log r is noise. Its slope and form do not matter unless they are grave. The slope of a
+    log r that is nearly constant never matters.
     """
     is_apart = any(finding.grave for finding in beyond)
-    slope = [] if is_apart else rules.miscalibrated(curve) or trust.wrong_slope(curve, deviation)
+    slope = [] if is_apart or noise.is_constant else rules.miscalibrated(curve) or trust.wrong_slope(curve, deviation)
     form = trust.wrong_form(rest, "" if is_apart or slope else advice)
-    if not is_equal:
+    if not noise.is_equal:
         return [*slope, *form]
     is_checked = trust.is_confirmed(rest)  # otherwise the rows are too few to check the form
     return [finding for finding in [*slope, *form] if finding.grave or (finding in form and not is_checked)]

@@ -48,7 +48,7 @@ def _checks(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
     score, auc = f"{score_text(diagnosis.score, diagnosis.score_error)} nats", diagnosis.leftover.auc
     return [
         ("rows", f"{diagnosis.n_p} of p, {diagnosis.n_q} of q", ""),
-        ("score", score, f"0 = identical, {math.log(2):.2f} = fully separable"),
+        ("held-out score", score, f"0 = identical, {math.log(2):.2f} = fully separable"),
         ("effective sample size (ESS)", ess, f"{THRESHOLDS.small_ess:.0f} or more"),
         ("log n_q − KL(p ‖ q)", f"{overlap.headroom:.1f} nats", f"{THRESHOLDS.headroom} or more"),
         ("Pareto k̂", k_hat_text(overlap.k_hat_q), f"below {largest_k_hat(overlap.n_q):.2f}"),

@@ -201,7 +201,7 @@ def _write_verdict(diagnosis: Diagnosis, axes: Axes) -> None:
     ess = f"effective sample size {overlap.ess_q:.0f} ± {overlap.ess_error:.0f}"
     lines = [
         f"{diagnosis.n_p} rows of p, {diagnosis.n_q} of q",
-        f"score {score_text(diagnosis.score, diagnosis.score_error)} nats",
+        f"held-out score {score_text(diagnosis.score, diagnosis.score_error)} nats",
         "p and q do not overlap" if overlap.is_absent else ess,
         f"log n_q − KL {overlap.headroom:.1f} nats (good from 3.5)",
         f"Pareto k̂ {k_hat_text(overlap.k_hat_q)}",

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flowratio._support.wording import in_percent, more_columns, shown
+from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.identities import Identity
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.verdict import Verdict, verdict_text
+from flowratio.diagnostics.verdict import Verdict, is_within_chance, verdict_text
 from flowratio.weights import largest_k_hat
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ def summary_of(diagnosis: Diagnosis) -> str:
         *_verdict(diagnosis, points),
         *map(points.fill, _notes(diagnosis)),
         f"\nRows: {diagnosis.n_p} of p (y = 1), {diagnosis.n_q} of q. r = p/q. {_origin(diagnosis)}",
-        f"Score: {score_text(diagnosis.score, diagnosis.score_error)} nats (0 = identical, 0.69 = fully "
-        f"separable). Rows of p have the larger log r in {in_percent(diagnosis.direction.auc, 1)} of pairs.",
+        score_sentence(diagnosis.score, diagnosis.score_error),
+        f"Rows of p have the larger log r in {in_percent(diagnosis.direction.auc, 1)} of pairs.",
         *_form(diagnosis),
         *_overlap(diagnosis),
         *_identities(diagnosis),
@@ -49,16 +50,24 @@ def summary_of(diagnosis: Diagnosis) -> str:
 def short_text(diagnosis: Diagnosis) -> str:
     """Return the verdict, its reasons, effective sample size, worst balance and notes, in a few lines."""
     points = textwrap.TextWrapper(_WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
-    overlap, balance = diagnosis.overlap, diagnosis.balance
-    before, after = (float(np.abs(of).max(initial=0.0)) for of in (balance.before, balance.after))
+    overlap = diagnosis.overlap
     lines = [
         *_verdict(diagnosis, points),
         f"Effective sample size (ESS): {overlap.ess_q:.0f} ± {overlap.ess_error:.0f} of {overlap.n_q:.0f} rows of q.",
-        f"Largest difference of column means: {before:.2f} before and {after:.2f} after weighting, in standard "
-        f"deviations (good up to {THRESHOLDS.difference:g}).",
+        _worst_balance(diagnosis.balance),
         *(textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in _notes(diagnosis)),
     ]
     return "\n".join(lines)
+
+
+def _worst_balance(balance: Balance) -> str:
+    """Return the largest differences of column means, that after weighting with its standard error."""
+    before, sizes = float(np.abs(balance.before).max(initial=0.0)), np.abs(balance.after)
+    worst = int(sizes.argmax())
+    after = f"{sizes[worst]:.2f} ± {balance.standard_error[worst]:.2f}"
+    after += " (within chance)" * bool(sizes[worst] > THRESHOLDS.difference and is_within_chance(balance))
+    differences = f"Largest difference of column means: {before:.2f} before and {after} after weighting"
+    return f"{differences}, in standard deviations (good up to {THRESHOLDS.difference:g})."
 
 
 def _verdict(diagnosis: Diagnosis, points: textwrap.TextWrapper) -> list[str]:
@@ -124,6 +133,12 @@ def score_text(score: float, score_error: float, digits: int = 3) -> str:
     """Write a score with its standard error. It is 0 if it is below 0 by no more than chance."""
     score = score if score < -THRESHOLDS.z * score_error else max(score, 0.0)
     return f"{fixed(score, digits)} ± {score_error:.{digits}f}"
+
+
+def score_sentence(score: float, score_error: float, digits: int = 3) -> str:
+    """Return what the score is, with its standard error and its range."""
+    size = f"Held-out score: {score_text(score, score_error, digits)} nats (0 = identical, 0.69 = fully separable)"
+    return f"{size}, a lower bound of the Jensen-Shannon divergence."
 
 
 def fixed(value: float, digits: int) -> str:

@@ -128,14 +128,14 @@ def out_of_range(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Fin
     chance = 2 / (len(q.X) + 1)  # if p were q
     beyond = [j for j in np.argsort(-share, kind="stable") if share[j] > THRESHOLDS.outside + 3 * chance]
     if not beyond:
-        return _far_out(p, q, names)
+        return []
     columns = first_of([f"{shown(names[j])} ({in_percent(share[j])})" for j in beyond], _NAMED)
     words = f"Rows of p lie beyond every row of q in {columns}: no row of q represents them."
     words += " Draw conclusions about p only where q is, or drop the column."
     return [Finding(words, bool(share.max() > THRESHOLDS.outside_grave))]
 
 
-def _far_out(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Finding]:
+def far_out(p: ScoredSample, q: ScoredSample, names: list[str]) -> list[Finding]:
     """Find rows of p so far from q that log r is extrapolated, however few they are."""
     low, high = q.X.min(axis=0), q.X.max(axis=0)
     reach = THRESHOLDS.far * (high - low)
@@ -230,6 +230,11 @@ def differing(balance: Balance) -> tuple[Vector, str]:
     columns = columns[np.argsort(-size[columns], kind="stable")]
     problem = f"standardized mean differences are above {THRESHOLDS.difference} in {len(columns)} of {len(size)}"
     return columns, f"After weighting, {problem} columns: {first_of(_changes(balance, columns), _NAMED)}."
+
+
+def is_within_chance(balance: Balance) -> bool:
+    """Return whether no column differs after weighting by more than chance, enough to matter."""
+    return not len(differing(balance)[0]) and not _worse(balance, np.abs(balance.after))
 
 
 def _changes(balance: Balance, columns: Iterable[int]) -> list[str]:

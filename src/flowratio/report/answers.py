@@ -19,6 +19,7 @@ from flowratio.report.numbers import count, fixed, pair, percent, shares
 
 MAX_CHANGES = 8  # columns that are listed as changed
 _IMPORTANT = 0.05  # share of the squared changes of log r from which on a column is listed without a test
+_MORE = 0.01  # total variation beyond the largest change of a share, from which on it is stated
 _SIZES = ((0.55, "very small"), (0.65, "small"), (0.8, "clear"), (0.95, "large"), (math.inf, "very large"))
 _SAMPLE = re.compile(r"\b(of |from |about |like |where )([pq])\b(?![-\w]| =)|()\b([pq])(?= has | lies )")
 _BOTH = re.compile(r"(?<![\w'`-])p( and | from | ‖ )q(?![\w'`-])")
@@ -36,9 +37,10 @@ class Change(NamedTuple):
     what: str  # such as "median age" or "citizen = No"
     before: str  # in the file of q
     after: str  # in the file of p
+    note: str = ""  # on other changes of the column
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.before} → {self.after}"
+        return f"{self.what}: {self.before} → {self.after}{f' ({self.note})' * bool(self.note)}"
 
 
 def changed_columns(evidence: dict[str, Any], most: int = MAX_CHANGES) -> list[str]:
@@ -82,8 +84,17 @@ def _change(column: dict[str, Any], driver: dict[str, Any]) -> Change:
     if is_missing or (largest is None and not _has_values(column)):
         return Change(name, f"missing values of {name}", *shares(column["missing"]["q"], column["missing"]["p"]))
     if largest is not None:
-        return Change(name, f"{name} = {largest['category']}", *shares(largest["q"], largest["p"]))
+        before, after = shares(largest["q"], largest["p"])
+        return Change(name, f"{name} = {largest['category']}", before, after, _note_on_others(column, largest))
     return _change_of_numbers(column, kind)
+
+
+def _note_on_others(column: dict[str, Any], largest: dict[str, Any]) -> str:
+    """Return how much all categories changed together. Empty if that is hardly more than the largest change."""
+    total = column.get("changes", {}).get("total_variation", 0.0)
+    if total - abs(largest["p"] - largest["q"]) < _MORE:
+        return ""
+    return f"largest of several changes: {percent(total)} of the rows would have to change their category"
 
 
 def _rank(category: dict[str, Any]) -> tuple[float, float]:

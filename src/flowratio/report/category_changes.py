@@ -28,6 +28,7 @@ class ChangedCategories(TypedDict):
     n_vanished: int
     share_vanished: float  # of the rows of q
     vanished: list[dict[str, Any]]
+    total_variation: float  # share of the values that would have to change their category, without that of chance
     changed: list[dict[str, Any]]  # of those in both samples: the largest differences of shares, beyond chance
 
 
@@ -76,8 +77,18 @@ def changed_categories(
         "n_vanished": vanished.height,
         "share_vanished": _rounded(vanished["q"].sum()),
         "vanished": [_shares(row) for row in vanished[:_LISTED].iter_rows(named=True)],
+        "total_variation": _rounded(_total_variation(shares.select(change=change, error=error))),
         "changed": [_shares(row) for row in both.iter_rows(named=True)],
     }
+
+
+def _total_variation(changes: pl.DataFrame) -> float:
+    """Return half the sum of the changes of shares, minus its mean if all changes are chance.
+
+    With many categories, chance alone adds up. On average, the result is too small rather than too large.
+    """
+    total, error = float(changes["change"].sum()), float(changes["error"].sum())
+    return max((total - math.sqrt(2 / math.pi) * error) / 2, 0.0)  # the mean absolute value of Gaussians
 
 
 def category_sentences(evidence: dict[str, Any]) -> list[str]:
@@ -107,8 +118,12 @@ def rare_sentences(evidence: dict[str, Any]) -> list[str]:
     return [f"In column {name}, {percent(share)} of rows {problem}." for name, share in shares.items()]
 
 
-def category_lines(changes: ChangedCategories, p: str, q: str) -> list[str]:
-    """Return the new, vanished and most changed categories of a column as one line each. Arrows are from q to p."""
+def category_lines(changes: ChangedCategories, p: str, q: str, *, has_changed: bool = True) -> list[str]:
+    """Return the new, vanished and most changed categories of a column as one line each. Arrows are from q to p.
+
+    `has_changed` is whether the column changed clearly. If not, changed categories are left out: of many, some change
+    by chance.
+    """
     lines = []
     for kind, sample, file in (("new", "p", p), ("vanished", "q", q)):
         n, share, rows = changes[f"n_{kind}"], changes[f"share_{kind}"], changes[kind]
@@ -116,7 +131,7 @@ def category_lines(changes: ChangedCategories, p: str, q: str) -> list[str]:
         more = f" and {count(n - len(rows))} more, together {percent(share)} of its rows" * (n > len(rows))
         lines += [f"Only in {file} ({kind}): {listed}{more}."] if n else []
     arrows = [f"{one['category']} {' → '.join(texts(one['q'], one['p']))}" for one in changes["changed"]]
-    return lines + [f"Most changed: {', '.join(arrows)}."] * bool(arrows)
+    return lines + [f"Most changed: {', '.join(arrows)}."] * bool(arrows and has_changed)
 
 
 def _shares(row: dict[str, Any]) -> dict[str, Any]:

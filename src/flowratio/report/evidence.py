@@ -325,7 +325,7 @@ def _candidates(results: Any) -> dict[str, Any] | None:
         {**text, **{key: _finite(getattr(one, name)) for key, name in numbers.items()}}
         for text, one in zip(texts, results.candidates, strict=True)
     ]
-    return {"verdict": results.verdict, "table": table}
+    return {"verdict": results.on_flow, "untried": results.untried, "table": table}
 
 
 def _finite(value: float, digits: int = 4) -> float | None:

@@ -90,7 +90,7 @@ def _content(evidence: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]
         "drift": _drift(evidence),
         "changes": _changes(evidence),
         "more_changes": answers.more_changes(evidence, answers.MAX_CHANGES),
-        "category_lists": _category_lists(columns, p, q),
+        "category_lists": _category_lists(evidence),
         "rare_sentences": rare_sentences(evidence),
         "verdict": _verdict(evidence, balance),
         "is_apart": answers.is_apart(evidence),
@@ -133,9 +133,9 @@ def _drift(evidence: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to the first question. Its badge is never green: a test cannot show that files are equal."""
     is_different = differs(evidence)
     badge = ("care", "≠", "The files differ") if is_different else ("neutral", "=", "No difference found")
-    score = evidence["diagnosis"]["score"]  # an estimate of a divergence, which is never below 0
+    score = evidence["diagnosis"]["score"]  # a lower bound of a divergence, which is never below 0
     texts = {"sentence": answers.drift_sentence(evidence), "size": answers.size_sentence(evidence)}
-    texts["divergence"] = fixed(None if score is None else max(score, 0.0), 3)
+    texts["score"] = fixed(None if score is None else max(score, 0.0), 3)
     return {**dict(zip(("tone", "sign", "name"), badge, strict=True)), **texts, "differs": is_different}
 
 
@@ -145,13 +145,15 @@ def _changes(evidence: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**change._asdict(), "position": positions[change.column]} for change in answers.changes_of(evidence)]
 
 
-def _category_lists(columns: list[dict[str, Any]], p: str, q: str) -> list[dict[str, Any]]:
-    """Return the text columns with new, vanished or changed categories."""
-    lists = [
-        {"name": one["name"], "lines": category_lines(one["changes"], p, q), "has_new": one["changes"]["n_new"] > 0}
-        for one in columns
-        if "changes" in one
-    ]
+def _category_lists(evidence: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return new and vanished categories of text columns, and changed categories of columns that changed clearly."""
+    p, q = file_names(evidence["origin"])
+    clear = {change.column for change in answers.changes_of(evidence, len(evidence["columns"]))}
+    lists = []
+    for column in evidence["columns"]:
+        if changes := column.get("changes"):
+            lines = category_lines(changes, p, q, has_changed=column["name"] in clear)
+            lists.append({"name": column["name"], "lines": lines, "has_new": changes["n_new"] > 0})
     return [one for one in lists if one["lines"]]
 
 
@@ -195,7 +197,8 @@ def _candidates(evidence: dict[str, Any]) -> dict[str, Any] | None:
     if candidates is None:
         return None
     verdict = answers.with_file_names(candidates["verdict"], evidence["origin"])
-    return {**candidates, "verdict": verdict, "untried": answers.candidate_sentence(candidates)}
+    is_noted = candidates.get("untried", "") in evidence["diagnosis"]["notes"]  # once on a page is enough
+    return {**candidates, "verdict": verdict, "untried": "" if is_noted else answers.candidate_sentence(candidates)}
 
 
 def _samples(columns: list[dict[str, Any]]) -> dict[str, Any]:

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from flowratio.diagnostics.alike import is_distinguished
+from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.diagnosis import diagnose, diagnosis_of
 from flowratio.diagnostics.evaluation import held_out
 from flowratio.diagnostics.summary import score_text
 from flowratio.diagnostics.verdict import Verdict, verdict_text
+from flowratio.ratios.classifier.classifier import ClassifierRatio
 
 
 class Noise:
@@ -64,6 +66,49 @@ def test_a_column_that_differs_is_a_difference() -> None:
     assert not any("No difference found" in text for text in [*diagnosis.notes, *diagnosis.warnings])
 
 
+@pytest.mark.parametrize("seed", [21, 57])  # of 60 pairs, those whose folds order 52 % and 53 % of pairs wrongly
+def test_noise_of_folds_is_not_an_inverted_ratio(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    diagnosis = diagnose("logistic", rng.normal(size=(3000, 5)), rng.normal(size=(3000, 5)), random_state=0)
+    assert diagnosis.direction.z < -3
+    assert (diagnosis.verdict, diagnosis.warnings) == ("reliable", [])
+    assert "weights are not needed" in diagnosis.notes[0]
+
+
+class Swapped(ClassifierRatio):
+    """1/r in place of r."""
+
+    def _log_ratio(self, X: Any) -> np.ndarray:
+        return -super()._log_ratio(X)
+
+
+def test_an_inverted_ratio_of_similar_samples_is_found() -> None:
+    X_p, X_q = draw()
+    diagnosis = diagnose(Swapped("logistic"), X_p + np.array([0.2, 0.0]), X_q, random_state=0)
+    assert diagnosis.overlap.ess_q > 0.9 * 3000  # nearly constant
+    assert diagnosis.verdict == "do not use"
+    assert diagnosis.warnings[0].startswith("The ratio may be inverted")
+
+
+def test_an_inverted_ratio_of_held_out_rows_is_found() -> None:
+    X_p, X_q = draw(20_000)
+    X_p[:, 0] += 0.05
+    ratio = ClassifierRatio("logistic").fit_samples(X_q + np.array([-0.1, 0.0]), X_q)
+    diagnosis = diagnose(ratio, X_p, X_q, random_state=0)
+    assert diagnosis.direction.z < -3
+    assert diagnosis.verdict == "do not use"
+
+
+def test_a_row_far_out_is_a_note_if_no_difference_is_found() -> None:
+    X_p, X_q = draw()
+    X_p[0, 1] = 30.0
+    words = "Rows of p lie far from every row of q in x2 (1 row): their log r is extrapolated."
+    diagnosis = diagnose(Noise(0.05), X_p, X_q, random_state=0)
+    assert (diagnosis.verdict, diagnosis.notes[1]) == ("reliable", words)
+    diagnosis = diagnosis_of(held_out(Noise(0.05), X_p, X_q), is_different=True)
+    assert (diagnosis.verdict, diagnosis.warnings) == ("use with care", [words])
+
+
 @pytest.mark.parametrize(
     ("score", "error", "is_different"), [(1e-17, 1e-18, False), (0.002, 0.001, False), (0.01, 0.001, True)]
 )
@@ -91,3 +136,14 @@ def test_printed_diagnosis_is_short() -> None:
     assert lines[4].startswith("Largest difference of column means: ")
     assert lines[5:] == ["Note: Three."]
     assert repr(diagnosis) == "<Diagnosis: use with care, 2 warnings>"
+
+
+@pytest.mark.parametrize(
+    ("after", "words"), [(0.13, "0.13 ± 0.11 (within chance)"), (0.08, "0.08 ± 0.11"), (0.9, "0.90 ± 0.11")]
+)
+def test_a_difference_within_chance_is_printed_with_its_error(after: float, words: str) -> None:
+    one = np.ones(2)
+    balance = Balance(["a", "b"], np.array([1.03, 0.0]), np.array([after, 0.0]), 0.11 * one, one, one)
+    diagnosis = replace(diagnose("logistic", *draw(500), random_state=0), balance=balance)
+    line = f"Largest difference of column means: 1.03 before and {words} after weighting, in standard"
+    assert f"{line} deviations (good up to 0.1)." in str(diagnosis).splitlines()

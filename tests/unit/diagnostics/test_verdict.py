@@ -18,6 +18,7 @@ from flowratio.diagnostics.trust import grouped, unstable, wrong_form, wrong_slo
 from flowratio.diagnostics.verdict import (
     direction,
     errors,
+    far_out,
     imbalanced,
     low_overlap,
     miscalibrated,
@@ -197,7 +198,8 @@ def test_few_rows_far_from_every_row_of_q_are_named() -> None:
     X_p, X_q = rng.normal(size=(400, 2)), rng.normal(size=(400, 2))
     X_p[0, 1] = 30.0
     p, q = (ScoredSample(X, np.zeros(400), np.full(400, 1 / 400)) for X in (X_p, X_q))
-    (finding,) = out_of_range(p, q, ["a", "b"])
+    assert out_of_range(p, q, ["a", "b"]) == []
+    (finding,) = far_out(p, q, ["a", "b"])
     assert finding.words == "Rows of p lie far from every row of q in b (1 row): their log r is extrapolated."
     assert not finding.grave
 

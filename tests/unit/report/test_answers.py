@@ -19,6 +19,7 @@ from flowratio.report.answers import (
     size_sentence,
     with_file_names,
 )
+from flowratio.report.category_changes import category_shares, changed_categories
 from flowratio.report.evidence import Origin, gather
 from flowratio.report.page import html
 
@@ -155,3 +156,28 @@ def test_names_of_columns_are_legible() -> None:
 )
 def test_sentences_name_the_files(text: str, words: str) -> None:
     assert with_file_names(text, dict(ORIGIN)) == words
+
+
+def test_many_small_changes_of_categories_are_added_up() -> None:
+    rng = np.random.default_rng(0)
+    cities = [f"City{k:02}" for k in range(40)]
+    shares = np.full(40, 1 / 40)
+    moved = shares + np.repeat([0.02, -0.02, 0.0], [8, 8, 24])  # the total variation is 16 %
+    P, Q = (pl.DataFrame({"city": rng.choice(cities, 3000, p=of).tolist()}) for of in (moved, shares))
+    (text,) = changed_columns(evidence_of(P, Q))
+    match = re.fullmatch(
+        r"city = (City\d\d): .* → .* \(largest of several changes: (\d+)\u00a0% of the rows .*\)", text
+    )
+    assert match is not None
+    assert 11 <= int(match[2]) <= 17  # 16 % without chance, of which at most 5 % is subtracted
+    assert "would have to change their category" in html(evidence_of(P, Q))
+
+
+def test_chance_adds_no_total_variation() -> None:
+    rng = np.random.default_rng(0)
+    p, q = (pl.Series(rng.choice([f"c{k}" for k in range(200)], 2000).tolist()) for _ in range(2))
+    shares = category_shares(p, q)
+    assert (shares["p"] - shares["q"]).abs().sum() / 2 > 0.1
+    assert changed_categories(shares, 2000, 2000)["total_variation"] < 0.03  # 3 standard errors
+    two = category_shares(pl.Series(["a"] * 3 + ["b"] * 7), pl.Series(["a"] * 5 + ["b"] * 5))
+    assert changed_categories(two, 10**6, 10**6)["total_variation"] == pytest.approx(0.2, abs=0.001)

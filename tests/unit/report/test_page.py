@@ -235,6 +235,7 @@ def test_new_and_vanished_categories_are_listed(evidence: dict[str, Any]) -> Non
     changes = {"n_new": 40, "share_new": 0.5, "new": [new], "n_vanished": 0, "share_vanished": 0.0, "vanished": []}
     column = next(one for one in changed["columns"] if one["kind"] == "category")
     column["changes"] = {**changes, "changed": [{"category": "b", "p": 0.09, "q": 0.23}]}
+    changed["test"]["drivers"].insert(0, {"column": column["name"], "kind": "mean", "p_value": 0.005})
     assert "Only in" not in words_of(evidence)
     text = words_of(changed)
     assert f"Only in a&b.csv (new): {SCRIPT} (25 %) and 39 more, together 50 % of its rows." in text
@@ -271,7 +272,7 @@ def test_no_difference_keeps_the_verdict_on_the_weights(verdict: str, evidence: 
     text = words_of(changed)
     assert f"The verdict on the weights of this model is: {verdict}." in text
     assert "flowratio score" not in text.split("What should I do?")[1].split("Details")[0]
-    assert "Divergence, nats0.000 ±" in text  # it is never negative
+    assert "Held-out score, nats0.000 ±" in text  # it is never negative
     assert "One (4\u00a0%)." in html(changed)
 
 
@@ -293,7 +294,25 @@ def test_notes_are_no_problems(evidence: dict[str, Any]) -> None:
     diagnosis = {**evidence["diagnosis"], "warnings": [], "notes": ["11 of 17 candidates were not fully tried."]}
     text = words_of({**evidence, "diagnosis": diagnosis})
     assert "Note: 11 of 17 candidates were not fully tried." in text
+    assert "candidates was not fully tried" in text  # another sentence
     assert "Problems" not in text
+
+
+def test_what_was_not_tried_is_stated_once(evidence: dict[str, Any]) -> None:
+    note = "1 of 1 candidates was not fully tried for lack of time. A budget of about 9 s would suffice."
+    diagnosis, candidates = {**evidence["diagnosis"], "notes": [note]}, {**evidence["candidates"], "untried": note}
+    text = words_of({**evidence, "diagnosis": diagnosis, "candidates": candidates})
+    assert text.count("not fully tried") == text.count(note) == 1
+
+
+def test_categories_of_a_column_that_did_not_change_clearly_are_not_listed(evidence: dict[str, Any]) -> None:
+    changed = copy.deepcopy(evidence)
+    column = next(one for one in changed["columns"] if one["kind"] == "category")
+    assert column["name"] not in [change.column for change in changes_of(changed)]
+    column["changes"]["changed"] = [{"category": "b", "p": 0.03, "q": 0.02}]
+    assert "Most changed" not in words_of(changed)
+    column["changes"] |= {"n_new": 1, "share_new": 0.2, "new": [{"category": "c", "p": 0.2, "q": 0.0}]}
+    assert "Only in a&b.csv (new): c (20 %)." in words_of(changed)
 
 
 def test_names_are_escaped_and_shortened() -> None:
