@@ -10,12 +10,11 @@ from scipy.special import ndtri
 
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.overlap import Overlap
-from flowratio.diagnostics.residual import Residual
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Finding, far_out, out_of_range
 
-_NONE = "No difference found between p and q"
+_NONE = "The checks of this ratio find no difference between p and q"
 
 
 class Noise(NamedTuple):
@@ -31,16 +30,23 @@ def is_distinguished(score: float, score_error: float) -> bool:
 
 
 def is_alike(
-    score: tuple[float, float], own_z: float, left: Separation, rest: Residual, balance: Balance, overlap: Overlap
+    score: tuple[float, float],
+    corrected: tuple[float, float],
+    own_z: float,
+    left: Separation,
+    balance: Balance,
+    overlap: Overlap,
 ) -> bool:
-    """Return whether r = 1 agrees with all checks. `score` is the held-out score and its standard error.
+    """Return whether r = 1 agrees with all checks.
 
-    `own_z` is the evidence of a separation by log r, and `left` the separation by a classifier after weighting.
+    `score` is the held-out score and its standard error, `corrected` that of the ratio after the correction of a
+    flexible classifier, which also sees dependence. `own_z` is the evidence of a separation by log r, and `left` the
+    separation by a classifier after weighting.
     """
     error = math.sqrt(1 / overlap.n_p + 1 / overlap.n_q)  # of a standardized mean difference
-    chance = float(-ndtri(THRESHOLDS.chance / 2 / len(balance.before))) + THRESHOLDS.skew
-    corrected = score[0] + max(rest.gain, 0.0), math.hypot(score[1], rest.standard_error)  # score of a flexible ratio
-    is_different = is_distinguished(*score) or is_distinguished(*corrected) or max(own_z, left.z) > THRESHOLDS.z
+    chance = float(-ndtri(THRESHOLDS.alpha / 2 / len(balance.before)))
+    is_seen = corrected[0] > max(THRESHOLDS.residual * corrected[1], THRESHOLDS.rounding)
+    is_different = is_distinguished(*score) or is_seen or max(own_z, left.z) > THRESHOLDS.z
     return not is_different and bool((np.abs(balance.before) <= chance * error).all())
 
 
@@ -62,8 +68,8 @@ def weights_not_needed(overlap: Overlap) -> tuple[list[Finding], list[str]]:
     """Return what to know about weights that are not needed, as problems and as notes."""
     size = f"The effective sample size is {overlap.ess_q:.0f} of {overlap.n_q:.0f}"
     if is_harmless(overlap):
-        return [], [f"{_NONE}: weights are not needed. All weights are near 1. {size}."]
-    return [Finding(f"{_NONE}: these weights only add noise. {size}. Use no weights.", False)], []
+        return [], [f"{_NONE}. Weights are not needed. All weights are near 1. {size}."]
+    return [Finding(f"{_NONE}, so these weights only add noise. {size}. Do not use weights.", False)], []
 
 
 def beyond_q(p: ScoredSample, q: ScoredSample, names: list[str], is_equal: bool) -> tuple[list[Finding], list[str]]:

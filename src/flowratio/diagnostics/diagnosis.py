@@ -53,6 +53,8 @@ class Diagnosis:
         no difference is found, identifiers that were left out, and what an `AutoRatio` did not try.
     n_p, n_q, score, score_error
         Numbers of rows, and `RatioEstimator.score` of the rows in nats (0 = identical, 0.69 = fully separable).
+    flexible_score, flexible_error
+        The same score after the correction of a flexible classifier, which shows what the ratio misses.
     direction, leftover
         Share of pairs in which the row of p has the larger log r, and in which a classifier is right after weighting.
     overlap, identities
@@ -79,6 +81,8 @@ class Diagnosis:
     n_q: int
     score: float
     score_error: float
+    flexible_score: float
+    flexible_error: float
     direction: Separation
     overlap: Overlap
     identities: Identities
@@ -214,7 +218,8 @@ def _diagnosis(
     spread = None if evaluation.each is None else stability(evaluation.each[:, rows[0]], p.share)
     known = trust.fitted_rows(evaluation.fitted_share)
     own_z = alike.evidence_of(own, shared, evaluation.fold is not None)
-    is_equal = not is_different and alike.is_alike((score, score_error), own_z, left, rest, columns, shared)
+    corrected = _score(*_corrected(p, q, rest.log_correction))
+    is_equal = not is_different and alike.is_alike((score, score_error), corrected, own_z, left, columns, shared)
     noise = alike.Noise(is_equal, is_equal and alike.is_harmless(shared))
     not_needed, notes = alike.weights_not_needed(shared) if is_equal else ([], [])
     beyond, far_notes = alike.beyond_q(plain_p, plain_q, names, is_equal)
@@ -239,6 +244,8 @@ def _diagnosis(
         n_q=len(log_q),
         score=score,
         score_error=score_error,
+        flexible_score=corrected[0],
+        flexible_error=corrected[1],
         direction=own,
         overlap=shared,
         identities=means,
@@ -256,21 +263,24 @@ def _diagnosis(
     )
 
 
+def _corrected(p: ScoredSample, q: ScoredSample, log_correction: Vector) -> _Samples:
+    """Return the samples with log r after the correction of a flexible classifier, (n_p + n_q,)."""
+    of_p, of_q = np.split(log_correction, [len(p.log_r)])
+    return p._replace(log_r=p.log_r + of_p), q._replace(log_r=q.log_r + of_q)
+
+
 def _wrong_shape(
     curve: Reliability, rest: Residual, deviation: float, beyond: list[rules.Finding], advice: str, noise: alike.Noise
 ) -> list[rules.Finding]:
     """Check slope and form. No slope and no other ratio helps with columns that separate, and one advice is enough.
 
-    If no difference is found, log r is noise. Its slope and form do not matter unless they are grave. The slope of a
-    log r that is nearly constant never matters.
+    If no difference is found, log r is noise. Its slope does not matter unless it is grave. The slope of a log r that is
+    nearly constant never matters.
     """
     is_apart = any(finding.grave for finding in beyond)
     slope = [] if is_apart or noise.is_constant else rules.miscalibrated(curve) or trust.wrong_slope(curve, deviation)
     form = trust.wrong_form(rest, "" if is_apart or slope else advice)
-    if not noise.is_equal:
-        return [*slope, *form]
-    is_checked = trust.is_confirmed(rest)  # otherwise the rows are too few to check the form
-    return [finding for finding in [*slope, *form] if finding.grave or (finding in form and not is_checked)]
+    return [*(finding for finding in slope if finding.grave or not noise.is_equal), *form]
 
 
 def _balance(

@@ -86,6 +86,7 @@ def is_significant(test: dict[str, Any] | None) -> bool:
 
 
 def is_distinguished(diagnosis: dict[str, Any]) -> bool:
-    """Return whether the held-out score of the model is more than 3 standard errors above 0."""
-    score, error = diagnosis["score"], diagnosis["score_error"]
-    return score is not None and error is not None and alike.is_distinguished(score, error)
+    """Return whether a held-out score is more than 3 standard errors above 0: of the model, or of a flexible one."""
+    names = ("score", "score_error"), ("flexible_score", "flexible_error")
+    scores = [(diagnosis[score], diagnosis[error]) for score, error in names]
+    return any(None not in pair and alike.is_distinguished(*pair) for pair in scores)

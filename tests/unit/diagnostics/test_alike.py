@@ -35,7 +35,9 @@ def draw(n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
 def test_weights_near_one_are_not_needed_and_reliable() -> None:
     diagnosis = diagnose(Noise(0.2), *draw(), random_state=0)  # its slope is 0 ± 0.1: far too steep
     assert (diagnosis.verdict, diagnosis.warnings) == ("reliable", [])
-    assert diagnosis.notes[0].startswith("No difference found between p and q: weights are not needed.")
+    assert diagnosis.notes[0].startswith(
+        "The checks of this ratio find no difference between p and q. Weights are not needed."
+    )
 
 
 def test_weights_that_only_add_noise_are_used_with_care() -> None:
@@ -72,7 +74,7 @@ def test_noise_of_folds_is_not_an_inverted_ratio(seed: int) -> None:
     diagnosis = diagnose("logistic", rng.normal(size=(3000, 5)), rng.normal(size=(3000, 5)), random_state=0)
     assert diagnosis.direction.z < -3
     assert (diagnosis.verdict, diagnosis.warnings) == ("reliable", [])
-    assert "weights are not needed" in diagnosis.notes[0]
+    assert "Weights are not needed" in diagnosis.notes[0]
 
 
 class Swapped(ClassifierRatio):
