@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
+from scipy.stats import rankdata
 
+from flowratio._support.types import Matrix
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.overlap import Overlap
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation
@@ -15,6 +17,9 @@ from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Finding, far_out, out_of_range
 
 _NONE = "The checks of this ratio find no difference between p and q"
+
+_MAX_ROWS, _MAX_COLUMNS = 20_000, 100  # of the check of correlations
+_MIN_ROWS = 10
 
 
 class Noise(NamedTuple):
@@ -36,18 +41,36 @@ def is_alike(
     left: Separation,
     balance: Balance,
     overlap: Overlap,
+    rows: tuple[Matrix, Matrix],
 ) -> bool:
     """Return whether r = 1 agrees with all checks.
 
     `score` is the held-out score and its standard error, `corrected` that of the ratio after the correction of a
     flexible classifier, which also sees dependence. `own_z` is the evidence of a separation by log r, and `left` the
-    separation by a classifier after weighting.
+    separation by a classifier after weighting. `rows` are those of p and q, whose correlations are compared.
     """
     error = math.sqrt(1 / overlap.n_p + 1 / overlap.n_q)  # of a standardized mean difference
     chance = float(-ndtri(THRESHOLDS.alpha / 2 / len(balance.before)))
     is_seen = corrected[0] > max(THRESHOLDS.residual * corrected[1], THRESHOLDS.rounding)
     is_different = is_distinguished(*score) or is_seen or max(own_z, left.z) > THRESHOLDS.z
-    return not is_different and bool((np.abs(balance.before) <= chance * error).all())
+    is_balanced = bool((np.abs(balance.before) <= chance * error).all())
+    return not is_different and is_balanced and have_same_correlations(*rows)
+
+
+def have_same_correlations(X_p: Matrix, X_q: Matrix) -> bool:
+    """Return whether no rank correlation of two columns differs by more than chance, at the level of a test.
+
+    Fisher's transformation of a rank correlation has a variance of about 1.06 / (n - 3).
+    """
+    X_p, X_q = (X[:_MAX_ROWS, :_MAX_COLUMNS] for X in (X_p, X_q))
+    if X_p.shape[1] < 2 or min(len(X_p), len(X_q)) < _MIN_ROWS:
+        return True
+    i, j = np.triu_indices(X_p.shape[1], 1)
+    with np.errstate(invalid="ignore", divide="ignore"):  # constant columns
+        rho_p, rho_q = (np.corrcoef(rankdata(X, axis=0), rowvar=False)[i, j] for X in (X_p, X_q))
+        size = np.abs(np.arctanh(rho_p) - np.arctanh(rho_q))
+    error = math.sqrt(1.06 * (1 / (len(X_p) - 3) + 1 / (len(X_q) - 3)))
+    return not bool((size > -ndtri(THRESHOLDS.alpha / 2 / len(i)) * error).any())
 
 
 def evidence_of(own: Separation, overlap: Overlap, is_cross_fitted: bool) -> float:

@@ -217,9 +217,9 @@ def _diagnosis(
     grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
     spread = None if evaluation.each is None else stability(evaluation.each[:, rows[0]], p.share)
     known = trust.fitted_rows(evaluation.fitted_share)
+    scores = (score, score_error), _score(*_corrected(p, q, rest.log_correction))
     own_z = alike.evidence_of(own, shared, evaluation.fold is not None)
-    corrected = _score(*_corrected(p, q, rest.log_correction))
-    is_equal = not is_different and alike.is_alike((score, score_error), corrected, own_z, left, columns, shared)
+    is_equal = not is_different and alike.is_alike(*scores, own_z, left, columns, shared, (plain_p.X, plain_q.X))
     noise = alike.Noise(is_equal, is_equal and alike.is_harmless(shared))
     not_needed, notes = alike.weights_not_needed(shared) if is_equal else ([], [])
     beyond, far_notes = alike.beyond_q(plain_p, plain_q, names, is_equal)
@@ -242,10 +242,7 @@ def _diagnosis(
         notes=[*notes, *far_notes, *filter(None, [trust.identifier_note(evaluation.encoder), evaluation.note])],
         n_p=len(log_p),
         n_q=len(log_q),
-        score=score,
-        score_error=score_error,
-        flexible_score=corrected[0],
-        flexible_error=corrected[1],
+        **_named_scores(*scores),
         direction=own,
         overlap=shared,
         identities=means,
@@ -263,6 +260,11 @@ def _diagnosis(
     )
 
 
+def _named_scores(own: tuple[float, float], flexible: tuple[float, float]) -> dict[str, float]:
+    names = ("score", "score_error", "flexible_score", "flexible_error")
+    return dict(zip(names, (*own, *flexible), strict=True))
+
+
 def _corrected(p: ScoredSample, q: ScoredSample, log_correction: Vector) -> _Samples:
     """Return the samples with log r after the correction of a flexible classifier, (n_p + n_q,)."""
     of_p, of_q = np.split(log_correction, [len(p.log_r)])
@@ -274,7 +276,7 @@ def _wrong_shape(
 ) -> list[rules.Finding]:
     """Check slope and form. No slope and no other ratio helps with columns that separate, and one advice is enough.
 
-    If no difference is found, log r is noise. Its slope does not matter unless it is grave. The slope of a log r that is
+    If no difference is found, log r is noise. Its slope does not matter unless it is grave. That of a log r that is
     nearly constant never matters.
     """
     is_apart = any(finding.grave for finding in beyond)

@@ -58,7 +58,7 @@ def _span(x: Vector) -> float:
 def _are_ordered(x: Vector) -> bool:
     """Return whether numbers rise or fall from row to row, but for one step, where the other sample begins."""
     steps = np.diff(x)
-    return min(np.count_nonzero(steps <= 0), np.count_nonzero(steps >= 0)) <= 1
+    return bool(min(np.count_nonzero(steps <= 0), np.count_nonzero(steps >= 0)) <= 1)
 
 
 def _are_distinct(x: Vector) -> bool:

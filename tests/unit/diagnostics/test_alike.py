@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from flowratio.diagnostics.alike import is_distinguished
+from flowratio.diagnostics.alike import have_same_correlations, is_distinguished
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.diagnosis import diagnose, diagnosis_of
 from flowratio.diagnostics.evaluation import held_out
@@ -149,3 +150,22 @@ def test_a_difference_within_chance_is_printed_with_its_error(after: float, word
     diagnosis = replace(diagnose("logistic", *draw(500), random_state=0), balance=balance)
     line = f"Largest difference of column means: 1.03 before and {words} after weighting, in standard"
     assert f"{line} deviations (good up to 0.1)." in str(diagnosis).splitlines()
+
+
+@pytest.mark.parametrize("kind", ["correlation", "mean"])
+def test_a_difference_that_the_ratio_misses_is_not_called_none(kind: str) -> None:
+    rng = np.random.default_rng(4)
+    P, Q = rng.normal(size=(600, 3)), rng.normal(size=(600, 3))
+    if kind == "correlation":  # z of the change is 0.42 / sqrt(2 / 597) = 7
+        P[:, 1] = 0.4 * P[:, 0] + math.sqrt(1 - 0.4**2) * P[:, 1]
+    else:  # 4.3 standard errors
+        P[:, 0] += 0.25
+    diagnosis = diagnose("logistic", P, Q, n_repeats=1, random_state=0)
+    assert not any("no difference" in note for note in diagnosis.notes)
+
+
+def test_correlations_of_one_distribution_differ_by_chance_only() -> None:
+    rng = np.random.default_rng(0)
+    pairs = [rng.standard_t(3, size=(2, 200, 4)) for _ in range(200)]
+    share = np.mean([have_same_correlations(P, Q) for P, Q in pairs])
+    assert share > 0.9  # 0.95, with a standard error of 0.015

@@ -177,6 +177,7 @@ def test_badge_of_the_drift_is_never_green(
     """The badge of the weights may be green. It names the weights."""
     changed = {**evidence, "test": {**evidence["test"], "p_value": p_value}}
     changed["diagnosis"] = {**evidence["diagnosis"], "verdict": verdict, "score": score, "score_error": 0.01}
+    changed["diagnosis"]["flexible_score"] = 0.0
     badges = re.findall(r'<p class="(\w+)"><span class="badge"><span [^>]*>.</span>([^<]*)</span>', html(changed))
     differs = p_value < 0.05 or score > 0
     drift = ("care", "The files differ") if differs else ("neutral", "No difference found")
@@ -257,7 +258,7 @@ def test_commands_name_the_files(evidence: dict[str, Any]) -> None:
 
 
 def test_no_difference_needs_no_weights(evidence: dict[str, Any]) -> None:
-    diagnosis = {**evidence["diagnosis"], "score": 0.0}
+    diagnosis = {**evidence["diagnosis"], "score": 0.0, "flexible_score": 0.0}
     text = words_of({**evidence, "test": {**evidence["test"], "p_value": 0.4}, "diagnosis": diagnosis})
     assert "No difference found (p = 0.4, 200 permutations)." in text
     assert "No column changed by more than chance." in text
@@ -267,7 +268,8 @@ def test_no_difference_needs_no_weights(evidence: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("verdict", ["use with care", "do not use"])
 def test_no_difference_keeps_the_verdict_on_the_weights(verdict: str, evidence: dict[str, Any]) -> None:
-    diagnosis = {**evidence["diagnosis"], "score": -0.002, "verdict": verdict, "warnings": ["One (4 %)."]}
+    diagnosis = {**evidence["diagnosis"], "score": -0.002, "flexible_score": 0.0, "verdict": verdict}
+    diagnosis["warnings"] = ["One (4 %)."]
     changed = {**evidence, "test": {**evidence["test"], "p_value": 0.4}, "diagnosis": diagnosis}
     text = words_of(changed)
     assert f"The verdict on the weights of this model is: {verdict}." in text
