@@ -12,9 +12,9 @@ from scipy.stats import rankdata
 from flowratio._support.types import Matrix
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.overlap import Overlap
-from flowratio.diagnostics.scored_sample import ScoredSample, Separation
+from flowratio.diagnostics.scored_sample import Separation
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.verdict import Finding, far_out, out_of_range
+from flowratio.diagnostics.verdict import Finding
 
 _NONE = "The checks of this ratio find no difference between p and q"
 
@@ -93,14 +93,3 @@ def weights_not_needed(overlap: Overlap) -> tuple[list[Finding], list[str]]:
     if is_harmless(overlap):
         return [], [f"{_NONE}. Weights are not needed. All weights are near 1. {size}."]
     return [Finding(f"{_NONE}, so these weights only add noise. {size}. Do not use weights.", False)], []
-
-
-def beyond_q(p: ScoredSample, q: ScoredSample, names: list[str], is_equal: bool) -> tuple[list[Finding], list[str]]:
-    """Return which rows of p lie beyond q, as problems and as notes.
-
-    A few rows far from q are a note if no difference is found: the outliers of one distribution are in either sample.
-    """
-    if beyond := out_of_range(p, q, names):
-        return beyond, []
-    far = far_out(p, q, names)
-    return ([], [finding.words for finding in far]) if is_equal else (far, [])

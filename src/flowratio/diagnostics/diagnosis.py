@@ -222,7 +222,7 @@ def _diagnosis(
     is_equal = not is_different and alike.is_alike(*scores, own_z, left, columns, shared, (plain_p.X, plain_q.X))
     noise = alike.Noise(is_equal, is_equal and alike.is_harmless(shared))
     not_needed, notes = alike.weights_not_needed(shared) if is_equal else ([], [])
-    beyond, far_notes = alike.beyond_q(plain_p, plain_q, names, is_equal)
+    beyond = rules.out_of_range(plain_p, plain_q, names) or rules.far_out(plain_p, plain_q, names)
     findings = [
         *not_needed,
         *([] if noise.is_constant else rules.direction(own, *_score(p, q))),
@@ -239,7 +239,7 @@ def _diagnosis(
         verdict=verdict,
         warnings=[finding.words for finding in findings],
         remedy=None if verdict is Verdict.RELIABLE or known else confirmed_remedy(plain_p, plain_w, rng),
-        notes=[*notes, *far_notes, *filter(None, [trust.identifier_note(evaluation.encoder), evaluation.note])],
+        notes=[*notes, *filter(None, [trust.identifier_note(evaluation.encoder), evaluation.note])],
         n_p=len(log_p),
         n_q=len(log_q),
         **_named_scores(*scores),
