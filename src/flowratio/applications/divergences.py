@@ -22,7 +22,7 @@ from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_choice, seed_from
 from flowratio._support.wording import in_percent
 from flowratio.applications.crossfit import FEWEST_ROWS, CrossFitted, FoldScores, cross_fit, folds_of, ratio_to_fit
-from flowratio.applications.result import BoundEstimate, Conclusion, Limit, bounds_of, interval_text, is_wrong
+from flowratio.applications.result import BoundEstimate, Conclusion, LeftOut, Limit, bounds_of, interval_text, is_wrong
 from flowratio.applications.support import with_support
 from flowratio.diagnostics.residual import residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
@@ -136,7 +136,8 @@ def divergence(
     scores = cross_fit(ratio, samples, fold, seed, verbose)
     check = replace(flexible_check(samples, fold, scores, seed), advice=advice_on_form(ratio))
     result = with_support(estimate(name, scores, check), samples)
-    return replace(result, reason=f"{result.reason} {untried_note(ratio)}".strip())
+    result = replace(result, reason=f"{result.reason} {untried_note(ratio)}".strip())
+    return LeftOut.of(samples.encoder).added_to(result)
 
 
 def checked_samples(

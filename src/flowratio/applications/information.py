@@ -159,24 +159,24 @@ def mutual_information(
     if (name := variables.constant()) is not None:
         reason = f"`{name}` is constant, so there is no information."
         conclusion = Conclusion(Verdict.RELIABLE, Limit.NONE, reason)
-        return MutualInformation(resolution=0.0, **bounds_of(0.0, 0.0, 0.0, 0.0, conclusion))
+        return _with_notes(MutualInformation(resolution=0.0, **bounds_of(0.0, 0.0, 0.0, 0.0, conclusion)), variables)
     x, y, *rest = variables.parts
     resolution = _UNSEEN * math.sqrt(x.shape[1] * y.shape[1]) / n
     if ratio is None and not rest:
-        return _with_groups(_flexible_result(dependence(x, y, fold, seed, verbose), resolution), variables)
+        return _with_notes(_flexible_result(dependence(x, y, fold, seed, verbose), resolution), variables)
     advice = _MORE_ROWS if ratio is None else _ANOTHER
     x, y, *rest = (normal_scores(part) for part in variables.parts)
     n_deals = int(np.clip(_MOST_DEALT // n, 1, _N_DEALS))
     if not rest:
         deals = np.array([shuffled(fold, rng) for _ in range(n_deals)])
         parts = _information(x, y, deals, ratio, fold, seed, verbose, tail_ratios(x, y, fold, deals))
-        return _with_groups(_result(parts, resolution, advice), variables)
+        return _with_notes(_result(parts, resolution, advice), variables)
     z = rest[0]
     ratio = AutoRatio(list(_CONDITIONAL), time_budget=None, random_state=seed) if ratio is None else ratio
     deals = nearest_rows(z, fold, min(n_deals, _N_NEAR), rng)
     whole = _information(np.column_stack([x, z]), y, deals, ratio, fold, seed, verbose)
     parts = whole.minus(_information(z, y, deals, ratio, fold, seed, verbose))
-    return _with_groups(_result(parts, resolution, advice, distance(z, deals)), variables)
+    return _with_notes(_result(parts, resolution, advice, distance(z, deals)), variables)
 
 
 def _text(nats: float, digits: int = 2) -> str:
@@ -381,8 +381,9 @@ def _flexible_conclusion(parts: Dependence, held_out: float, error: float, resol
     return Conclusion(Verdict.RELIABLE, Limit.NONE, f"{reason} {_text(parts.disagreement)} nats.")
 
 
-def _with_groups(result: MutualInformation, variables: Variables) -> MutualInformation:
-    """Return the result with a note on rare categories that count as one."""
+def _with_notes(result: MutualInformation, variables: Variables) -> MutualInformation:
+    """Return the result with notes on rare categories that count as one, and on identifiers that were left out."""
+    result = variables.left_out.added_to(result)
     if not variables.grouped:
         return result
     shares = ", ".join(
