@@ -162,7 +162,7 @@ def size_sentence(evidence: dict[str, Any]) -> str:
 
 def weight_sentence(evidence: dict[str, Any]) -> str:
     """Return how many rows of p the weighted rows of q replace."""
-    overlap, n_q = evidence["diagnosis"]["overlap"], evidence["diagnosis"]["n_q"]
+    n_q = evidence["diagnosis"]["n_q"]
     p, q = file_names(evidence["origin"])
     if is_apart(evidence):
         return f"No weights can turn rows of {q} into rows of {p}: the files do not overlap."

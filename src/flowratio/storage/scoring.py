@@ -171,7 +171,15 @@ def score_file(
         unseen = sum((Counter(note["unseen"]) for note in log_r.notes), Counter())
         hints = {name: text for note in reversed(log_r.notes) for name, text in note["hints"].items()}  # the first
     note = _NOT_RESUMED if journal.is_restarted else None
-    return ScoringSummary(log_r.n_values, time.perf_counter() - start, ess, dict(unseen), resumed, note, tuple(hints[name] for name in unseen if name in hints))
+    return ScoringSummary(
+        log_r.n_values,
+        time.perf_counter() - start,
+        ess,
+        dict(unseen),
+        resumed,
+        note,
+        tuple(hints[name] for name in unseen if name in hints),
+    )
 
 
 @contextmanager

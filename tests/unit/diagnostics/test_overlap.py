@@ -36,7 +36,9 @@ def test_effective_sample_sizes_of_gaussians() -> None:
 def test_standard_error_of_the_effective_sample_size_is_its_spread() -> None:
     found = [overlap(p, q, p.log_r, q.log_r) for p, q in (normal(10, 2_000, 0.6, seed) for seed in range(200))]
     spread = np.std([one.ess_q for one in found])
-    assert np.mean([(one.ess_high - one.ess_low) / 2 for one in found]) == pytest.approx(spread, rel=0.2)  # 200 draws: 5 %, and its bias
+    assert np.mean([(one.ess_high - one.ess_low) / 2 for one in found]) == pytest.approx(
+        spread, rel=0.2
+    )  # 200 draws: 5 %, and its bias
 
 
 def test_models_of_folds_add_to_the_standard_error() -> None:

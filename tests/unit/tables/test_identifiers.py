@@ -194,6 +194,8 @@ def test_variables_of_identifiers_alone_are_refused() -> None:
     table = pd.DataFrame({"row": np.arange(150), "id": IDS[:150]})
     with (
         pytest.warns(UserWarning, match="Left out 'row', 'id'"),
-        pytest.raises(ValueError, match="`X` has only identifiers, in 'row', 'id', so it was left out. Give numbers, or"),
+        pytest.raises(
+            ValueError, match=r"`X` has only identifiers, in 'row', 'id', so it was left out\. Give numbers, or"
+        ),
     ):
         mutual_information(table, np.arange(150.0), ratio="qda")
