@@ -247,11 +247,11 @@ def main() -> None:
     RESULTS.parent.mkdir(exist_ok=True)
     lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
     rows = [json.loads(line) for line in lines]
-    done = {(row["setting"], row["seed"]) for row in rows}
+    runs = {(row["setting"], row["seed"]) for row in rows}
     with RESULTS.open("a", encoding="utf-8") as file:
         for seed in range(n_draws):
             for name in names:
-                if (name, seed) not in done:
+                if (name, seed) not in runs:
                     for row in effect_draw(name, seed):
                         rows.append({"seed": seed, **row})
                         file.write(json.dumps(rows[-1]) + "\n")

@@ -353,12 +353,12 @@ def network_table(table: Table) -> str:
 def missing(lines: Iterable[dict[str, Any]], seeds: Sequence[int]) -> str:
     """List the methods with missing fits: their means are over fewer seeds."""
     there = Counter((line["method"], line["seed"]) for line in lines)
-    wanted = {m.name: sum(m.suits(problem) for problem in PROBLEMS) for m in METHODS}
-    few = {name: [there[name, seed] for seed in seeds] for name in wanted}
+    n_fits = {m.name: sum(m.suits(problem) for problem in PROBLEMS) for m in METHODS}
+    few = {name: [there[name, seed] for seed in seeds] for name in n_fits}
     return "\n".join(
-        f"- {name}: {', '.join(f'{n} of {wanted[name]} (seed {seed})' for n, seed in zip(counts, seeds, strict=True))}"
+        f"- {name}: {', '.join(f'{n} of {n_fits[name]} (seed {seed})' for n, seed in zip(counts, seeds, strict=True))}"
         for name, counts in few.items()
-        if any(n < wanted[name] for n in counts)
+        if any(n < n_fits[name] for n in counts)
     )
 
 

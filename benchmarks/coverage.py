@@ -216,13 +216,13 @@ def main() -> None:
     parser.add_argument("--settings", nargs="*", help="only these settings")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
-    done = {(r["group"], r["setting"], r["seed"]) for r in load(options.results)}
+    runs = {(r["group"], r["setting"], r["seed"]) for r in load(options.results)}
     with threadpool_limits(1):
         for group, all_settings, results_of in QUANTITIES:
             for setting in all_settings:
                 if options.settings is None or setting.name in options.settings:
                     for seed in range(options.draws):
-                        if (group, setting.name, seed) not in done:
+                        if (group, setting.name, seed) not in runs:
                             append(options.results, group, setting.name, seed, results_of(setting, seed))
                     print(f"{group}, {setting.name}: done", flush=True)
     report(load(options.results))

@@ -39,12 +39,12 @@ def main() -> None:
         moments: Any = X[:n].mean(0), np.atleast_2d(np.cov(X[:n], rowvar=False))
         gaussian = float(np.mean(multivariate_normal.logpdf(held_out, *moments)) - np.log(units).sum())
         start = time.perf_counter()
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as records:
             warnings.simplefilter("always")
             featurizer = FlowFeaturizer(random_state=0).fit(X[:n] * units)
         seconds = time.perf_counter() - start
         score = featurizer.score(held_out * units)
-        notes = f" ({len(caught)} warnings)" if caught else ""
+        notes = f" ({len(records)} warnings)" if records else ""
         print(
             f"{n:>9,} × {d:<3d}: {score:.3f}, {truth - score:.3f} below the truth "
             f"(a Gaussian: {truth - gaussian:.3f}), {seconds:.0f} s{notes}",

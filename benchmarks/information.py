@@ -69,10 +69,10 @@ def load(path: Path) -> list[dict[str, Any]]:
 
 def run(selection: list[Task], n_seeds: int, version: str, path: Path) -> None:
     """Run what is missing, seed by seed."""
-    done = {(r["task"], r["seed"], r["version"]) for r in load(path)}
+    runs = {(r["task"], r["seed"], r["version"]) for r in load(path)}
     for seed in range(n_seeds):
         for task in selection:
-            if (task.name, seed, version) not in done:
+            if (task.name, seed, version) not in runs:
                 record = {"task": task.name, "seed": seed, "version": version, **measure(task, seed, version)}
                 path.parent.mkdir(exist_ok=True)
                 with path.open("a") as file:

@@ -74,13 +74,13 @@ def test_estimators_are_found() -> None:
     names = {type(estimator).__name__ for estimator in ESTIMATORS}
     assert {"FlowFeaturizer", "Standardizer", "Gaussianizer", "Dequantizer", "Logit", "ScalerChain"} <= names
     public = [getattr(flowratio, name) for name in flowratio.__all__]
-    found = [value for value in public if isinstance(value, type) and issubclass(value, BaseEstimator)]
+    classes = [value for value in public if isinstance(value, type) and issubclass(value, BaseEstimator)]
     # ratios have their own contracts, in test_ratios.py; ImportanceWeighted needs a target, and is checked with its
     # unit tests; TargetedSampler is never fitted; TableEncoder and TableRatio take what the checks demand to be refused
     # (text, gaps), and are in test_tables.py
-    elsewhere = {value.__name__ for value in found if issubclass(value, flowratio.RatioEstimator)}
+    elsewhere = {value.__name__ for value in classes if issubclass(value, flowratio.RatioEstimator)}
     elsewhere |= {"ImportanceWeighted", "TargetedSampler", "TableEncoder"}
-    assert {value.__name__ for value in found} <= names | elsewhere
+    assert {value.__name__ for value in classes} <= names | elsewhere
 
 
 def takes_any_rows(estimator: BaseEstimator) -> bool:
@@ -137,11 +137,11 @@ def test_featurizer_clone_is_unfitted_and_fits_to_the_same_bits() -> None:
 
 def test_featurizer_clone_with_a_pretrained_flow_has_its_own() -> None:
     flow = flowratio.MAF(2, n_blocks=2, hidden=(8,))
-    made = FlowFeaturizer(flow)
-    twin: Any = clone(made)
+    model = FlowFeaturizer(flow)
+    twin: Any = clone(model)
     assert isinstance(twin.flow, flowratio.MAF)
     assert twin.flow is not flow
-    np.testing.assert_array_equal(twin.fit_transform(table()), made.fit_transform(table()))
+    np.testing.assert_array_equal(twin.fit_transform(table()), model.fit_transform(table()))
 
 
 def test_featurizer_in_a_pipeline() -> None:

@@ -30,13 +30,13 @@ class Variant(NamedTuple):
 
 
 def variants() -> list[Variant]:
-    found: list[Variant] = []
+    result: list[Variant] = []
     for name, flow in FLOWS.items():
         switches = {
             key: not p.default for key, p in inspect.signature(flow).parameters.items() if isinstance(p.default, bool)
         }
-        found += [Variant(name, {}), *(Variant(name, {key: value}) for key, value in switches.items())]
-    return found
+        result += [Variant(name, {}), *(Variant(name, {key: value}) for key, value in switches.items())]
+    return result
 
 
 VARIANTS = variants()
@@ -155,15 +155,15 @@ def test_density_integrates_to_one_in_two_dimensions(variant: Variant) -> None:
 @pytest.mark.parametrize("d", [2, 5])
 def test_gradients_reach_every_unmasked_parameter(variant: Variant, d: int) -> None:
     reached: dict[str, Tensor] = {}
-    shown: dict[str, Tensor] = {}
+    values: dict[str, Tensor] = {}
     for seed in range(14):  # two units may never be active together, but not in each of fourteen networks
         flow = perturb(variant.build(d, seed))
         flow.log_prob(rows(400, d, scale=3)).sum().backward()
-        shown = {name: torch.ones_like(p) for name, p in flow.named_parameters()} | masks(flow)
+        values = {name: torch.ones_like(p) for name, p in flow.named_parameters()} | masks(flow)
         for name, p in flow.named_parameters():
             assert p.grad is not None, name
             reached[name] = (p.grad != 0) | reached.get(name, torch.tensor(False))
-    for name, mask in shown.items():
+    for name, mask in values.items():
         assert torch.equal(reached[name], mask != 0), name
 
 
@@ -185,8 +185,8 @@ def test_gradients_are_slopes_of_the_loss(variant: Variant, d: int, training: bo
     weights = torch.randn(30, generator=generator, dtype=torch.float64)
     point = [x, *flow.parameters()]
     grads = torch.autograd.grad((flow.log_prob(x) * weights).sum(), point, materialize_grads=True)
-    shown = masks(flow)
-    hidden = [torch.ones_like(x), *(shown.get(name, torch.ones_like(p)) for name, p in flow.named_parameters())]
+    values = masks(flow)
+    hidden = [torch.ones_like(x), *(values.get(name, torch.ones_like(p)) for name, p in flow.named_parameters())]
     directions = [m * torch.randn(m.shape, generator=generator, dtype=torch.float64) for m in hidden]
     slope = sum(float((g * v).sum()) for g, v in zip(grads, directions, strict=True))
 
@@ -229,14 +229,14 @@ def test_same_generator_same_bits_and_global_generators_stay(variant: Variant) -
     x = rows(10, 3).float()
     with torch.no_grad():
         z = [flow(x)[0] for flow in flows]
-    drawn = [flow.sample(7, torch.Generator().manual_seed(0)) for flow in flows]
+    draws = [flow.sample(7, torch.Generator().manual_seed(0)) for flow in flows]
     assert global_states() == before
-    for values in (z, drawn):
+    for values in (z, draws):
         assert torch.equal(values[0], values[1])
         assert not torch.equal(values[0], values[2])
         assert torch.equal(values[3], values[4])
     other = flows[0].sample(7, torch.Generator().manual_seed(1))
-    assert not torch.equal(other, drawn[0])
+    assert not torch.equal(other, draws[0])
 
 
 @every_flow
@@ -354,15 +354,15 @@ def test_maf_by_hand_equals_maf_by_autograd(
     flow = maf(d, hidden, bound, batch_norm).train(training)
     assert all((net._panels is not None) == panels for net in flow._nets)
     x = rows(11, d).requires_grad_()
-    wanted = [x, *flow.parameters()]
+    inputs = [x, *flow.parameters()]
     on_z, on_log_det = rows(11, d, seed=2), rows(11, 1, seed=3)[:, 0]
     expected = plain_maf(flow, x, training)  # first: the other call moves the running statistics
-    given = flow(x)
-    for a, b in zip(given, expected, strict=True):
+    output = flow(x)
+    for a, b in zip(output, expected, strict=True):
         assert torch.allclose(a, b, rtol=1e-10, atol=1e-10)
     grads, expected_grads = (
-        torch.autograd.grad((z * on_z).sum() + (log_det * on_log_det).sum(), wanted, materialize_grads=True)
-        for z, log_det in (given, expected)
+        torch.autograd.grad((z * on_z).sum() + (log_det * on_log_det).sum(), inputs, materialize_grads=True)
+        for z, log_det in (output, expected)
     )
     for a, b in zip(grads, expected_grads, strict=True):
         assert torch.allclose(a, b, rtol=1e-9, atol=1e-9)
@@ -370,7 +370,7 @@ def test_maf_by_hand_equals_maf_by_autograd(
     z, log_det = flow(x.detach())
     if training == batch_norm:
         for a, b in zip(
-            torch.autograd.grad((z * on_z).sum() + (log_det * on_log_det).sum(), wanted[1:]), grads[1:], strict=True
+            torch.autograd.grad((z * on_z).sum() + (log_det * on_log_det).sum(), inputs[1:]), grads[1:], strict=True
         ):
             assert torch.allclose(a, b, rtol=1e-9, atol=1e-9)
 

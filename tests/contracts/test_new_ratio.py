@@ -63,9 +63,9 @@ def contents(folder: Path) -> dict[str, str]:
 
 def run(folder: Path, *words: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
-    done = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    process = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
 def test_a_new_ratio_is_three_files(tmp_path: Path) -> None:

@@ -415,14 +415,14 @@ def test_two_samples_with_weights(name: str) -> None:
 @each
 def test_what_is_given_is_not_changed(name: str) -> None:
     rows, labels, w = X.copy(), Y.copy(), np.arange(len(X)) % 3.0
-    given = (rows, labels, w)
-    for array in given:
+    arguments = (rows, labels, w)
+    for array in arguments:
         array.flags.writeable = False
-    copies = [array.copy() for array in given]
+    copies = [array.copy() for array in arguments]
     model = CASES[name].make().fit(rows, labels, sample_weight=w)
     model.weights(rows)
     model.score(rows, labels, sample_weight=w)
-    for array, copy in zip(given, copies, strict=True):
+    for array, copy in zip(arguments, copies, strict=True):
         np.testing.assert_array_equal(array, copy)
 
 

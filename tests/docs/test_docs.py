@@ -173,10 +173,10 @@ def test_the_tables_of_the_reproduction_are_those_of_the_results(tables: ModuleT
 def test_numbers_in_the_text_of_the_reproduction_are_in_the_results(page: Path, tables: ModuleType) -> None:
     """A number with decimals is one of the results or of the protocol. On the summary, those of tables are too."""
     names = NAMES if page.stem == "index" else [page.stem]
-    known = [float(one) for name in names for one in NUMBER.findall(tables.results_page(name))]
+    numbers = [float(one) for name in names for one in NUMBER.findall(tables.results_page(name))]
     text = page.read_text(encoding="utf-8")
     text = text if page.stem == "index" else tables.MARK.sub("", text)
-    unknown = {one for one in NUMBER.findall(text) if not any(is_rounded(one, value) for value in known)}
+    unknown = {one for one in NUMBER.findall(text) if not any(is_rounded(one, value) for value in numbers)}
     assert unknown <= PROTOCOL
 
 

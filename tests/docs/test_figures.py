@@ -58,7 +58,7 @@ def test_page_quotes_the_errors_in_x_and_in_z() -> None:
     """Kernels gain in latent space, boosted trees lose: the page has both."""
     banana, rng = script("latent_idea"), np.random.default_rng(0)
     figure = banana.main()
-    drawn = [float(re.findall(r"error ([\d.]+)", axes.texts[0].get_text())[0]) for axes in figure.axes[2:]]
+    sizes = [float(re.findall(r"error ([\d.]+)", axes.texts[0].get_text())[0]) for axes in figure.axes[2:]]
     q = (np.zeros(2), 1.0)
     X_p, X_q = banana.draw(2000, banana.MEAN, banana.STD, rng), banana.draw(2000, *q, rng)
     X = np.concatenate([banana.draw(2000, banana.MEAN, banana.STD, rng), banana.draw(2000, *q, rng)])
@@ -71,7 +71,7 @@ def test_page_quotes_the_errors_in_x_and_in_z() -> None:
             trees.append(float(np.sqrt(np.mean(off**2))))
     quoted = re.findall(r"error (?:is|of) ([\d.]+) nats\s+in x\s+and\s+([\d.]+)\s+nats\s+in z", PAGE.replace("\n", " "))
     assert len(quoted) == 3  # the description of the figure, kernels, trees
-    for pair, errors in zip(quoted, (drawn, drawn, trees), strict=True):
+    for pair, errors in zip(quoted, (sizes, sizes, trees), strict=True):
         assert [float(error) for error in pair] == pytest.approx(errors, rel=0.1)  # other machines round differently
-    assert drawn[1] < drawn[0]
+    assert sizes[1] < sizes[0]
     assert trees[1] > trees[0]

@@ -551,6 +551,36 @@ def test_identifiers_overlap_and_durations(tmp_path: Path, run: Run) -> None:
     np.testing.assert_allclose(first, second, rtol=1e-12)
 
 
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_estimates_name_identifiers_once(tmp_path: Path, run: Run, form: str) -> None:
+    rng = np.random.default_rng(0)
+    for name, start in (("p", 1000), ("q", 0)):
+        columns = {"order_id": np.arange(120) + start, "who": [f"K{start + k}" for k in range(120)]}
+        frame = pl.DataFrame({**columns, "x": rng.normal(size=120), "y": rng.normal(size=120)})
+        frame.write_parquet(tmp_path / f"{name}.parquet")
+        frame.write_csv(tmp_path / f"{name}.csv")
+    p, q = (tmp_path / f"{name}.{form}" for name in "pq")
+    commands = [
+        ("divergence", p, q, "--method", "logistic"),
+        ("test", p, q, "--permutations", "19"),
+        ("mi", p, "--y", "y", "--method", "qda"),
+        ("mi", p, q, "--method", "qda"),
+        ("mi", p, "--x", "x,who", "--y", "y", "--method", "qda"),
+    ]
+    for words in commands:
+        code, out, err = run(*words, "--quiet")
+        assert (code, err) == (0, "")
+        named_twice = 2 if words[:3] == ("mi", p, q) else 1  # once in X, and once in Y
+        is_left_out = "x,who" not in words
+        assert out.count("'order_id'") == named_twice * is_left_out
+        assert out.count("'who'") == named_twice
+        code, out, err = run(*words, "--quiet", "--json")
+        assert (code, err) == (0, "")
+        assert json.loads(out)["left_out"] == (["order_id", "who"] * named_twice if is_left_out else ["who"])
+    code, out, _ = run("mi", p, "--x", "order_id", "--y", "y", "--method", "qda", "--quiet")  # as the user chose
+    assert (code, "Left out" in out) == (0, False)
+
+
 # Help
 
 

@@ -114,8 +114,8 @@ def check_numbers(page: dict[str, Any]) -> None:
     for sample in (exact_p, exact_q):
         with np.errstate(divide="ignore"):
             expected = log_density(page, "p", sample.X) - log_density(page, "q", sample.X)
-        known = np.isfinite(expected)  # a density of SciPy can be 0
-        np.testing.assert_allclose(sample.log_r[known], expected[known], atol=1e-8)
+        is_finite = np.isfinite(expected)  # a density of SciPy can be 0
+        np.testing.assert_allclose(sample.log_r[is_finite], expected[is_finite], atol=1e-8)
     for of, numbers in (((p, q), page["estimate"]), ((exact_p, exact_q), page["exact"])):
         check_overlap(*of, numbers)
     mean = overlap(p, q, p.log_r, q.log_r).kl
@@ -196,10 +196,10 @@ def test_texts_show_the_numbers(browser: Chrome) -> None:
     assert text(browser, "error") == f"{page['error']:.2f}"
     assert text(browser, "true-largest") == f"{page['exact']['largestWeight']:.1f}"
     assert text(browser, "mean-p") == ", ".join(f"{value:.2f}" for value in page["means"]["p"])
-    shown = (
+    script = (
         "return [...document.querySelectorAll('#two-clouds .badge, #two-clouds .reason')].map((one) => one.textContent)"
     )
-    assert run(browser, shown) == [page["verdict"], page["reason"]]
+    assert run(browser, script) == [page["verdict"], page["reason"]]
 
 
 def test_text_of_the_page_has_the_right_numbers(browser: Chrome) -> None:

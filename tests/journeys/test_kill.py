@@ -70,7 +70,7 @@ def test_a_fit_killed_at_three_random_moments_ends_with_the_same_bits(tmp_path: 
         assert not result.exists()
     assert start(folder, result).wait() == 0
     assert undisturbed.wait() == 0
-    with np.load(whole) as expected, np.load(result) as given:
-        assert expected.keys() == given.keys()
+    with np.load(whole) as expected, np.load(result) as arrays:
+        assert expected.keys() == arrays.keys()
         for name in expected:
-            assert np.array_equal(expected[name], given[name]), f"{name} differs (moments {moments})"
+            assert np.array_equal(expected[name], arrays[name]), f"{name} differs (moments {moments})"

@@ -124,8 +124,8 @@ def slide(driver: Chrome, name: str, value: int) -> None:
 def test_opens_without_errors_and_loads_nothing(browser: Chrome) -> None:
     assert browser.get_log("browser") == []
     assert run(browser, "return performance.getEntriesByType('resource').map((one) => one.name)") == []
-    drawn = "return document.querySelectorAll('#chart-' + arguments[0] + ' svg *').length"
-    assert [name for name in CHARTS if run(browser, drawn, name) < 10] == []
+    script = "return document.querySelectorAll('#chart-' + arguments[0] + ' svg *').length"
+    assert [name for name in CHARTS if run(browser, script, name) < 10] == []
     sparks = (
         "return [...document.querySelectorAll('#drivers .spark')].map((one) => one.querySelectorAll('rect').length)"
     )
@@ -183,8 +183,8 @@ def test_headers_sort(browser: Chrome) -> None:
     heads[0].find_element(By.TAG_NAME, "button").click()
     names = run(browser, "return [...document.querySelectorAll('#drivers tbody th')].map((one) => one.dataset.v)")
     assert (names[-1], order()[0]) == ("with missing values", "ascending")
-    drawn = "return document.querySelectorAll('#drivers tbody tr .spark svg').length"
-    assert run(browser, drawn) == len(names)
+    script = "return document.querySelectorAll('#drivers tbody tr .spark svg').length"
+    assert run(browser, script) == len(names)
 
 
 def test_sliders_change_draws_and_balance(browser: Chrome, page: Page) -> None:
@@ -282,7 +282,7 @@ def test_words_and_tables_without_a_script(browser: Chrome) -> None:
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.refresh()
-        seen = browser.find_element("tag name", "body").text
+        values = browser.find_element("tag name", "body").text
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     for words in (
@@ -292,9 +292,9 @@ def test_words_and_tables_without_a_script(browser: Chrome) -> None:
         "Candidates",
         "How to repeat this",
     ):
-        assert words in seen
+        assert words in values
     for words in ("Temper\n", "Back to as fitted"):
-        assert words not in seen
+        assert words not in values
 
 
 def n_printed_pages(driver: Chrome) -> int:

@@ -45,11 +45,9 @@ def test_a_download_is_kept_in_the_cache(cache: Path, monkeypatch: pytest.Monkey
 
 def test_a_damaged_download_is_refused_and_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "urlopen", _answer(CONTENT[:-1]))
-    with pytest.raises(
-        ValueError, match=f"{sha256(CONTENT[:-1]).hexdigest()}.*{sha256(CONTENT).hexdigest()}"
-    ) as caught:
+    with pytest.raises(ValueError, match=f"{sha256(CONTENT[:-1]).hexdigest()}.*{sha256(CONTENT).hexdigest()}") as error:
         find("some/table.csv", FILES_OF_TEST)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
     assert not list(cache.rglob("*.csv"))
 
 
@@ -62,10 +60,10 @@ def test_a_file_on_this_machine_is_checked_too(cache: Path) -> None:
 
 
 def test_without_a_network_one_line_says_what_to_do(cache: Path) -> None:
-    with pytest.raises(OSError, match=r"no route to host.*FLOWRATIO_DATA") as caught:
+    with pytest.raises(OSError, match=r"no route to host.*FLOWRATIO_DATA") as error:
         find("some/table.csv", FILES_OF_TEST)
-    assert "\n" not in str(caught.value)
-    assert "https://data.example/table.csv" in str(caught.value)
+    assert "\n" not in str(error.value)
+    assert "https://data.example/table.csv" in str(error.value)
 
 
 def test_a_cache_that_cannot_be_made_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,18 +120,18 @@ def test_of_arrays_the_values_are_checked_and_not_the_file(cache: Path) -> None:
 
 
 def test_the_recipe_of_a_file_without_a_home_is_told(cache: Path) -> None:
-    with pytest.raises(OSError, match=r"no public home.*brendenlake/omniglot.*FLOWRATIO_DATA") as caught:
+    with pytest.raises(OSError, match=r"no public home.*brendenlake/omniglot.*FLOWRATIO_DATA") as error:
         find("omniglot/omniglot28.npz")
     path = cache / "omniglot" / "omniglot28.npz"
-    assert f"`python -m flowratio_paper.characters FOLDER {path}`" in str(caught.value)
+    assert f"`python -m flowratio_paper.characters FOLDER {path}`" in str(error.value)
 
 
 def test_a_file_without_a_home_must_be_put_in_place(cache: Path) -> None:
     files = {"some/table.csv": DataFile(sha256(CONTENT).hexdigest(), "")}
-    with pytest.raises(OSError, match=f"no public home.*{sha256(CONTENT).hexdigest()}.*FLOWRATIO_DATA") as caught:
+    with pytest.raises(OSError, match=f"no public home.*{sha256(CONTENT).hexdigest()}.*FLOWRATIO_DATA") as error:
         find("some/table.csv", files)
-    assert "\n" not in str(caught.value)
-    assert str(cache / "some/table.csv") in str(caught.value)
+    assert "\n" not in str(error.value)
+    assert str(cache / "some/table.csv") in str(error.value)
     (cache / "some").mkdir(parents=True)
     (cache / "some/table.csv").write_bytes(CONTENT)
     assert find("some/table.csv", files) == cache / "some/table.csv"

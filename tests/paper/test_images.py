@@ -44,9 +44,9 @@ def test_a_damaged_file_is_refused_by_its_checksum(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv(data.VARIABLE, str(tmp_path))
     (tmp_path / "mnist").mkdir()
     (tmp_path / NAMES[0]).write_bytes(_idx(np.zeros((2, 28, 28))))
-    with pytest.raises(ValueError, match=f"SHA-256 .* must be {data.FILES[NAMES[0]].sha256}") as caught:
+    with pytest.raises(ValueError, match=f"SHA-256 .* must be {data.FILES[NAMES[0]].sha256}") as error:
         mnist("test")
-    assert NAMES[0] in str(caught.value)
+    assert NAMES[0] in str(error.value)
 
 
 def test_images_of_another_size_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,9 +80,9 @@ def test_an_unknown_part_is_refused() -> None:
 def test_what_is_no_idx_file_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "images.gz"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=reason) as caught:
+    with pytest.raises(ValueError, match=reason) as error:
         read_idx(path)
-    assert str(path) in str(caught.value)
+    assert str(path) in str(error.value)
 
 
 def test_pixels_are_bytes() -> None:

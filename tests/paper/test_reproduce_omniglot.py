@@ -71,6 +71,6 @@ def test_a_damaged_file_is_named_with_its_checksum(tmp_path: Path, monkeypatch: 
     path.parent.mkdir(parents=True)
     path.write_bytes(b"not the drawings")
     monkeypatch.setenv(data.VARIABLE, str(tmp_path / "data"))
-    with pytest.raises(ValueError, match=r"omniglot28.npz has the SHA-256 .* must be a76f2cf0") as caught:
+    with pytest.raises(ValueError, match=r"omniglot28.npz has the SHA-256 .* must be a76f2cf0") as error:
         reproduce("omniglot", "quick", tmp_path, verbose=False)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)

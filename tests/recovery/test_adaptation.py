@@ -38,8 +38,8 @@ def test_a_line_through_a_parabola_is_the_best_one_on_the_target() -> None:
     y = X[:, 0] ** 2
     model = ImportanceWeighted(LinearRegression(), "logistic").fit(X, y, X_target=X_target)
     # E (x² - a - b x)² under N(m, 1) is least at b = 2 m, a = 1 - m²; errors of the two are about 0.07
-    found = np.array([model.estimator_.coef_[0], model.estimator_.intercept_])
-    np.testing.assert_allclose(found, [2 * SHIFT, 1 - SHIFT**2], rtol=0, atol=0.25)
+    result = np.array([model.estimator_.coef_[0], model.estimator_.intercept_])
+    np.testing.assert_allclose(result, [2 * SHIFT, 1 - SHIFT**2], rtol=0, atol=0.25)
     plain = LinearRegression().fit(X, y)
     np.testing.assert_allclose([plain.coef_[0], plain.intercept_], [0, 1], rtol=0, atol=0.1)
     # the risk of the best line is E (x² - a - b x)² = 2, of that of the source 2 + 4 m² + m⁴
@@ -51,9 +51,9 @@ def test_the_weighted_score_is_that_of_the_target() -> None:
     X, X_target = draw(2, d=1)
     plain = LinearRegression().fit(X, X[:, 0] ** 2)
     ratio = ClassifierRatio("logistic").fit_samples(X_target, X)
-    found = -TargetScorer("neg_mean_squared_error", ratio)(plain, X, X[:, 0] ** 2)
+    result = -TargetScorer("neg_mean_squared_error", ratio)(plain, X, X[:, 0] ** 2)
     truth = 2 + 4 * SHIFT**2 + SHIFT**4
-    assert found == pytest.approx(truth, rel=0.2)
+    assert result == pytest.approx(truth, rel=0.2)
     assert np.mean((plain.predict(X) - X[:, 0] ** 2) ** 2) < 0.6 * truth  # the source says 2
 
 

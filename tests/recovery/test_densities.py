@@ -122,8 +122,8 @@ def test_units_are_no_part_of_the_density(flow: str, name: str) -> None:
     X, X_test = DENSITIES[name].draw(600, 1), DENSITIES[name].draw(500, 2)
 
     def score(unit: Any, shift: float) -> float:
-        made = FlowFeaturizer(flow, n_blocks=2, hidden=(16,), max_epochs=6, patience=6, random_state=0)
-        scored = made.fit(unit * X + shift).score(unit * X_test + shift)
+        featurizer = FlowFeaturizer(flow, n_blocks=2, hidden=(16,), max_epochs=6, patience=6, random_state=0)
+        scored = featurizer.fit(unit * X + shift).score(unit * X_test + shift)
         return scored + float(np.log(unit * np.ones(2)).sum())  # the Jacobian of the change of units
 
     scores = [score(unit, shift) for unit, shift in UNITS]
@@ -159,8 +159,8 @@ def test_collinear_columns_are_left_out_said_and_rebuilt(scaling: str) -> None:
     Z = fitted.transform(X)
     assert Z.shape == (748, 3)
     assert np.isfinite(Z).all()
-    drawn = fitted.sample(500, random_state=0)
-    np.testing.assert_allclose(drawn[:, 2], 250 * drawn[:, 1], rtol=1e-6, atol=1e-6)
+    draws = fitted.sample(500, random_state=0)
+    np.testing.assert_allclose(draws[:, 2], 250 * draws[:, 1], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(fitted.inverse_transform(Z), X, rtol=1e-3, atol=1e-2)
     # the density is that of the three columns that are left: the same as without the fourth
     rest = X.drop(columns="Monetary")
@@ -178,12 +178,12 @@ def test_values_as_large_as_a_billion() -> None:
 @cut_short
 @pytest.mark.parametrize("flow", FLOWS)
 def test_samples_come_from_the_density(flow: str) -> None:
-    made = FlowFeaturizer(flow, n_blocks=3, hidden=(16, 16), max_epochs=20, random_state=0)
-    fitted = made.fit(draw_mixture(N_FIT, 1))
-    drawn = fitted.sample(N_TEST, random_state=0)
+    featurizer = FlowFeaturizer(flow, n_blocks=3, hidden=(16, 16), max_epochs=20, random_state=0)
+    fitted = featurizer.fit(draw_mixture(N_FIT, 1))
+    draws = fitted.sample(N_TEST, random_state=0)
     # along the line through both centers there are two hills; chance alone stays below 0.031, see above
     truth = lambda t: (stats.norm.cdf(t, 0, 0.5**0.5) + stats.norm.cdf(t, 3, 0.5**0.5)) / 2  # noqa: E731
-    assert float(stats.kstest(drawn.mean(1), truth).statistic) < 0.05
+    assert float(stats.kstest(draws.mean(1), truth).statistic) < 0.05
 
 
 @cut_short  # on whole numbers the density can grow without end
@@ -201,5 +201,5 @@ def test_blood_transfusion_table_trains_and_says_what_it_left_out() -> None:
     assert np.isfinite(Z).all()
     assert np.isfinite(featurizer.score_samples(X)).all()
     np.testing.assert_allclose(featurizer.inverse_transform(Z), X, rtol=1e-3, atol=1e-2)
-    drawn = featurizer.sample(100, random_state=0)
-    np.testing.assert_allclose(drawn[:, 2], 250 * drawn[:, 1], rtol=1e-9)
+    draws = featurizer.sample(100, random_state=0)
+    np.testing.assert_allclose(draws[:, 2], 250 * draws[:, 1], rtol=1e-9)

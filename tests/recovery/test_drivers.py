@@ -56,9 +56,9 @@ def test_the_changed_column_is_first(column: str) -> None:
         rng = np.random.default_rng(seed)
         old, new = rows(N, rng), rows(N, rng)
         new[column] = change(new[column], rng)
-        found = two_sample_test(pl.DataFrame(new), pl.DataFrame(old), n_permutations=60, random_state=seed)
-        n_first += found.drivers.names[:1] == [column]
-        effects = {one["column"]: (one["effect"], one["standard_error"]) for one in found.to_dict()["drivers"]}
+        result = two_sample_test(pl.DataFrame(new), pl.DataFrame(old), n_permutations=60, random_state=seed)
+        n_first += result.drivers.names[:1] == [column]
+        effects = {one["column"]: (one["effect"], one["standard_error"]) for one in result.to_dict()["drivers"]}
         effect, error = effects.get(column, (math.inf, 0.0))
         n_right += abs(effect - truth) < 2 * error
         assert all(effect < 3 * error for name, (effect, error) in effects.items() if name != column)

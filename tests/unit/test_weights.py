@@ -69,9 +69,9 @@ class TestWhatAllShare:
 
     @every
     def test_lists_and_columns_are_as_good_as_arrays_and_are_left_alone(self, function: Any) -> None:
-        given = LOG_W.copy()
-        expected = function(given)
-        np.testing.assert_array_equal(given, LOG_W)
+        values = LOG_W.copy()
+        expected = function(values)
+        np.testing.assert_array_equal(values, LOG_W)
         np.testing.assert_array_equal(function(LOG_W.tolist()), expected)
         np.testing.assert_array_equal(function(pd.Series(LOG_W, index=range(400, 0, -1))), expected)
         np.testing.assert_allclose(function(LOG_W.astype(np.float32)), expected, rtol=1e-4)
@@ -82,10 +82,10 @@ class TestWhatAllShare:
     def test_extremes_give_sound_weights(self, function: Any, scale: float) -> None:
         log_w = np.concatenate([scale * np.linspace(-1, 1, 60), [-np.inf]])
         log_w = log_w[:-1] if function is FUNCTIONS["cap_to_design_effect"] else log_w
-        found = np.atleast_1d(function(log_w))
-        assert not np.isnan(found).any()
-        assert (found < np.inf).all()
-        assert found.max() > -np.inf
+        result = np.atleast_1d(function(log_w))
+        assert not np.isnan(result).any()
+        assert (result < np.inf).all()
+        assert result.max() > -np.inf
 
     @pytest.mark.parametrize("name", ["self_normalize", "effective_sample_size"])
     @pytest.mark.parametrize("constant", [-1000.0, 7.0, 1000.0])
@@ -254,12 +254,12 @@ class TestParetoSmooth:
     @pytest.mark.parametrize("k", [-0.2, 0.0, 0.3, 0.7, 1.0])
     def test_shape_of_exact_draws(self, k: float) -> None:
         # the tail of such a distribution has the same shape; 60 fits to M = 300 of 10 000 weights each
-        found = [pareto_smooth(np.log(generalized_pareto(10_000, k, seed))).k_hat for seed in range(60)]
+        results = [pareto_smooth(np.log(generalized_pareto(10_000, k, seed))).k_hat for seed in range(60)]
         prior = (300 * k + 10 * 0.5) / 310
         # (1 + k) / sqrt(M) is the error of the likelihood estimate; its bias, and that of the posterior mean, is O(1/M)
         error = (1 + k) / math.sqrt(300)
-        assert abs(np.mean(found) - prior) < 4 * error / math.sqrt(60) + 3 / 300
-        assert 0.6 * error < np.std(found) < 1.4 * error
+        assert abs(np.mean(results) - prior) < 4 * error / math.sqrt(60) + 3 / 300
+        assert 0.6 * error < np.std(results) < 1.4 * error
 
     def test_smoothed_weights_are_quantiles_of_the_fit_and_none_exceeds_the_largest(self) -> None:
         log_w = np.log(generalized_pareto(1000, 0.5, 0) + 0.1)

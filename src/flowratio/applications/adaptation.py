@@ -229,6 +229,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         self.ratio_ = new_ratio(AutoRatio() if self.ratio is None else self.ratio, seed, self.verbose)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OverlapWarning)  # issued once, about the weights
+            warnings.filterwarnings("ignore", ".* consecutive integers, .* like identifiers")  # issued above
             if isinstance(self.ratio_, RatioEstimator):  # it remembers the columns
                 self.ratio_.fit_samples(X_target, X, None, counts, encoder=samples.encoder)
             else:

@@ -104,8 +104,8 @@ def dependence(x: Matrix, y: Matrix, fold: Vector, seed: int, verbose: bool) -> 
     n, rng, X, d_x = len(x), np.random.default_rng([seed, 0, 10]), np.hstack([x, y]), x.shape[1]
     pairs = pairs_of_folds(fold, X.shape[1], rng)
     copula, each, tilted = _best_copula(_copulas(X, d_x, fold, rng), pairs, fold)
-    drawn = tilted.draw(n * int(np.clip(_MOST_FITTED // n, 1, _MOST_DRAWN)), rng)
-    i, j = tilted.i[drawn], tilted.j[drawn]
+    draws = tilted.draw(n * int(np.clip(_MOST_FITTED // n, 1, _MOST_DRAWN)), rng)
+    i, j = tilted.i[draws], tilted.j[draws]
     own = each[fold, np.arange(n)]
     if np.bincount(fold[i], minlength=int(fold.max()) + 1).min() < _FEWEST_DRAWN:  # only the confirmed part is usable
         clipped = clipped_terms(own, tilted.log_r, math.sqrt(len(tilted.log_r)))
@@ -122,7 +122,7 @@ def dependence(x: Matrix, y: Matrix, fold: Vector, seed: int, verbose: bool) -> 
     return Dependence(
         rows=of_p + of_t.mean() + pairs_by_row(of_t, i, j, n) + tilted.influence(n),
         in_sample=terms.in_sample(),
-        confirmed=terms.confirmed(tilted, drawn),
+        confirmed=terms.confirmed(tilted, draws),
         copula=copula.name,
         gain=float((of_p - own + tilted.log_z).mean() + of_t.mean()),
         effective_size=tilted.effective_size,
@@ -172,8 +172,8 @@ class _Terms:
         of_p, of_t = self.corrections.terms(self.corrections.stacked_held_out())
         return self.own + of_p, of_t
 
-    def confirmed(self, tilted: TiltedProduct, drawn: Vector) -> float:
-        r"""Return the bound by ratios up to the root of the number of pairs. Pairs `drawn` are the rows of t.
+    def confirmed(self, tilted: TiltedProduct, draws: Vector) -> float:
+        r"""Return the bound by ratios up to the root of the number of pairs. `draws` are the pairs of the rows of t.
 
         .. math:: \mathrm{mean}_p \log \min(r, m) + 1 - \mathrm{mean}_q \min(r, m), \qquad
                   \mathrm{mean}_q \min(r, m) = \mathrm{mean}_t \min(c,\, m Z / r_0), \quad r = c\, r_0 / Z
@@ -181,7 +181,7 @@ class _Terms:
         corrections, log_m = self.corrections, 0.5 * math.log(len(tilted.log_r))
         log_c = np.minimum(corrections.stacked_held_out(), math.log(corrections.reach))
         of_p = np.minimum(self.own + log_c[: corrections.n], log_m)
-        of_t = np.minimum(log_c[corrections.n :], log_m + tilted.log_z - tilted.log_r[drawn])
+        of_t = np.minimum(log_c[corrections.n :], log_m + tilted.log_z - tilted.log_r[draws])
         return float(of_p.mean() + 1 - np.exp(of_t).mean())
 
     def in_sample(self) -> float:

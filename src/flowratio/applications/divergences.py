@@ -22,7 +22,7 @@ from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_choice, seed_from
 from flowratio._support.wording import in_percent
 from flowratio.applications.crossfit import FEWEST_ROWS, CrossFitted, FoldScores, cross_fit, folds_of, ratio_to_fit
-from flowratio.applications.result import BoundEstimate, Conclusion, Limit, bounds_of, interval_text, is_wrong
+from flowratio.applications.result import BoundEstimate, Conclusion, LeftOut, Limit, bounds_of, interval_text, is_wrong
 from flowratio.applications.support import with_support
 from flowratio.diagnostics.residual import residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
@@ -70,6 +70,7 @@ class Divergence(BoundEstimate):
 
     def __str__(self) -> str:
         value = f"{KINDS[self.kind]}: {self.value:.3g} ± {self.standard_error:.2g} {self._unit()}".rstrip()
+        value += " or more" * (self.limit is Limit.LOWER_BOUND)
         return f"{value} (95 % interval: {interval_text(self.interval())})\n{verdict_text(self.verdict, self.reason)}"
 
 
@@ -135,7 +136,8 @@ def divergence(
     scores = cross_fit(ratio, samples, fold, seed, verbose)
     check = replace(flexible_check(samples, fold, scores, seed), advice=advice_on_form(ratio))
     result = with_support(estimate(name, scores, check), samples)
-    return replace(result, reason=f"{result.reason} {untried_note(ratio)}".strip())
+    result = replace(result, reason=f"{result.reason} {untried_note(ratio)}".strip())
+    return LeftOut.of(samples.encoder).added_to(result)
 
 
 def checked_samples(
@@ -207,7 +209,8 @@ def estimate(kind: Kind, scores: CrossFitted, check: FlexibleCheck) -> Divergenc
         noise = math.hypot(_error(more_p - of_p, lent_p - lent_p, p), _error(more_q - of_q, lent_q - lent_q, q))
         largest = min(2 * error, max(2.5 * noise, THRESHOLDS.missing * abs(held_out)))
         conclusion = _confirmed(conclusion, missing, largest, check.overlap, min(p.w.sum(), q.w.sum()), check.advice)
-        error = math.hypot(error, max(missing - noise, 0.0))
+        if conclusion.limit is Limit.NONE:  # otherwise what is missing is above the lower end of the interval
+            error = math.hypot(error, max(missing - noise, 0.0))
         if not (p.log_r.any() or q.log_r.any()):
             error = max(error, noise, _unseen(kind, min(p.w.sum(), q.w.sum())))
     bounds = bounds_of(held_out, in_sample, confirmed, error, conclusion, LARGEST.get(kind, math.inf))

@@ -75,12 +75,19 @@ class MutualInformation(BoundEstimate):
         return "Mutual information (nats)"
 
     def _numbers(self) -> list[tuple[str, str]]:
-        return [*super()._numbers(), ("estimate in bits", f"{self.bits:.4g}")]
+        value = _text(self.value, 4) + ", a lower bound" * (self.limit is Limit.LOWER_BOUND)
+        estimates = {"estimate": value, "standard error": _text(self.standard_error)}
+        numbers = [(name, estimates.get(name, text)) for name, text in super()._numbers()]
+        return [*numbers, ("estimate in bits", _text(self.bits, 4))]
 
     def __str__(self) -> str:
-        numbers = f"{_text(self.value, 3)} ± {_text(self.standard_error)} nats, {_text(self.bits, 3)} bits"
-        interval = f"95 % interval: {interval_text(self.interval())} nats"
-        return f"Mutual information: {numbers} ({interval})\n{verdict_text(self.verdict, self.reason)}"
+        is_bound, value, error = self.limit is Limit.LOWER_BOUND, _text(self.value, 3), _text(self.standard_error)
+        more = " or more" * is_bound
+        nats = f"{value} nats" if is_bound and value == "0" else f"{value} ± {error} nats"
+        low, high = self.interval()
+        interval = f"95 % interval: {interval_text((low if low >= _SMALLEST else 0.0, high))} nats"
+        numbers = f"{nats}{more}, {_text(self.bits, 3)} bits{more} ({interval})"
+        return f"Mutual information: {numbers}\n{verdict_text(self.verdict, self.reason)}"
 
 
 def mutual_information(
@@ -152,24 +159,24 @@ def mutual_information(
     if (name := variables.constant()) is not None:
         reason = f"`{name}` is constant, so there is no information."
         conclusion = Conclusion(Verdict.RELIABLE, Limit.NONE, reason)
-        return MutualInformation(resolution=0.0, **bounds_of(0.0, 0.0, 0.0, 0.0, conclusion))
+        return _with_notes(MutualInformation(resolution=0.0, **bounds_of(0.0, 0.0, 0.0, 0.0, conclusion)), variables)
     x, y, *rest = variables.parts
     resolution = _UNSEEN * math.sqrt(x.shape[1] * y.shape[1]) / n
     if ratio is None and not rest:
-        return _with_groups(_flexible_result(dependence(x, y, fold, seed, verbose), resolution), variables)
+        return _with_notes(_flexible_result(dependence(x, y, fold, seed, verbose), resolution), variables)
     advice = _MORE_ROWS if ratio is None else _ANOTHER
     x, y, *rest = (normal_scores(part) for part in variables.parts)
     n_deals = int(np.clip(_MOST_DEALT // n, 1, _N_DEALS))
     if not rest:
         deals = np.array([shuffled(fold, rng) for _ in range(n_deals)])
         parts = _information(x, y, deals, ratio, fold, seed, verbose, tail_ratios(x, y, fold, deals))
-        return _with_groups(_result(parts, resolution, advice), variables)
+        return _with_notes(_result(parts, resolution, advice), variables)
     z = rest[0]
     ratio = AutoRatio(list(_CONDITIONAL), time_budget=None, random_state=seed) if ratio is None else ratio
     deals = nearest_rows(z, fold, min(n_deals, _N_NEAR), rng)
     whole = _information(np.column_stack([x, z]), y, deals, ratio, fold, seed, verbose)
     parts = whole.minus(_information(z, y, deals, ratio, fold, seed, verbose))
-    return _with_groups(_result(parts, resolution, advice, distance(z, deals)), variables)
+    return _with_notes(_result(parts, resolution, advice, distance(z, deals)), variables)
 
 
 def _text(nats: float, digits: int = 2) -> str:
@@ -288,6 +295,8 @@ def _result(parts: _Parts, resolution: float, advice: str, distance_z: float = 0
         reason = f"the part to subtract is too low by {parts.missing_there:.2g} nats. {advice}"
     conclusion = _conclusion(held_out, noise, parts, advice)
     conclusion = Conclusion(Verdict.DO_NOT_USE, limit, reason) if reason else conclusion
+    if conclusion.limit is not Limit.NONE:  # the interval has no upper end, and what is missing is above its lower end
+        error = math.hypot(noise, parts.missing_there)
     room = math.hypot(resolution, _ROOM * parts.missing)
     return MutualInformation(
         resolution=room, **bounds_of(held_out, parts.in_sample, parts.confirmed, error, conclusion)
@@ -314,8 +323,10 @@ def _conclusion(held_out: float, noise: float, parts: _Parts, advice: str) -> Co
         return Conclusion(Verdict.CARE, Limit.CEILING, f"{reason}The value depends on the form of the ratio.")
     largest = min(2 * noise, max(THRESHOLDS.missing * abs(held_out), THRESHOLDS.small))
     if parts.missing > max(largest, THRESHOLDS.misfit):
-        reason = f"{_LOWER_BOUND} The ratio has the wrong form: a flexible check finds {parts.missing:.2g}"
-        return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} nats more. {advice}")
+        reason = f"{_LOWER_BOUND} The ratio has the wrong form: a flexible check finds"
+        if held_out + excess / 2 < max(2 * noise, 2 * _SMALLEST):
+            reason = "the ratio sees no dependence, so its result is only a lower bound: a flexible check finds"
+        return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} {parts.missing:.2g} nats more. {advice}")
     if parts.overlap < min(THRESHOLDS.fewest_checked, n / 4):
         reason = f"{_LOWER_BOUND} Only {parts.overlap:.0f} shuffled rows resemble rows of the sample, too"
         return Conclusion(Verdict.CARE, Limit.LOWER_BOUND, f"{reason} few to check the form of the ratio.")
@@ -370,8 +381,9 @@ def _flexible_conclusion(parts: Dependence, held_out: float, error: float, resol
     return Conclusion(Verdict.RELIABLE, Limit.NONE, f"{reason} {_text(parts.disagreement)} nats.")
 
 
-def _with_groups(result: MutualInformation, variables: Variables) -> MutualInformation:
-    """Return the result with a note on rare categories that count as one."""
+def _with_notes(result: MutualInformation, variables: Variables) -> MutualInformation:
+    """Return the result with notes on rare categories that count as one, and on identifiers that were left out."""
+    result = variables.left_out.added_to(result)
     if not variables.grouped:
         return result
     shares = ", ".join(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scipy.special import ndtri
 
@@ -18,6 +18,10 @@ from flowratio.diagnostics.verdict import TestVerdict, Verdict
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from flowratio.tables.encoder import TableEncoder
+
+Estimate = TypeVar("Estimate", bound="BoundEstimate")
 
 
 class Limit(Words):
@@ -86,6 +90,7 @@ class BoundEstimate(Result):
     in_sample: float  # the same on the fitted rows: the more it is above `held_out`, the more the ratio is overfitted
     confirmed: float  # the part of `held_out` that does not depend on the form of the ratio: of ratios up to √n
     limit: Limit  # why the true value may be far larger
+    left_out: tuple[str, ...] = ()  # columns that were left out as identifiers
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return a Gaussian interval with this probability of covering the true value.
@@ -107,7 +112,7 @@ class BoundEstimate(Result):
     def to_dict(self) -> dict[str, Any]:
         """Return the result with the interval of 95 %, ready for JSON. An open end is None."""
         bounds = {"raw": self.raw, "held_out": self.held_out, "in_sample": self.in_sample, "confirmed": self.confirmed}
-        return {**super().to_dict(), **bounds, "limit": self.limit.value}
+        return {**super().to_dict(), **bounds, "limit": self.limit.value, "left_out": [*self.left_out]}
 
     def _numbers(self) -> list[tuple[str, str]]:
         parts = {"held-out rows alone": self.held_out, "fitted rows alone": self.in_sample}
@@ -135,6 +140,33 @@ def gaussian_interval(raw: float, error: float, level: float, largest: float = m
     check_fraction(level, "level")
     reach = float(ndtri(0.5 + level / 2)) * error
     return min(max(raw - reach, 0.0), largest), min(max(raw + reach, 0.0), largest)
+
+
+class LeftOut(NamedTuple):
+    """Columns that were left out as identifiers, and a sentence that names them with the reason."""
+
+    names: tuple[str, ...] = ()
+    text: str = ""
+
+    @classmethod
+    def of(cls, encoder: TableEncoder | None, variable: str | None = None) -> LeftOut:
+        """Return the identifiers of a fitted encoder. `variable` is the name of the table, if there are several."""
+        text = "" if encoder is None else encoder.identifier_text()
+        if encoder is None or not text:
+            return cls()
+        text = text if variable is None else f"In `{variable}`: {text[:1].lower()}{text[1:]}"
+        return cls(tuple(encoder.identifiers()), text)
+
+    def joined(self, other: LeftOut) -> LeftOut:
+        """Return the columns of both, each with its sentence."""
+        return LeftOut(self.names + other.names, " ".join(filter(None, [self.text, other.text])))
+
+    def added_to(self, result: Estimate) -> Estimate:
+        """Return a result that names these columns too."""
+        if not self.names:
+            return result
+        reason = f"{result.reason} {self.text}".strip()
+        return replace(result, reason=reason, left_out=(*result.left_out, *self.names))
 
 
 class Conclusion(NamedTuple):

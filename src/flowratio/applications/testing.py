@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +22,7 @@ from flowratio.applications.column_changes import ColumnChanges, p_text
 from flowratio.applications.column_tests import ColumnTests, SourceColumns, source_columns
 from flowratio.applications.crossfit import check_folds
 from flowratio.applications.rank_scores import positive_or_inf
-from flowratio.applications.result import Result
+from flowratio.applications.result import LeftOut, Result
 from flowratio.diagnostics.importance import Importance, importance
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.trust import identifier_note, rare_columns
@@ -58,11 +58,19 @@ class TwoSampleTest(Result):
     drivers: ColumnChanges  # the columns, the clearest change first. Empty if no difference is found
     importance: Importance | None = None  # how much each column moves log r. None without a ratio, or a difference
     note: str = ""  # what the test can hardly see: rare categories, and identifiers, which were left out
+    left_out: tuple[str, ...] = ()  # columns that were left out as identifiers
 
     @property
     def p_value(self) -> float:
         """The same as `value`."""
         return self.value
+
+    def without(self, columns: LeftOut) -> TwoSampleTest:
+        """Return the result with a note on columns that were left out before the test."""
+        if not columns.names:
+            return self
+        reason, note = f"{self.reason.rstrip('.')}. {columns.text}", f"{self.note} {columns.text}".strip()
+        return replace(self, reason=reason, note=note, left_out=(*self.left_out, *columns.names))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return an interval of the p-value that infinitely many permutations would give (Clopper and Pearson)."""
@@ -75,7 +83,8 @@ class TwoSampleTest(Result):
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, the verdict and the drivers, ready for JSON."""
         numbers = {"p_value": self.p_value, **super().to_dict(), "statistic": self.statistic}
-        return {**numbers, "n_permutations": len(self.null), "drivers": self.drivers.to_list()}
+        rest = {"drivers": self.drivers.to_list(), "left_out": [*self.left_out]}
+        return {**numbers, "n_permutations": len(self.null), **rest}
 
     def _draw(self, axes: Axes) -> None:
         axes.hist(self.null, bins=20, color="0.8", edgecolor="0.4", label="shuffled labels")
@@ -205,6 +214,7 @@ def two_sample_test(
         drivers=tests.changes() if differs else ColumnChanges.none(),
         importance=_importance(fitted, samples, sources, rng) if differs and fitted is not None else None,
         note=note,
+        left_out=() if samples.encoder is None else tuple(samples.encoder.identifiers()),
         verdict=TestVerdict.DIFFER if differs else TestVerdict.NO_DIFFERENCE,
         reason=f"p = {p_text(p_value)}, {n_permutations} permutations{'. ' * bool(note)}{note}",
     )

@@ -10,7 +10,8 @@ import numpy as np
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix
 from flowratio._support.wording import listed
-from flowratio.samples.containers import to_table
+from flowratio.applications.result import LeftOut
+from flowratio.samples.containers import needs_encoding, to_table
 from flowratio.samples.stacking import to_matrix
 from flowratio.tables.detection import is_mixed
 
@@ -27,6 +28,7 @@ class Variables:
     names: tuple[str, ...]
     parts: list[Matrix]  # each (n, d)
     grouped: dict[str, float]  # share of rows by text column whose category counts as "(other)"
+    left_out: LeftOut  # identifiers
 
     @property
     def n(self) -> int:
@@ -42,9 +44,11 @@ def variables_of(values: dict[str, Any]) -> Variables:
     """Check variables of shapes (n,) or (n, d), and encode tables. X comes first."""
     parts: dict[str, Matrix] = {}
     grouped: dict[str, float] = {}
+    left_out = LeftOut()
     for name, value in values.items():
-        parts[name], shares = _matrix(value, name)
+        parts[name], shares, identifiers = _matrix(value, name)
         grouped |= shares
+        left_out = left_out.joined(identifiers)
     n = len(parts["X"])
     for name, part in parts.items():
         if len(part) != n:
@@ -52,27 +56,29 @@ def variables_of(values: dict[str, Any]) -> Variables:
             raise ArgumentError((name, "X"), text)
         if not np.isfinite(part).all():
             raise ValueError(f"`{name}` has infinite values. Drop these rows in all variables, or replace the values.")
-    return Variables(tuple(parts), list(parts.values()), grouped)
+    return Variables(tuple(parts), list(parts.values()), grouped, left_out)
 
 
-def _matrix(value: Any, name: str) -> tuple[Matrix, dict[str, float]]:
-    """Return a variable as a matrix, and the share of rows in "(other)" by text column."""
+def _matrix(value: Any, name: str) -> tuple[Matrix, dict[str, float], LeftOut]:
+    """Return a variable as a matrix, the share of rows in "(other)" by text column, and its identifiers."""
     shape = getattr(value, "shape", None) or np.shape(value)
     if len(shape) == 0:
         raise ValueError(f"`{name}` is {value!r}. Give its rows, of shape (n,) or (n, d).")
     value = to_table(value)
-    if not is_mixed(value):
-        return to_matrix(value, name), {}
+    is_alone = np.shape(value)[1:] == (1,)  # it may be an index or a time, which is no identifier then
+    if not (is_mixed(value) if is_alone else needs_encoding(value)):
+        return to_matrix(value, name), {}, LeftOut()
     from flowratio.tables.encoder import TableEncoder
 
     encoder = TableEncoder(max_categories=min(max(len(value) // _ROWS_PER_CATEGORY, 20), _MAX_CATEGORIES)).fit(value)
     _refuse_identifiers(encoder, name)
+    left_out = LeftOut.of(encoder, name)
     matrix, _ = encoder.encode(value)
     if not matrix.shape[1]:  # every column is constant
-        return np.zeros((len(matrix), 1)), {}
+        return np.zeros((len(matrix), 1)), {}, left_out
     codes, columns = encoder.category_codes(matrix), [column for column in encoder.columns_ if column.rare]
     grouped = {one.name: float(np.mean(codes[one.name].codes >= len(one.categories))) for one in columns}
-    return np.delete(matrix, encoder.codes_, axis=1), grouped  # codes of categories have no order
+    return np.delete(matrix, encoder.codes_, axis=1), grouped, left_out  # codes of categories have no order
 
 
 def _refuse_identifiers(encoder: TableEncoder, name: str) -> None:
@@ -80,7 +86,8 @@ def _refuse_identifiers(encoder: TableEncoder, name: str) -> None:
     identifiers = [column.name for column in encoder.columns_ if column.kind == "identifier"]
     if not identifiers or any(column.kind not in ("identifier", "constant") for column in encoder.columns_):
         return
-    problem = (
-        f"`{name}` has only text in which most rows have their own value, in {listed(identifiers)}, so it was left out"
-    )
-    raise ArgumentError(name, f"{problem}. Give numbers, or categories that occur several times.")
+    is_text = all(column.form.kind == "category" for column in encoder.columns_ if column.kind == "identifier")
+    what = "text in which most rows have their own value" if is_text else "identifiers"
+    problem = f"`{name}` has only {what}, in {listed(identifiers)}, so it was left out"
+    advice = "categories that occur several times" if is_text else "convert integers to float, such as 12.0"
+    raise ArgumentError(name, f"{problem}. Give numbers, or {advice}.")

@@ -273,8 +273,9 @@ def compare(
         from flowratio.cli.inputs import comparable, named_method, read_tables
 
         ratio = None if method is None else named_method(method)
-        P, Q = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
+        (P, Q), left_out = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
         result = two_sample_test(P, Q, ratio, n_permutations=permutations, random_state=seed, verbose=not quiet)
+    result = result.without(left_out)
     print_result(result, as_json)
     if result.drivers.names and not as_json:
         print(f"\n{result.drivers}")
@@ -308,10 +309,10 @@ def divergence(
 
         opt.check_one_of(kind.lower(), [*divergences.KINDS], "--kind")
         ratio = named_method(method, budget)
-        P, Q = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
+        (P, Q), left_out = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
         measure = cast("Any", kind.lower())
         result = divergences.divergence(P, Q, measure, ratio=ratio, random_state=seed, verbose=not quiet)
-    print_result(result, as_json)
+    print_result(left_out.added_to(result), as_json)
 
 
 @_command()
@@ -341,14 +342,19 @@ def mi(
     with messages(opt.argument_names("mi", files)):
         check_paths(tables=paths)
         from flowratio.applications.information import mutual_information
-        from flowratio.cli.inputs import comparable, divided, named_method, read_tables
+        from flowratio.cli.inputs import divided, named_method, read_tables, result_names_identifiers, variable
 
         ratio = None if method == "auto" else named_method(method)  # without a ratio: copulas and their corrections
         tables = read_tables(paths, None, exclude, text)
         if y_columns:
             paths, tables = [x, *paths], [*divided(x, tables[0], x_columns, y_columns), *tables[1:]]
-        tables = [comparable([path], [table], text)[0] for path, table in zip(paths, tables, strict=True)]
-        result = mutual_information(*tables, ratio=ratio, random_state=seed, verbose=not quiet)
+        chosen = (bool(x_columns), bool(y_columns), False)  # a choice may name an identifier
+        inputs = [variable(*one, text) for one in zip(paths, tables, "XYZ", chosen, strict=False)]
+        with result_names_identifiers():
+            values = [value for value, _ in inputs]
+            result = mutual_information(*values, ratio=ratio, random_state=seed, verbose=not quiet)
+        for _, left_out in inputs:
+            result = left_out.added_to(result)
     print_result(result, as_json)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import polars as pl
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.wording import counted, listed, nearest, quoted, shown
+from flowratio.applications.result import LeftOut
 from flowratio.cli.options import TextOptions
 from flowratio.ratios.registry import named_ratio
 from flowratio.report.model import places_named
@@ -60,18 +62,10 @@ def divided(path: str, table: pl.DataFrame, x: Sequence[str] | None, y: Sequence
             advice = f"Use columns of the file: {listed(table.columns)}.{nearest(absent[0], table.columns)}"
             raise ArgumentError(argument, f"{problem}. {advice}")
     of_y = table.select(list(dict.fromkeys(y)))
-    of_x = table.select(list(dict.fromkeys(x))) if x else _without_identifiers_of(table.drop(of_y.columns))
+    of_x = table.select(list(dict.fromkeys(x))) if x else table.drop(of_y.columns)
     if not of_x.columns:
         raise ArgumentError(("x", "y"), f"`y` has all columns of {path}. Leave at least one column for X.")
     return [of_x, of_y]
-
-
-def _without_identifiers_of(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns of a table that are not identifiers, unless no other column is left."""
-    if not table.columns:
-        return table
-    encoder = TableEncoder().fit(table)  # it names identifiers in a warning
-    return table.select(_without_identifiers(encoder)) if encoder.used_columns() else table
 
 
 def parsed(paths: Sequence[str], tables: Sequence[pl.DataFrame], encoder: TableEncoder | None) -> list[pl.DataFrame]:
@@ -89,27 +83,50 @@ def parsed(paths: Sequence[str], tables: Sequence[pl.DataFrame], encoder: TableE
     return typed
 
 
-def comparable(paths: Sequence[str], tables: Sequence[pl.DataFrame], text: TextOptions) -> list[pl.DataFrame]:
+def comparable(
+    paths: Sequence[str], tables: Sequence[pl.DataFrame], text: TextOptions
+) -> tuple[list[pl.DataFrame], LeftOut]:
     """Return one or two tables with the types of their columns: text is read in one format for both.
 
-    Columns of identifiers are left out of two tables, unless no other column is left.
+    Columns of identifiers are left out, unless no other column is left. The result names them, so no warning does.
     """
+    encoder, typed = _typed(paths, tables, text)
+    if not encoder.used_columns():
+        return typed, LeftOut()
+    names = [column.name for column in encoder.columns_ if column.kind is not Kind.IDENTIFIER]
+    return [table.select(names) for table in typed], LeftOut.of(encoder)
+
+
+def variable(path: str, table: pl.DataFrame, name: str, chosen: bool, text: TextOptions) -> tuple[Any, LeftOut]:
+    """Return a variable of mutual information as `comparable` does. All columns that the user has chosen are used."""
+    encoder, (typed,) = _typed([path], [table], text)
+    left_out = LeftOut.of(encoder, name)
+    if chosen or not (left_out.names and encoder.used_columns()):
+        return typed, LeftOut()
+    return typed.drop(left_out.names), left_out
+
+
+def _typed(
+    paths: Sequence[str], tables: Sequence[pl.DataFrame], text: TextOptions
+) -> tuple[TableEncoder, list[pl.DataFrame]]:
+    """Return an encoder of one or two tables, and the tables with the types that it reads."""
     first, last, names = tables[0], tables[-1], (paths[0], paths[-1])
     with places_named(names, len(first), text.encoding):
         rows = pooled(first, last, names) if len(tables) > 1 else first  # refuses different columns
         if len(tables) > 1:
             check_formats(first, last, names, text.format)
         labels = np.repeat([1, 0], [len(first), len(last)]) if len(tables) > 1 else None
-        with warnings.catch_warnings():
-            if len(tables) == 1:  # all columns are used
-                warnings.filterwarnings("ignore", "Left out")
+        with result_names_identifiers():
             encoder = TableEncoder(text_format=text.format).fit(rows, labels)
-        used = encoder.used_columns() if len(tables) > 1 else []
-        return [encoder.parse(table).select(_without_identifiers(encoder) if used else pl.all()) for table in tables]
+        return encoder, [encoder.parse(table) for table in tables]
 
 
-def _without_identifiers(encoder: TableEncoder) -> list[str]:
-    return [column.name for column in encoder.columns_ if column.kind is not Kind.IDENTIFIER]
+@contextmanager
+def result_names_identifiers() -> Iterator[None]:
+    """Issue no warning of identifiers: the result that is printed names them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Left out")
+        yield
 
 
 def column_kinds(encoder: TableEncoder) -> str:

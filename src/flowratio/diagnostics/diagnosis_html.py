@@ -44,7 +44,7 @@ def balance_table(balance: Balance, difference: str = "p minus q") -> str:
 
 def _checks(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
     overlap, curve, rest = diagnosis.overlap, diagnosis.reliability, diagnosis.residual
-    ess = "no overlap" if overlap.is_absent else f"{overlap.ess_q:.0f} of {overlap.n_q:.0f}"
+    ess = "no overlap" if overlap.is_absent else f"{overlap.ess_text} of {overlap.n_q:.0f}"
     score, auc = f"{score_text(diagnosis.score, diagnosis.score_error)} nats", diagnosis.leftover.auc
     return [
         ("rows", f"{diagnosis.n_p} of p, {diagnosis.n_q} of q", ""),

@@ -3,6 +3,7 @@ r"""Whether rows of q lie where p is: effective sample size, tail of the weights
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,8 @@ class Overlap:
     """
 
     ess_q: float  # effective sample size of the weights r on rows of q (Kish)
-    ess_error: float  # standard error of `ess_q`
+    ess_low: float  # ends of the interval of one standard error of `ess_q`, which noise of log r makes too large
+    ess_high: float
     ess_p: float  # effective sample size of the weights 1/r on rows of p
     kl: float  # KL(p ‖ q) in nats: mean_p log r − log mean_q r
     headroom: float  # log n_q − KL in nats: 0 or less if q has too few rows for any weights, 3 or more is good
@@ -45,6 +47,11 @@ class Overlap:
         return no_overlap(self.share_p_beyond_q, self.headroom)
 
     @property
+    def ess_text(self) -> str:
+        """`ess_q` with its standard error, or with the ends of the interval if they are not equally far."""
+        return size_text(self.ess_q, self.ess_low, self.ess_high)
+
+    @property
     def reliable_q(self) -> bool:
         """Whether standard errors of means of r over q are reliable: a light tail, an effective size above 10."""
         return _is_reliable(self.k_hat_q, self.ess_q / self.inflation_q**2, self.n_q)
@@ -58,6 +65,17 @@ class Overlap:
 def no_overlap(share_p_beyond_q: float, headroom: float | None) -> bool:
     """Return whether q has hardly any rows where p lies. A `headroom` that is not finite may be None."""
     return share_p_beyond_q > THRESHOLDS.absent or headroom is None or headroom <= 0
+
+
+def size_text(ess: float, low: float, high: float, number: Callable[[float], str] | None = None) -> str:
+    """Return an effective sample size with its error: "80 ± 30", or "80 (50 to 85)". `number` writes a number."""
+    number = _size if number is None else number
+    below, above = (number(end) for end in (ess - low, high - ess))
+    return f"{number(ess)} ± {below}" if below == above else f"{number(ess)} ({number(low)} to {number(high)})"
+
+
+def _size(value: float) -> str:
+    return f"{value:.0f}" if value >= 9.5 else f"{value:.2g}"
 
 
 def _is_reliable(k_hat: float, ess: float, n: float) -> bool:
@@ -84,9 +102,11 @@ def overlap(
     both_q = effective_sample_size_of_ratio(p.log_r, p.share, q.log_r, q.share, q.n)
     both_p = effective_sample_size_of_ratio(-q.log_r, q.share, -p.log_r, p.share, p.n)
     kl = float(p.share @ p.log_r) - log_mean_exp(q.log_r, q.share)
+    ess_low, ess_high = _ess_ends(weighted, each_q)
     return Overlap(
         ess_q=ess_q,
-        ess_error=_ess_error(weighted, each_q),
+        ess_low=ess_low,
+        ess_high=ess_high,
         ess_p=ess_p,
         kl=kl,
         headroom=log_n_q - kl,
@@ -103,24 +123,32 @@ def overlap(
     )
 
 
-def _ess_error(q: ScoredSample, each_q: Matrix | None) -> float:
-    r"""Return the standard error of Kish's effective sample size :math:`A^2 / B`, with A = Σ w and B = Σ w².
+def _ess_ends(q: ScoredSample, each_q: Matrix | None) -> tuple[float, float]:
+    r"""Return the ends of one standard error around Kish's effective sample size :math:`A^2 / B`.
 
-    Rows contribute by the delta method, :math:`d \log \mathrm{ESS} = 2\, dA / A - dB / B`. The models of the folds
-    contribute by the jackknife of the ESS, or by the shrinkage of log r, whichever is larger. If log r has an error of
-    variance v, weights that are shrunken by it are too equal. The ESS of the true ratio is smaller by a factor of
-    about :math:`e^{-v}`. Many rare categories are an example.
+    Here A = Σ w and B = Σ w². Rows contribute by the delta method, :math:`d \log \mathrm{ESS} = 2\, dA / A - dB / B`.
+    The models of the folds contribute by the jackknife of the ESS. If log r has an error of variance v, weights that
+    are shrunken by it are too equal. The ESS of the true ratio is smaller by a factor of about :math:`e^{-v}`, so
+    shrinkage lowers the lower end, if it is larger than the jackknife. Many rare categories are an example. The ends
+    are between 1 and the number of rows.
     """
+    size = effective_sample_size(q.log_weights())
     w = q.tilted().share
     influence = 2 * w - w**2 / (w @ w)
-    rows = effective_sample_size(q.log_weights()) * math.sqrt(np.sum((influence - influence.mean()) ** 2))
-    if each_q is None:
-        return rows
+    rows = size * math.sqrt(np.sum((influence - influence.mean()) ** 2))
+    spread = shrinkage = 0.0
+    if each_q is not None:
+        spread = _jackknife_error(each_q, q)
+        centered = each_q - (each_q @ w)[:, None]  # a factor of r does not change the ESS
+        shrinkage = -math.expm1(-stability(centered, w)) * size
+    below, above = math.hypot(rows, max(spread, shrinkage)), math.hypot(rows, spread)
+    return max(size - below, min(size, 1.0)), min(size + above, max(size, q.n))
+
+
+def _jackknife_error(each_q: Matrix, q: ScoredSample) -> float:
+    """Return the standard error of the ESS by the models of the folds, which have log r of (n_folds, n)."""
     sizes = np.array([effective_sample_size(log_r + np.log(q.share)) for log_r in each_q])
-    spread = math.sqrt((len(sizes) - 1) / len(sizes) * np.sum((sizes - sizes.mean()) ** 2))
-    centered = each_q - (each_q @ w)[:, None]  # a factor of r does not change the ESS
-    shrinkage = -math.expm1(-stability(centered, w)) * effective_sample_size(q.log_weights())
-    return math.hypot(rows, max(spread, shrinkage))
+    return math.sqrt((len(sizes) - 1) / len(sizes) * np.sum((sizes - sizes.mean()) ** 2))
 
 
 def stability(each: Matrix, share: Vector) -> float:

@@ -198,7 +198,7 @@ def plot_diagnosis(diagnosis: Diagnosis) -> Figure:
 
 def _write_verdict(diagnosis: Diagnosis, axes: Axes) -> None:
     overlap, bounded = diagnosis.overlap, diagnosis.identities.bounded
-    ess = f"effective sample size {overlap.ess_q:.0f} ± {overlap.ess_error:.0f}"
+    ess = f"effective sample size {overlap.ess_text}"
     lines = [
         f"{diagnosis.n_p} rows of p, {diagnosis.n_q} of q",
         f"held-out score {score_text(diagnosis.score, diagnosis.score_error)} nats",

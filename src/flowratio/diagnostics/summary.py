@@ -53,7 +53,7 @@ def short_text(diagnosis: Diagnosis) -> str:
     overlap = diagnosis.overlap
     lines = [
         *_verdict(diagnosis, points),
-        f"Effective sample size (ESS): {overlap.ess_q:.0f} ± {overlap.ess_error:.0f} of {overlap.n_q:.0f} rows of q.",
+        f"Effective sample size (ESS): {overlap.ess_text} of {overlap.n_q:.0f} rows of q.",
         _worst_balance(diagnosis.balance),
         *(textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in _notes(diagnosis)),
     ]
@@ -107,13 +107,14 @@ def _form(diagnosis: Diagnosis) -> list[str]:
 def _overlap(diagnosis: Diagnosis) -> list[str]:
     overlap = diagnosis.overlap
     k_hat_q, k_hat_p = k_hat_text(overlap.k_hat_q), k_hat_text(overlap.k_hat_p)
-    ess, error = ("no overlap", "") if overlap.is_absent else (f"{overlap.ess_q:.1f}", f"{overlap.ess_error:.1f}")
+    ends = f"{overlap.ess_low:.1f} to {overlap.ess_high:.1f}"
+    ess, ends = ("no overlap", "") if overlap.is_absent else (f"{overlap.ess_q:.1f}", ends)
     ess_p = "no overlap" if overlap.is_absent else f"{overlap.ess_p:.1f}"
     return [
         "\nOverlap                            weights r on q    weights 1/r on p",
         f"  rows                            {overlap.n_q:15.0f}  {overlap.n_p:18.0f}",
         f"  effective sample size           {ess:>15}  {ess_p:>18}",
-        f"  … its standard error            {error:>15}".rstrip(),
+        f"  … within one standard error     {ends:>15}".rstrip(),
         f"  log n_q − KL(p ‖ q), nats        {overlap.headroom:15.2f}  (3.5 or more is good, below 2 is too little)",
         f"  Pareto k̂                         {k_hat_q:>15}  {k_hat_p:>18}",
         f"  … good below (not sufficient)   {largest_k_hat(overlap.n_q):15.2f}  {largest_k_hat(overlap.n_p):18.2f}",

@@ -94,7 +94,7 @@ def low_overlap(overlap: Overlap) -> list[Finding]:
         words = "By this ratio, p and q do not overlap: q has hardly any rows where p lies, and no weights can turn q"
         return [Finding(f"{words} into p. Get more rows of q that look like p.", True)]
     findings = []
-    size = f"The effective sample size is {overlap.ess_q:.3g} ± {overlap.ess_error:.2g} of {overlap.n_q:.0f}"
+    size = f"The effective sample size is {overlap.ess_text} of {overlap.n_q:.0f}"
     if is_small(overlap.ess_q, overlap.n_q):
         words = f"{size}: weighted means depend on a handful of rows of q. Get more rows of q that look like p."
         findings.append(Finding(words, overlap.ess_q <= THRESHOLDS.fewest_ess))

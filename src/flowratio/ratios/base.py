@@ -68,7 +68,6 @@ class Requires:
     noise: bool = False  # whether several noisy versions of each row help: one group of `TwoSamples.groups`
     # cross-fitted log-odds in the place of codes of categories, or the codes, for a ratio that passes rows on to others
     categories: Literal["odds", "codes"] = "odds"
-    preparation: bool = True  # whether rows are prepared before `_fit`. Otherwise `_fit` calls `_prepare_rows`
 
 
 class Design(NamedTuple):
@@ -231,7 +230,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         return self
 
     def _fit_units(self, samples: TwoSamples) -> None:
-        self._fit(self._prepare_rows(samples) if self.requires.preparation else samples)
+        """Prepare rows and fit to them. A method overrides this hook to act before the rows are prepared."""
+        self._fit(self._prepare_rows(samples))
 
     def _prepare_rows(self, samples: TwoSamples) -> TwoSamples:
         """Fit units and odds of categories, and return rows in the form that `requires` asks for."""

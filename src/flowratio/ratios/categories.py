@@ -108,8 +108,8 @@ def with_category_odds(samples: TwoSamples) -> tuple[CategoryOdds, TwoSamples]:
         strength = prior_strength(total[0], total[1], share_p)
         columns.append((*_odds(total, strength, share_p), total.sum(axis=0) / total.sum().clip(1e-300), strength))
         others = _odds(total[:, None] - counts, strength, share_p)  # each of shape (n_folds, K)
-        seen = codes >= 0
-        pairs.append([np.where(seen, values[fold, np.where(seen, codes, 0)], 0.0) for values in others])
+        has_code = codes >= 0
+        pairs.append([np.where(has_code, values[fold, np.where(has_code, codes, 0)], 0.0) for values in others])
     log_odds, absence, shares, strengths = map(tuple, zip(*columns, strict=True))
     X = _with_pairs(rows.X, rows.codes, pairs)
     names = None if rows.names is None else names_with_odds(rows.names, rows.codes)
@@ -152,9 +152,9 @@ def _odds(counts: np.ndarray, strength: float, share_p: float) -> tuple[np.ndarr
 
 def _counts(codes: Vector, fold: Vector, of_p: Vector, w: Vector) -> np.ndarray:
     """Return the weights by sample, fold and category, (2, n_folds, K). Codes below 0 do not count."""
-    n_categories, seen = int(codes.max(initial=0)) + 1, codes >= 0
+    n_categories, has_code = int(codes.max(initial=0)) + 1, codes >= 0
     cell = (np.where(of_p, 0, _N_FOLDS) + fold) * n_categories + codes
-    counts = np.bincount(cell[seen], w[seen], 2 * _N_FOLDS * n_categories)
+    counts = np.bincount(cell[has_code], w[has_code], 2 * _N_FOLDS * n_categories)
     return counts.reshape(2, _N_FOLDS, n_categories)
 
 

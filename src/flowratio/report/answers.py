@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from flowratio._support.wording import counted
 from flowratio.applications.column_changes import ChangeKind
-from flowratio.diagnostics.overlap import no_overlap
+from flowratio.diagnostics.overlap import no_overlap, size_text
 from flowratio.report.drift import differs, is_significant
 from flowratio.report.names import file_names, legible_evidence
 from flowratio.report.numbers import count, fixed, pair, percent, shares
@@ -162,13 +162,18 @@ def size_sentence(evidence: dict[str, Any]) -> str:
 
 def weight_sentence(evidence: dict[str, Any]) -> str:
     """Return how many rows of p the weighted rows of q replace."""
-    overlap, n_q = evidence["diagnosis"]["overlap"], evidence["diagnosis"]["n_q"]
+    n_q = evidence["diagnosis"]["n_q"]
     p, q = file_names(evidence["origin"])
     if is_apart(evidence):
         return f"No weights can turn rows of {q} into rows of {p}: the files do not overlap."
-    size = f"{count(overlap['ess_q'])} ± {count(overlap['ess_error'])}"
-    rows = f"the {count(n_q)} rows of {q} carry as much information as {size} rows of {p}"
+    rows = f"the {count(n_q)} rows of {q} carry as much information as {ess_text(evidence)} rows of {p}"
     return f"After weighting, {rows} (effective sample size, ESS)."
+
+
+def ess_text(evidence: dict[str, Any]) -> str:
+    """Return the effective sample size of the weights with its error."""
+    overlap = evidence["diagnosis"]["overlap"]
+    return size_text(overlap["ess_q"], overlap["ess_low"], overlap["ess_high"], count)
 
 
 def is_apart(evidence: dict[str, Any]) -> bool:

@@ -94,6 +94,7 @@ def _content(evidence: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]
         "rare_sentences": rare_sentences(evidence),
         "verdict": _verdict(evidence, balance),
         "is_apart": answers.is_apart(evidence),
+        "ess_text": answers.ess_text(evidence),
         "steps": steps_of(evidence, origin),
         "score_command": score_command(origin),
         "score_columns": SCORE_COLUMNS,

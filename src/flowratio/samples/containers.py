@@ -16,7 +16,7 @@ from flowratio._support.callers import warn_caller
 from flowratio._support.types import TableLike
 from flowratio._support.wording import listed
 from flowratio.tables.detection import is_mixed, is_relation
-from flowratio.tables.identifiers import counting_columns, identifier_columns
+from flowratio.tables.identifiers import counting_columns, identifier_columns, untyped_numbers
 
 _ONLY = "x1"  # name of the column of values without a name, as in arrays of several columns
 
@@ -72,17 +72,17 @@ def to_table(X: TableLike, column: str | None = None) -> Any:
 def needs_encoding(*tables: TableLike) -> bool:
     """Return whether tables with the rows of both samples must be encoded: mixed tables, and those with identifiers.
 
-    Identifiers of data frames are left out by the encoder. Of arrays, whose columns have no names, nothing is left out.
-    A column that counts the rows is named in a warning.
+    Identifiers of data frames are left out by the encoder, and so are integers of an array with text in the order of
+    its rows. Columns of other arrays have neither names nor types, so nothing is left out. A column of numbers that
+    counts the rows is named in a warning.
     """
-    if any(map(is_mixed, tables)):
-        return True
-    if all(library_of(table) is not None for table in tables):
+    mixed = any(map(is_mixed, tables))
+    if not mixed and all(library_of(table) is not None for table in tables):
         return bool(identifier_columns(*tables))
     arrays = [table for table in tables if isinstance(table, np.ndarray) and table.ndim == 2 and len(table)]
-    if len(arrays) == len(tables) and len({A.shape[1] for A in arrays}) == 1 and arrays[0].dtype.kind in "iuf":
-        _warn_of_counters([f"x{j + 1}" for j in counting_columns(*arrays)])
-    return False
+    if len(arrays) == len(tables) and len({A.shape[1] for A in arrays}) == 1:
+        _warn_of_counters([f"x{j + 1}" for j in counting_columns(*map(untyped_numbers, arrays))])
+    return mixed
 
 
 def _warn_of_counters(columns: list[str]) -> None:

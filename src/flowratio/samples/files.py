@@ -129,15 +129,15 @@ class ParquetFile:
             yield X
 
     def take(self, positions: np.ndarray) -> Matrix:
-        X, done = np.empty((len(positions), len(self.columns)), self.float_type), 0
+        X, n_done = np.empty((len(positions), len(self.columns)), self.float_type), 0
         for span in self.spans(0):
             start, last = span.start, np.searchsorted(positions, span.stop)
             pieces = self.matrices(span, _SPAN_ROWS)
-            while done < last:
+            while n_done < last:
                 piece = next(pieces)
-                part = positions[done : np.searchsorted(positions, start + len(piece))]
-                X[done : done + len(part)] = piece[part - start]
-                start, done = start + len(piece), done + len(part)
+                part = positions[n_done : np.searchsorted(positions, start + len(piece))]
+                X[n_done : n_done + len(part)] = piece[part - start]
+                start, n_done = start + len(piece), n_done + len(part)
         return X
 
 

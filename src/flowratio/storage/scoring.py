@@ -15,14 +15,14 @@ import os
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import count, islice, zip_longest
+from itertools import count, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -50,8 +50,10 @@ from flowratio.weights import check_cap, log_cap, temper
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Note: TypeAlias = dict[str, dict[str, Any]]  # by column: the number of "unseen" rows, and "hints" on spellings
 _NEW_COLUMNS = ("log_ratio", "weight")
 _ENTRY = "log_ratio"
+_NOTES = 2  # version of the notes of a batch in the journal
 _LOW_ESS = "a few rows have nearly all of the weight: check those with the largest `log_ratio`, and temper or cap them"
 _NOT_RESUMED = "note: an earlier run to this output had another model, source or setting, and was not resumed"
 
@@ -166,20 +168,18 @@ def score_file(
             metadata = None if scores_only else with_numbers(table.metadata, _NEW_COLUMNS)
             write_table(frames, out, metadata, safe_separator(table.separator, table.columns))
             journal.clear()
-        unseen = sum((Counter(note) for note in log_r.notes), Counter())
-        hints = tuple(_hints(getattr(ratio, "encoder_", None), table, unseen, batch_rows))
+        unseen = sum((Counter(note["unseen"]) for note in log_r.notes), Counter())
+        hints = {name: text for note in reversed(log_r.notes) for name, text in note["hints"].items()}  # the first
     note = _NOT_RESUMED if journal.is_restarted else None
-    return ScoringSummary(log_r.n_values, time.perf_counter() - start, ess, dict(unseen), resumed, note, hints)
-
-
-def _hints(encoder: TableEncoder | None, table: TableFile, unseen: Counter[str], batch_rows: int) -> Iterator[str]:
-    """Yield a hint for each text column with a new category that is one at fit, written in another way."""
-    columns = [] if encoder is None else encoder.columns_
-    for column in columns:
-        if column.name in unseen and column.kind is Kind.CATEGORY:
-            frames = table.frames([column.name], batch_rows)
-            texts = (hint_of_new_category(frame[column.name], column.all_categories) for frame in frames)
-            yield from islice(filter(None, texts), 1)
+    return ScoringSummary(
+        log_r.n_values,
+        time.perf_counter() - start,
+        ess,
+        dict(unseen),
+        resumed,
+        note,
+        tuple(hints[name] for name in unseen if name in hints),
+    )
 
 
 @contextmanager
@@ -206,7 +206,7 @@ def _about(model_folder: PathLike | None, source: PathLike, settings: dict[str, 
     digest = None if model is None else hashlib.sha256(model).hexdigest()
     # a stream cannot be read again, so that it never resumes
     identity = secrets.token_hex(8) if is_stream(source) else source_state(source)
-    return {"flowratio": flowratio.__version__, "model": digest, "source": identity, **settings}
+    return {"flowratio": flowratio.__version__, "model": digest, "source": identity, "notes": _NOTES, **settings}
 
 
 def _columns_of(ratio: Any, table: TableFile, scores_only: bool) -> list[str]:
@@ -239,8 +239,8 @@ class _Scorer:
         frames = self.table.frames(self.columns, self.batch_rows, skip)
         return zip(frames, count(skip, self.batch_rows), strict=False)
 
-    def __call__(self, batch: tuple[pl.DataFrame, int]) -> tuple[Vector, dict[str, int]]:
-        """Return log r of a batch, of shape (n,), and the number of rows with unseen values by column."""
+    def __call__(self, batch: tuple[pl.DataFrame, int]) -> tuple[Vector, Note]:
+        """Return log r of a batch, of shape (n,), and a note on what did not occur at fit."""
         frame, start = batch
         try:
             if hasattr(self.ratio, "score_rows"):
@@ -256,7 +256,18 @@ class _Scorer:
             n_bad = np.count_nonzero(~np.isfinite(log_r))
             problem = f"log r of shape {log_r.shape} for {len(frame)} rows, {n_bad} of them not finite"
             raise ValueError(f"`ratio` returned {problem}. It must return one finite value per row.")
-        return log_r, unseen
+        return log_r, {"unseen": dict(unseen), "hints": self._hints(frame, unseen)}
+
+    def _hints(self, frame: pl.DataFrame, unseen: Mapping[str, int]) -> dict[str, str]:
+        """Return a hint by text column with a new category that is one at fit, written in another way."""
+        encoder: TableEncoder | None = getattr(self.ratio, "encoder_", None)
+        columns = [] if encoder is None else [one for one in encoder.columns_ if one.name in unseen]
+        texts = {
+            one.name: hint_of_new_category(frame[one.name], one.all_categories)
+            for one in columns
+            if one.kind is Kind.CATEGORY
+        }
+        return {name: text for name, text in texts.items() if text}
 
 
 def _finite(column: pl.Series) -> pl.Series:
@@ -290,8 +301,8 @@ def _score_all(scorer: _Scorer, journal: Journal, workers: int, advance: Callabl
     for _ in range(resumed // scorer.batch_rows):
         advance()
     with ThreadPoolExecutor(workers) as pool:
-        for values, unseen in _mapped(pool, scorer, scorer.batches(resumed), workers):
-            log_r.append(values, unseen)
+        for values, note in _mapped(pool, scorer, scorer.batches(resumed), workers):
+            log_r.append(values, note)
             advance()
     return log_r, resumed
 

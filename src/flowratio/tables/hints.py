@@ -91,9 +91,9 @@ def hint_of_new_category(cells: pl.Series, categories: tuple[str, ...]) -> str |
     pairs = new.join(pl.DataFrame({"text": list(categories)}).with_columns(key=_key()), on="key").sort("text")
     if pairs.is_empty():
         return None
-    text, known = pairs["text"][0], pairs["text_right"][0]
+    text, category = pairs["text"][0], pairs["text_right"][0]
     rule = "They differ only in case or white space, and count as different categories. Write them as at fit."
-    return f"Column {quoted(cells.name)} has {quoted(text)}, and {quoted(known)} at fit. {rule}"
+    return f"Column {quoted(cells.name)} has {quoted(text)}, and {quoted(category)} at fit. {rule}"
 
 
 def _key() -> pl.Expr:

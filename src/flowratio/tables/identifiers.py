@@ -99,6 +99,20 @@ def counting_columns(*arrays: Matrix) -> list[int]:
     ]
 
 
+def untyped_numbers(A: np.ndarray) -> Matrix:
+    """Return the numbers of an array, (n, d), whose type does not show whether they are integers. Others are NaN.
+
+    The integers of an array of objects have a type of their own, and `TableEncoder` judges them.
+    """
+    if A.dtype.kind in "iuf":
+        return np.ma.filled(np.ma.asarray(A, np.float64), np.nan) if isinstance(A, np.ma.MaskedArray) else A
+    values = np.full(A.shape, np.nan)
+    for j in range(A.shape[1] if A.dtype.kind == "O" else 0):
+        if all(isinstance(value, float | np.floating) for value in A[:, j]):
+            values[:, j] = A[:, j]
+    return values
+
+
 def _are_whole(A: np.ndarray) -> np.ndarray:
     """Return whether all values of each column are integers, (n, …) to (…)."""
     return (np.round(A) == A).all(axis=0)

@@ -48,9 +48,9 @@ class TestReplacing:
                 temporary.write_text("half")
                 raise error
 
-        with pytest.raises(type(error)) as caught:
+        with pytest.raises(type(error)) as failure:
             write_half()
-        assert caught.value is error
+        assert failure.value is error
         assert (tmp_path / "a.json").read_text() == "old"
         assert os.listdir(tmp_path) == ["a.json"]
 
@@ -68,12 +68,12 @@ class TestReplacing:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))  # a real write that fails half-way
         try:
-            with pytest.raises(OSError, match=r"Cannot write .*a \(File too large\)\. Free some space") as caught:
+            with pytest.raises(OSError, match=r"Cannot write .*a \(File too large\)\. Free some space") as error:
                 write()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        assert caught.value.errno == errno.EFBIG
-        assert isinstance(caught.value.__cause__, OSError if writer == "bytes" else SafetensorError)
+        assert error.value.errno == errno.EFBIG
+        assert isinstance(error.value.__cause__, OSError if writer == "bytes" else SafetensorError)
         assert (tmp_path / "a").read_text() == "old"
         assert os.listdir(tmp_path) == ["a"]
 
@@ -82,30 +82,30 @@ class TestReplacing:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         monkeypatch.setattr(os, "fsync", fsync)
-        with pytest.raises(OSError, match="Free some space") as caught, replacing(tmp_path / "a"):
+        with pytest.raises(OSError, match="Free some space") as error, replacing(tmp_path / "a"):
             pass
-        assert caught.value.errno == errno.ENOSPC
+        assert error.value.errno == errno.ENOSPC
         assert os.listdir(tmp_path) == []
 
     def test_missing_folder(self, tmp_path):
         with (
             pytest.raises(
                 FileNotFoundError, match=r"Cannot write .*b\.json.*folder exists.*choose another path"
-            ) as caught,
+            ) as error,
             replacing(tmp_path / "none" / "b.json"),
         ):
             pass
-        assert caught.value.errno == errno.ENOENT
-        assert len(str(caught.value).splitlines()) == 1
+        assert error.value.errno == errno.ENOENT
+        assert len(str(error.value).splitlines()) == 1
 
     def test_folder_that_cannot_be_written(self, tmp_path, monkeypatch):
         def refuse(path: str, flags: int, mode: int = 0o777) -> int:
             raise PermissionError(errno.EACCES, "Permission denied", path)
 
         monkeypatch.setattr(os, "open", refuse)  # permissions do not bind the superuser, who may run the tests
-        with pytest.raises(PermissionError, match=r"Permission denied.*written") as caught, replacing(tmp_path / "b"):
+        with pytest.raises(PermissionError, match=r"Permission denied.*written") as error, replacing(tmp_path / "b"):
             pass
-        assert caught.value.errno == errno.EACCES
+        assert error.value.errno == errno.EACCES
 
     def test_folder_in_the_place_of_the_file(self, tmp_path):
         with pytest.raises(OSError, match="because it is a folder"), replacing(tmp_path):

@@ -33,8 +33,8 @@ def test_messages_without_arguments_stay_unchanged(message: Exception | str) -> 
 
 
 def test_warning_carries_its_argument() -> None:
-    with pytest.warns(ArgumentWarning) as caught:
+    with pytest.warns(ArgumentWarning) as records:
         warnings.warn(ArgumentWarning("exclude", "Drop it with `exclude`."), stacklevel=1)
-    message = caught[0].message
+    message = records[0].message
     assert isinstance(message, ArgumentWarning)
     assert renamed(message, {"exclude": "--exclude"}) == "Drop it with `--exclude`."

@@ -50,6 +50,6 @@ def known_line() -> type[RatioEstimator]:
 
 
 @pytest.fixture
-def known() -> dict[str, Any]:
+def models() -> dict[str, Any]:
     """Settings with log r = -0.1 + 0.5 x and a prediction of 0.7 x, of the first column."""
     return {"ratio": KnownLine(-0.1, 0.5), "outcome_model": KnownPrediction(0.7), "random_state": 0}

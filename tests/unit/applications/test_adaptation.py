@@ -224,10 +224,10 @@ def test_the_choice_of_an_automatic_ratio_is_made_once(monkeypatch: pytest.Monke
     n_choices = 0
 
     class Counted(AutoRatio):
-        def _fit(self, samples: TwoSamples) -> None:
+        def _fit_units(self, samples: TwoSamples) -> None:
             nonlocal n_choices
             n_choices += 1
-            super()._fit(samples)
+            super()._fit_units(samples)
 
     model = ImportanceWeighted(Ridge(), Counted(["lda", "logistic"]), n_folds=3, random_state=0)
     model.fit(X, y, X_target=X_target)

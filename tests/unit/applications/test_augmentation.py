@@ -51,11 +51,11 @@ class TestTruth:
     @pytest.mark.parametrize("n_folds", [2, 5])
     def test_weighted_mean_is_that_of_real_rows(self, n_folds: int) -> None:
         w = weights(n_folds=n_folds)
-        found = np.average(X_SYNTHETIC, axis=0, weights=w)
+        result = np.average(X_SYNTHETIC, axis=0, weights=w)
         # logistic regression matches the means of p it was fitted to; the weighted mean has the variance of p over
         # the effective draws, the mean of the real rows that of p over n
         error = math.sqrt(1 / effective_sample_size(LOG_R) + 1 / len(X_REAL))
-        assert (np.abs(found - SHIFT) < 4 * error).all()
+        assert (np.abs(result - SHIFT) < 4 * error).all()
         assert (np.abs(X_SYNTHETIC.mean(axis=0) - SHIFT) > 4 * error).all()
 
     def test_weights_are_ratios(self) -> None:
@@ -145,9 +145,9 @@ class TestSettings:
         far = np.random.default_rng(1).normal(12, 1, size=(200, 2))
         with pytest.warns(
             OverlapWarning, match="100 % of the rows of X_real .* columns `x1` and `x2` separate"
-        ) as caught:
+        ) as records:
             augmentation_weights(far, X_SYNTHETIC[:200], "logistic", random_state=0)
-        assert caught[-1].filename == __file__
+        assert records[-1].filename == __file__
         flat = augmentation_weights(far, X_SYNTHETIC[:200], "logistic", gamma=0, random_state=0)
         np.testing.assert_allclose(flat, 1.0)
 
@@ -179,10 +179,10 @@ class TestSettings:
 
         w = weights()
         generator = torch.Generator().manual_seed(0)
-        drawn = list(WeightedRandomSampler(w.tolist(), 20_000, generator=generator))
-        found = X_SYNTHETIC[drawn].mean(axis=0)
+        draws = list(WeightedRandomSampler(w.tolist(), 20_000, generator=generator))
+        result = X_SYNTHETIC[draws].mean(axis=0)
         # 4 standard errors of a mean of 20 000 draws of unit variance
-        assert (np.abs(found - np.average(X_SYNTHETIC, axis=0, weights=w)) < 4 / math.sqrt(20_000)).all()
+        assert (np.abs(result - np.average(X_SYNTHETIC, axis=0, weights=w)) < 4 / math.sqrt(20_000)).all()
 
 
 class TestBadInput:

@@ -49,10 +49,10 @@ def test_all_categories_count(n: int) -> None:
 
 @pytest.mark.parametrize("ratio", ["logistic", "boosting"])
 def test_a_ratio_uses_all_categories(ratio: str) -> None:
-    found = two_sample_test(shops(600, 0, 0), shops(600, 200, 1), ratio, n_permutations=19, random_state=0)
-    assert found.p_value == 0.05
-    assert found.importance is not None
-    assert found.importance.names[0] == found.drivers.names[0] == "shop"
+    result = two_sample_test(shops(600, 0, 0), shops(600, 200, 1), ratio, n_permutations=19, random_state=0)
+    assert result.p_value == 0.05
+    assert result.importance is not None
+    assert result.importance.names[0] == result.drivers.names[0] == "shop"
 
 
 def test_thousands_of_categories() -> None:
@@ -65,19 +65,19 @@ def test_thousands_of_categories() -> None:
         )
         for p in (other, shares)
     )
-    found = two_sample_test(P, Q, n_permutations=19, random_state=0)
-    assert found.p_value == 0.05
-    assert found.drivers.clear == ["shop"]
+    result = two_sample_test(P, Q, n_permutations=19, random_state=0)
+    assert result.p_value == 0.05
+    assert result.drivers.clear == ["shop"]
 
 
 def test_rare_categories_are_stated() -> None:
-    found = two_sample_test(shops(400, 0, 0), shops(400, 0, 1), n_permutations=9, random_state=0)
+    result = two_sample_test(shops(400, 0, 0), shops(400, 0, 1), n_permutations=9, random_state=0)
     # 2 rows of each shop in both files are expected: most rows have a shop with fewer than 5 rows
-    share = re.findall(r"\((\d+) % of the rows\)", found.note)[0]
+    share = re.findall(r"\((\d+) % of the rows\)", result.note)[0]
     assert 80 < int(share) < 98
-    assert found.note == f"Categories with fewer than 5 rows are hard to compare: shop ({share} % of the rows)."
-    assert found.reason.endswith(f"9 permutations. {found.note}")
-    assert str(found).endswith(found.note)
+    assert result.note == f"Categories with fewer than 5 rows are hard to compare: shop ({share} % of the rows)."
+    assert result.reason.endswith(f"9 permutations. {result.note}")
+    assert str(result).endswith(result.note)
 
 
 def test_a_change_of_missing_text_is_named() -> None:
@@ -127,9 +127,9 @@ def test_unchanged_columns_are_rarely_named_next_to_a_changed_one() -> None:
         X_p, X_q = rng.normal(size=(100, 6)), rng.normal(size=(150, 6))
         X_p[:, 1], X_q[:, 1] = 0.8 * X_p[:, 0] + 0.6 * X_p[:, 1], 0.8 * X_q[:, 0] + 0.6 * X_q[:, 1]
         X_p[:, 0] = 2 * X_p[:, 0] + 1  # its correlation with x2 stays the same
-        found = two_sample_test(X_p, X_q, n_permutations=39, random_state=seed)
-        assert found.drivers.names[0] == "x1"
-        n_wrong += found.drivers.clear != ["x1"]
+        result = two_sample_test(X_p, X_q, n_permutations=39, random_state=seed)
+        assert result.drivers.names[0] == "x1"
+        n_wrong += result.drivers.clear != ["x1"]
     assert n_wrong <= binom.ppf(0.999, 40, 0.05)
 
 
@@ -137,21 +137,21 @@ def test_missing_values_that_became_frequent() -> None:
     rng = np.random.default_rng(0)
     P, Q = mixed(300, rng), mixed(300, rng)
     P = P.with_columns(score=pl.when(pl.Series(rng.random(300) < 0.4)).then(None).otherwise(pl.col("score")))
-    found = two_sample_test(P, Q, n_permutations=39, random_state=0)
-    assert found.drivers.clear == ["score"]
-    assert found.drivers.change[0] == "share of missing values"
+    result = two_sample_test(P, Q, n_permutations=39, random_state=0)
+    assert result.drivers.clear == ["score"]
+    assert result.drivers.change[0] == "share of missing values"
     # 0.52 and 0.2 missing: the deviation of log r of a 0/1 column
     truth = np.sqrt(0.36 * 0.64) * np.log(0.52 * 0.8 / (0.48 * 0.2))
-    assert abs(found.drivers.effect[0] - truth) < 2 * found.drivers.standard_error[0]
+    assert abs(result.drivers.effect[0] - truth) < 2 * result.drivers.standard_error[0]
 
 
 @pytest.mark.parametrize("constant", ["same", 1.0])
 def test_constant_columns_are_left_out(constant: Any) -> None:
     rng = np.random.default_rng(0)
     P, Q = (mixed(100, rng).with_columns(constant=pl.lit(constant)) for _ in range(2))
-    found = two_sample_test(P.with_columns(age=pl.col("age") + 2), Q, n_permutations=19, random_state=0)
-    assert found.drivers.names[0] == "age"
-    assert sorted(found.drivers.names) == ["age", "city", "job", "member", "score"]
+    result = two_sample_test(P.with_columns(age=pl.col("age") + 2), Q, n_permutations=19, random_state=0)
+    assert result.drivers.names[0] == "age"
+    assert sorted(result.drivers.names) == ["age", "city", "job", "member", "score"]
 
 
 def test_the_clearest_of_columns_with_the_smallest_p_value_is_first() -> None:

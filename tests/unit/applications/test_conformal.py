@@ -46,8 +46,8 @@ def test_rows_that_weigh_all_or_nothing() -> None:
     rng = np.random.default_rng(0)
     scores, log_c, log_t = rng.normal(size=50), rng.normal(size=50), np.append(rng.normal(size=9), -np.inf)
     zero = np.arange(50) % 3 == 0
-    found = conformal_quantile(scores, np.where(zero, -np.inf, log_c), log_t, 0.8)
-    np.testing.assert_array_equal(found, conformal_quantile(scores[~zero], log_c[~zero], log_t, 0.8))
+    result = conformal_quantile(scores, np.where(zero, -np.inf, log_c), log_t, 0.8)
+    np.testing.assert_array_equal(result, conformal_quantile(scores[~zero], log_c[~zero], log_t, 0.8))
     assert conformal_quantile([1.0, 2.0], [-np.inf, -np.inf], [0.0]).tolist() == [math.inf]
 
 

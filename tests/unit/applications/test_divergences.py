@@ -72,11 +72,11 @@ def draw(m: float, n_p: int, n_q: int, seed: int = 0) -> tuple[np.ndarray, np.nd
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("n_p", "n_q"), [(20_000, 20_000), (2_000, 50_000), (50_000, 2_000)])
 def test_the_true_ratio_gives_the_closed_form(kind: Kind, n_p: int, n_q: int) -> None:
-    found = divergence(*draw(0.5, n_p, n_q), kind, ratio=Known(0.5), n_folds=2, random_state=0)
-    assert found.value == found.raw == pytest.approx(found.held_out, abs=1e-12)  # nothing is fitted
-    assert abs(found.value - truth(kind, 0.5)) < 4 * found.standard_error  # a normal mean is outside in 1 of 16 000
+    result = divergence(*draw(0.5, n_p, n_q), kind, ratio=Known(0.5), n_folds=2, random_state=0)
+    assert result.value == result.raw == pytest.approx(result.held_out, abs=1e-12)  # nothing is fitted
+    assert abs(result.value - truth(kind, 0.5)) < 4 * result.standard_error  # a normal mean is outside in 1 of 16 000
     # the least known is Pearson's: mean r⁴ = e^{6/4} = 4.5, so that 2000 rows know mean r² = 1.28 to 0.04
-    assert found.standard_error < 0.05
+    assert result.standard_error < 0.05
 
 
 @pytest.mark.parametrize("kind", ["kl", "reverse-kl", "js", "hellinger"])
@@ -92,29 +92,29 @@ def test_an_error_of_the_ratio_enters_squared(kind: Kind) -> None:
 
 def test_far_apart_kl_rests_on_log_r_itself() -> None:
     X_p, X_q = draw(6.0, 5_000, 5_000)  # KL = 18, and no row of q lies where p does
-    found = divergence(X_p, X_q, ratio=Known(6.0), n_folds=2, random_state=0)
-    assert abs(found.value - 18) < 4 * 6 / math.sqrt(5_000)  # log r has the standard deviation 6
-    assert found.standard_error == pytest.approx(6 / math.sqrt(5_000), rel=0.05)
+    result = divergence(X_p, X_q, ratio=Known(6.0), n_folds=2, random_state=0)
+    assert abs(result.value - 18) < 4 * 6 / math.sqrt(5_000)  # log r has the standard deviation 6
+    assert result.standard_error == pytest.approx(6 / math.sqrt(5_000), rel=0.05)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("far", [0.0, 40.0, 1e3])
 def test_nothing_is_ever_nan(kind: Kind, far: float) -> None:
     X_p, X_q = draw(far, 60, 50)
-    found = divergence(X_p, X_q, kind, ratio="logistic", random_state=0)
-    values = [found.value, found.standard_error, found.raw, found.confirmed, found.interval()[0]]
+    result = divergence(X_p, X_q, kind, ratio="logistic", random_state=0)
+    values = [result.value, result.standard_error, result.raw, result.confirmed, result.interval()[0]]
     assert np.isfinite(values).all()
-    assert not math.isnan(found.interval()[1])
-    assert found.value >= 0
-    json.dumps(found.to_dict(), allow_nan=False)
+    assert not math.isnan(result.interval()[1])
+    assert result.value >= 0
+    json.dumps(result.to_dict(), allow_nan=False)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_identical_samples(kind: Kind) -> None:
     X = np.random.default_rng(0).normal(size=(500, 3))
-    found = divergence(X, X, kind, ratio="logistic", random_state=0)
-    assert found.interval()[0] == pytest.approx(0, abs=1e-12)
-    assert found.value < 0.05
+    result = divergence(X, X, kind, ratio="logistic", random_state=0)
+    assert result.interval()[0] == pytest.approx(0, abs=1e-12)
+    assert result.value < 0.05
 
 
 @pytest.mark.parametrize("m", [0.1, 0.5, 1.0, 2.0, 3.0])
@@ -124,9 +124,9 @@ def test_intervals_cover(m: float) -> None:
     for seed in range(200):
         scores = _linear(*draw(m, 400, 600, seed), seed)
         for kind in KINDS:
-            made = estimate(cast(Kind, kind), scores, nothing_found(scores))
-            low, high = made.interval()
-            normal[kind] += abs(made.raw - truths[kind]) < 1.96 * made.standard_error
+            result = estimate(cast(Kind, kind), scores, nothing_found(scores))
+            low, high = result.interval()
+            normal[kind] += abs(result.raw - truths[kind]) < 1.96 * result.standard_error
             whole[kind] += low <= truths[kind] <= high
     # 95 % ± 3 %, and 200 draws have a standard error of 1.5 %
     assert {kind: n for kind, n in whole.items() if n < 181} == {}
@@ -164,45 +164,45 @@ def _linear(X_p: np.ndarray, X_q: np.ndarray, seed: int) -> CrossFitted:
 def test_what_covers_is_what_users_get(kind: Kind) -> None:
     X_p, X_q = draw(1.0, 400, 600)
     scores = _linear(X_p, X_q, 0)
-    made = estimate(kind, scores, nothing_found(scores))
+    result = estimate(kind, scores, nothing_found(scores))
     public = divergence(X_p, X_q, kind, ratio="logistic", n_folds=5, random_state=0)  # with a small penalty
-    assert public.raw == pytest.approx(made.raw, abs=0.2 * made.standard_error)
-    assert public.standard_error == pytest.approx(made.standard_error, rel=0.1)
+    assert public.raw == pytest.approx(result.raw, abs=0.2 * result.standard_error)
+    assert public.standard_error == pytest.approx(result.standard_error, rel=0.1)
 
 
 @pytest.mark.parametrize("n", [200, 2000])
 @pytest.mark.parametrize("kind", ["kl", "reverse-kl"])
 def test_kl_beyond_all_rows_is_announced(kind: Kind, n: int) -> None:
-    found = divergence(*draw(10.0, n, n), kind, ratio="logistic", random_state=0)  # KL = 50, and all are told apart
-    assert (found.verdict, found.limit) == ("use with care", "near the ln n ceiling")
-    assert "separates the samples except for 0 of" in found.reason
-    low, high = found.interval()
+    result = divergence(*draw(10.0, n, n), kind, ratio="logistic", random_state=0)  # KL = 50, and all are told apart
+    assert (result.verdict, result.limit) == ("use with care", "near the ln n ceiling")
+    assert "separates the samples except for 0 of" in result.reason
+    low, high = result.interval()
     assert 1 < low < 50
     assert high == math.inf
-    assert found.to_dict()["interval"][1] is None
-    assert "or more)\nVerdict: use with care. " in str(found)
+    assert result.to_dict()["interval"][1] is None
+    assert "or more)\nVerdict: use with care. " in str(result)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_constants(kind: Kind) -> None:
     largest = {"js": math.log(2), "tv": 1.0, "hellinger": 1.0}.get(kind, math.inf)
     for n in (20, 1000):
-        found = divergence(np.ones((n, 1)), np.zeros((n, 1)), kind, ratio="logistic", random_state=0)
-        assert found.limit in ("lower bound", "near the ln n ceiling")
-        assert found.interval()[1] == largest
-        assert found.standard_error > 0.5 / n  # rows that are all alike do not know the next one
+        result = divergence(np.ones((n, 1)), np.zeros((n, 1)), kind, ratio="logistic", random_state=0)
+        assert result.limit in ("lower bound", "near the ln n ceiling")
+        assert result.interval()[1] == largest
+        assert result.standard_error > 0.5 / n  # rows that are all alike do not know the next one
     with pytest.raises(ValueError, match="All rows of `X_p` and `X_q` are equal"):
         divergence(np.ones((20, 1)), np.ones((30, 1)), kind)
 
 
 def test_large_ratios_are_announced() -> None:
-    found = divergence(*draw(3.0, 2000, 2000), ratio=Known(3.0), n_folds=2, random_state=0)
-    assert (found.verdict, found.limit) == (
+    result = divergence(*draw(3.0, 2000, 2000), ratio=Known(3.0), n_folds=2, random_state=0)
+    assert (result.verdict, result.limit) == (
         "use with care",
         "near the ln n ceiling",
     )  # r > n for x > 4.03, which are 15 % of the rows
-    assert "15 % of the rows have a ratio above 2000, the number of rows" in found.reason
-    assert found.confirmed < 4.5 < found.interval()[1] == math.inf
+    assert "15 % of the rows have a ratio above 2000, the number of rows" in result.reason
+    assert result.confirmed < 4.5 < result.interval()[1] == math.inf
     near = divergence(*draw(1.0, 2000, 2000), ratio=Known(1.0), n_folds=2, random_state=0)
     assert (near.verdict, near.limit) == ("reliable", "none")
     assert near.interval()[1] < 1
@@ -210,10 +210,10 @@ def test_large_ratios_are_announced() -> None:
 
 def test_pearson_says_that_it_is_cut_off() -> None:
     for seed in range(10):
-        found = divergence(*draw(2.0, 400, 700, seed), "pearson", ratio=Known(2.0), n_folds=2, random_state=0)
-        assert (found.verdict, found.limit) == ("use with care", "lower bound")
-        assert "above √n = 26.5, where it is cut off" in found.reason
-        low, high = found.interval()
+        result = divergence(*draw(2.0, 400, 700, seed), "pearson", ratio=Known(2.0), n_folds=2, random_state=0)
+        assert (result.verdict, result.limit) == ("use with care", "lower bound")
+        assert "above √n = 26.5, where it is cut off" in result.reason
+        low, high = result.interval()
         assert low < truth("pearson", 2.0) < high == math.inf
     hardly = divergence(*draw(1.2, 100, 100, 3), "pearson", ratio=Known(0.5), n_folds=2, random_state=0)
     assert (hardly.limit, "effective sample size" in hardly.reason) == ("lower bound", True)
@@ -227,10 +227,10 @@ def test_what_is_confirmed_is_a_bound_whatever_the_ratio() -> None:
 
 
 def test_a_wrong_ratio_is_not_to_be_used() -> None:
-    found = divergence(*draw(1.0, 500, 500), ratio=Known(-2.0), n_folds=2, random_state=0)
-    assert (found.value, found.verdict) == (0.0, "do not use")
-    assert "worse than none" in found.reason
-    assert found.interval() == (0.0, math.inf)
+    result = divergence(*draw(1.0, 500, 500), ratio=Known(-2.0), n_folds=2, random_state=0)
+    assert (result.value, result.verdict) == (0.0, "do not use")
+    assert "worse than none" in result.reason
+    assert result.interval() == (0.0, math.inf)
 
 
 def test_an_overfitted_ratio_is_not_to_be_used() -> None:
@@ -239,9 +239,9 @@ def test_an_overfitted_ratio_is_not_to_be_used() -> None:
     from flowratio import ClassifierRatio
 
     ratio = ClassifierRatio(KNeighborsClassifier(3))
-    found = divergence(*draw(0.5, 200, 200), "js", ratio=ratio, n_folds=3, random_state=0)
-    assert (found.verdict, found.raw) == ("do not use", found.held_out)
-    assert "overfitted" in found.reason
+    result = divergence(*draw(0.5, 200, 200), "js", ratio=ratio, n_folds=3, random_state=0)
+    assert (result.verdict, result.raw) == ("do not use", result.held_out)
+    assert "overfitted" in result.reason
 
 
 def test_swapping_the_samples_turns_kl_over() -> None:
@@ -299,10 +299,10 @@ def test_whole_weights_count_rows_and_others_have_no_scale(kind: Kind) -> None:
 def test_unequal_weights_are_worth_fewer_rows() -> None:
     X_p, X_q = draw(1.0, 400, 400)
     w = np.random.default_rng(1).uniform(0.1, 3.0, 400)
-    found = divergence(X_p, X_q, "js", ratio=Known(1.0), sample_weight_p=w, n_folds=2, random_state=0)
+    result = divergence(X_p, X_q, "js", ratio=Known(1.0), sample_weight_p=w, n_folds=2, random_state=0)
     share, of_p = w / w.sum(), (math.log(2) + np.log(expit(X_p[:, 0] - 0.5))) / 2
-    assert found.standard_error**2 > float(share**2 @ (of_p - share @ of_p) ** 2)
-    assert abs(found.raw - truth("js", 1.0)) < 4 * found.standard_error
+    assert result.standard_error**2 > float(share**2 @ (of_p - share @ of_p) ** 2)
+    assert abs(result.raw - truth("js", 1.0)) < 4 * result.standard_error
 
 
 def test_what_the_automatic_choice_did_not_try_is_part_of_the_reason() -> None:
@@ -366,11 +366,11 @@ def test_an_interval_is_normal_and_cut_off() -> None:
 
 
 def test_it_prints_with_its_verdict() -> None:
-    found = divergence(*draw(1.0, 200, 200), ratio="logistic", random_state=0)
-    assert str(found).startswith("KL(p ‖ q): ")
-    assert " nats (95 % interval: " in str(found)
-    assert "\nVerdict: reliable. Fitted and held-out rows agree to" in str(found)
-    assert found.to_dict()["verdict"] == "reliable"
+    result = divergence(*draw(1.0, 200, 200), ratio="logistic", random_state=0)
+    assert str(result).startswith("KL(p ‖ q): ")
+    assert " nats (95 % interval: " in str(result)
+    assert "\nVerdict: reliable. Fitted and held-out rows agree to" in str(result)
+    assert result.to_dict()["verdict"] == "reliable"
 
 
 def test_bad_input() -> None:

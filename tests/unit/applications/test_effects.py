@@ -59,9 +59,9 @@ def by_hand(X: np.ndarray, t: np.ndarray, y: np.ndarray, estimand: str, method: 
 
 @pytest.mark.parametrize("estimand", ESTIMANDS)
 @pytest.mark.parametrize("method", ["doubly-robust", "hajek"])
-def test_estimates_are_the_formulas_row_by_row(estimand: str, method: str, known: dict[str, Any]) -> None:
+def test_estimates_are_the_formulas_row_by_row(estimand: str, method: str, models: dict[str, Any]) -> None:
     X, t, y = draw(60)
-    result = average_effect(X, t, y, estimand, method=method, **known)
+    result = average_effect(X, t, y, estimand, method=method, **models)
     assert result.value == pytest.approx(by_hand(X, t, y, estimand, method))
     assert result.weighted == pytest.approx(by_hand(X, t, y, estimand, "hajek"))
     assert result.unweighted == pytest.approx(y[t].mean() - y[~t].mean())
@@ -89,13 +89,13 @@ def test_the_order_of_rows_does_not_matter(estimand: str) -> None:
 
 @pytest.mark.parametrize("estimand", ESTIMANDS)
 @pytest.mark.parametrize("method", ["doubly-robust", "hajek"])
-def test_integer_weights_are_counts(estimand: str, method: str, known: dict[str, Any]) -> None:
+def test_integer_weights_are_counts(estimand: str, method: str, models: dict[str, Any]) -> None:
     X, t, y = draw(60)
     y -= 1.3 * X[:, 0]  # the known prediction is right, so no other model is better
     counts = np.random.default_rng(1).integers(0, 4, 60)
-    one = average_effect(X, t, y, estimand, method=method, sample_weight=counts, **known)
+    one = average_effect(X, t, y, estimand, method=method, sample_weight=counts, **models)
     rows = np.repeat(np.arange(60), counts)
-    other = average_effect(X[rows], t[rows], y[rows], estimand, method=method, **known)
+    other = average_effect(X[rows], t[rows], y[rows], estimand, method=method, **models)
     assert one.value == pytest.approx(other.value)
     assert one.standard_error == pytest.approx(other.standard_error)
     assert one.interval() == pytest.approx(other.interval())

@@ -150,23 +150,23 @@ class TestDrawsAreOfTheTarget:
     @pytest.mark.parametrize("proportion", [0.1, 0.5])
     @pytest.mark.parametrize("n_candidates", [1, 2, 5, 10, 20, 40, 100])
     def test_without_replacement_few_candidates_are_told(self, n_candidates: int, proportion: float) -> None:
-        made = sampler(proportion, n_candidates=n_candidates, replace=False)
-        with warnings.catch_warnings(record=True) as caught:
+        targeted = sampler(proportion, n_candidates=n_candidates, replace=False)
+        with warnings.catch_warnings(record=True) as records:
             warnings.simplefilter("always")
-            X = made.sample(2000, "p")
-        told = [warning for warning in caught if warning.category is DepletedWarning]
-        assert all(warning.filename == __file__ for warning in told)
+            X = targeted.sample(2000, "p")
+        depletions = [warning for warning in records if warning.category is DepletedWarning]
+        assert all(warning.filename == __file__ for warning in depletions)
         # whatever is silent is of the target; where most of the effective candidates are drawn, it is not
         if min(p_values(X, target("p", 20_000))) < 0.001:
-            assert told
-        assert bool(told) == (n_candidates <= {0.1: 40, 0.5: 10}[proportion])
+            assert depletions
+        assert bool(depletions) == (n_candidates <= {0.1: 40, 0.5: 10}[proportion])
 
     def test_without_replacement_the_advice_is_enough(self) -> None:
-        with pytest.warns(DepletedWarning) as caught:
+        with pytest.warns(DepletedWarning) as records:
             sampler(0.1, n_candidates=3, replace=False).sample(500, "p")
-        found = re.search(r"`n_candidates` of (\d+) or more", str(caught[0].message))
-        assert found is not None
-        needed = int(found.group(1))
+        result = re.search(r"`n_candidates` of (\d+) or more", str(records[0].message))
+        assert result is not None
+        needed = int(result.group(1))
         # pytest turns warnings into errors; the share of effective candidates differs by chance
         sampler(0.1, n_candidates=int(1.1 * needed), replace=False).sample(500, "p")
 
@@ -175,12 +175,12 @@ class TestDrawsAreOfTheTarget:
             def log_ratio(self, Z: np.ndarray) -> np.ndarray:
                 return rebalance(2 * Z.sum(axis=1), 0.1, "p")
 
-        made = sampler(0.1, ratio=ToDraws()).set_params(proportion=0)
-        X = made.sample(2000, "p")
+        targeted = sampler(0.1, ratio=ToDraws()).set_params(proportion=0)
+        X = targeted.sample(2000, "p")
         assert min(p_values(X, target("p", 5000))) > 0.001
         with pytest.raises(ValueError, match=r"`proportion` is 0, .* Use toward='p'"):
-            made.sample(5, "q")
-        mixed = made.sample(2000, None)
+            targeted.sample(5, "q")
+        mixed = targeted.sample(2000, None)
         assert max(p_values(mixed, target("p", 5000))) < 1e-6
 
     def test_wrong_proportion_is_noticed(self) -> None:
@@ -192,47 +192,47 @@ class TestDrawsAreOfTheTarget:
 
 class TestWhatADrawRestsOn:
     def test_only_the_chosen_are_decoded_in_latent_space(self) -> None:
-        made = sampler(n_candidates=20)
-        made.sample(300, "p")
-        assert made.ratio.n_scored == 6000
-        assert made.featurizer is not None
-        assert made.featurizer.flow_.n_decoded == 300
+        targeted = sampler(n_candidates=20)
+        targeted.sample(300, "p")
+        assert targeted.ratio.n_scored == 6000
+        assert targeted.featurizer is not None
+        assert targeted.featurizer.flow_.n_decoded == 300
 
     def test_all_candidates_are_decoded_in_x(self) -> None:
-        made = sampler(n_candidates=20, space="x")
-        made.sample(300, "p")
-        assert made.featurizer is not None
-        assert made.featurizer.flow_.n_decoded == 6000 + 300
+        targeted = sampler(n_candidates=20, space="x")
+        targeted.sample(300, "p")
+        assert targeted.featurizer is not None
+        assert targeted.featurizer.flow_.n_decoded == 6000 + 300
 
     def test_both_spaces_choose_the_same(self) -> None:
         np.testing.assert_allclose(sampler(space="x").sample(50), sampler(space="z").sample(50), rtol=1e-12)
 
     def test_mixture_needs_no_ratio(self) -> None:
-        drawn = sampler(ratio=None).draw(40, toward=None)
-        assert drawn.X.shape == (40, 2)
-        assert (drawn.effective_sample_size, drawn.unique_share, drawn.k_hat) == (40.0, 1.0, -math.inf)
+        targeted = sampler(ratio=None).draw(40, toward=None)
+        assert targeted.X.shape == (40, 2)
+        assert (targeted.effective_sample_size, targeted.unique_share, targeted.k_hat) == (40.0, 1.0, -math.inf)
 
     @pytest.mark.parametrize("proportion", [0.1, 0.5])
     def test_diagnostics_of_bounded_weights(self, proportion: float) -> None:
-        drawn = sampler(proportion).draw(500, "p")
-        assert isinstance(drawn, TargetedSample)
-        np.testing.assert_allclose(drawn.X, SHIFT.numpy() + SCALE.numpy() * drawn.Z, rtol=1e-12)
-        assert drawn.log_w.shape == (50_000,)
-        assert drawn.log_w.max() <= -math.log(proportion) + 1e-12
+        targeted = sampler(proportion).draw(500, "p")
+        assert isinstance(targeted, TargetedSample)
+        np.testing.assert_allclose(targeted.X, SHIFT.numpy() + SCALE.numpy() * targeted.Z, rtol=1e-12)
+        assert targeted.log_w.shape == (50_000,)
+        assert targeted.log_w.max() <= -math.log(proportion) + 1e-12
         # E w = 1 and w <= 1/π: E w² <= 1/π, up to the error of a mean of 50 000 weights
-        assert proportion * 0.95 < drawn.effective_sample_size / 50_000 <= 1
-        assert 1 - 1 / (100 * proportion) < drawn.unique_share <= 1
-        assert drawn.k_hat < 0.5
+        assert proportion * 0.95 < targeted.effective_sample_size / 50_000 <= 1
+        assert 1 - 1 / (100 * proportion) < targeted.unique_share <= 1
+        assert targeted.k_hat < 0.5
 
     def test_few_candidates_repeat(self) -> None:
-        drawn = sampler(0.1, n_candidates=1).draw(500, "p")
-        assert len(np.unique(drawn.Z, axis=0)) == round(drawn.unique_share * 500) < 250
+        targeted = sampler(0.1, n_candidates=1).draw(500, "p")
+        assert len(np.unique(targeted.Z, axis=0)) == round(targeted.unique_share * 500) < 250
 
     def test_without_replacement_no_row_comes_twice(self) -> None:
         with pytest.warns(DepletedWarning, match="500 rows were drawn without replacement"):
-            drawn = sampler(0.1, n_candidates=2, replace=False).draw(500, "p")
-        assert len(np.unique(drawn.X, axis=0)) == 500
-        assert drawn.unique_share == 1.0
+            targeted = sampler(0.1, n_candidates=2, replace=False).draw(500, "p")
+        assert len(np.unique(targeted.X, axis=0)) == 500
+        assert targeted.unique_share == 1.0
 
     def test_without_replacement_the_first_row_is_a_draw_by_weight(self) -> None:
         # of 3 candidates with weights 1 : 2 : 5; 600 seeds, 4 standard errors
@@ -245,11 +245,11 @@ class TestWhatADrawRestsOn:
         batches = []
         original = ExactRatio.log_ratio
         monkeypatch.setattr(ExactRatio, "log_ratio", lambda self, X: batches.append(len(X)) or original(self, X))
-        drawn = sampler().draw(200, "p")  # 20 000 candidates
+        targeted = sampler().draw(200, "p")  # 20 000 candidates
         assert len(batches) > 2
         assert max(batches) < 20_000
         # the chosen were drawn a second time: those of the same positions, so that they are of p
-        assert abs(drawn.Z.mean() - 1) < 4 / math.sqrt(400)
+        assert abs(targeted.Z.mean() - 1) < 4 / math.sqrt(400)
 
     @pytest.mark.usefixtures("terminal")
     def test_progress_bar_is_shown_if_asked_for(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -261,21 +261,21 @@ class TestWhatADrawRestsOn:
 
 class TestSeeds:
     def test_same_number_same_rows(self) -> None:
-        made = sampler()
-        np.testing.assert_array_equal(made.sample(20), made.sample(20))
-        assert not np.array_equal(made.sample(20), sampler(random_state=1).sample(20))
+        targeted = sampler()
+        np.testing.assert_array_equal(targeted.sample(20), targeted.sample(20))
+        assert not np.array_equal(targeted.sample(20), sampler(random_state=1).sample(20))
 
     def test_generator_goes_on(self) -> None:
-        made = sampler(random_state=np.random.default_rng(0))
-        first, second = made.sample(20), made.sample(20)
+        targeted = sampler(random_state=np.random.default_rng(0))
+        first, second = targeted.sample(20), targeted.sample(20)
         assert not np.array_equal(first, second)
         np.testing.assert_array_equal(sampler(random_state=np.random.default_rng(0)).sample(20), first)
 
     def test_clone_shares_what_was_fitted(self) -> None:
-        made = sampler(n_candidates=70, replace=False)
-        copied: Any = clone(made)
-        assert copied.get_params(deep=False) == made.get_params(deep=False)
-        np.testing.assert_array_equal(copied.sample(20), made.sample(20))
+        targeted = sampler(n_candidates=70, replace=False)
+        copied: Any = clone(targeted)
+        assert copied.get_params(deep=False) == targeted.get_params(deep=False)
+        np.testing.assert_array_equal(copied.sample(20), targeted.sample(20))
 
 
 class TestRatiosThatBringAFlow:
@@ -283,23 +283,23 @@ class TestRatiosThatBringAFlow:
     def test_featurized_ratio_alone(self, mixture: Any) -> None:
         ratio = FeaturizedRatio("logistic", featurizer=quick_flow(), mixture=mixture, random_state=0)
         ratio.fit_samples(*two_samples())
-        made = TargetedSampler(ratio, random_state=0)
-        drawn = made.draw(30, "p")
-        assert made._proportion() == pytest.approx(0.4 if mixture == "pooled" else 0.5, rel=1e-12)
+        targeted = TargetedSampler(ratio, random_state=0)
+        draws = targeted.draw(30, "p")
+        assert targeted._proportion() == pytest.approx(0.4 if mixture == "pooled" else 0.5, rel=1e-12)
         in_x = TargetedSampler(ratio, space="x", random_state=0).draw(30, "p")
         # the ratio is that of x, up to the round trip through the flow
-        np.testing.assert_allclose(drawn.log_w, in_x.log_w, atol=1e-5)
+        np.testing.assert_allclose(draws.log_w, in_x.log_w, atol=1e-5)
         flow: Any = ratio.featurizer_
-        np.testing.assert_array_equal(TargetedSampler(ratio, flow, random_state=0).sample(30, "p"), drawn.X)
-        by_hand = TargetedSampler(ratio.ratio_, flow, proportion=made._proportion(), random_state=0)
-        np.testing.assert_array_equal(by_hand.sample(30, "p"), drawn.X)
+        np.testing.assert_array_equal(TargetedSampler(ratio, flow, random_state=0).sample(30, "p"), draws.X)
+        by_hand = TargetedSampler(ratio.ratio_, flow, proportion=targeted._proportion(), random_state=0)
+        np.testing.assert_array_equal(by_hand.sample(30, "p"), draws.X)
 
     def test_joint_ratio_alone(self) -> None:
         ratio = JointFeaturizedRatio(featurizer=quick_flow(), hidden=(8,), random_state=0)
         ratio.fit_samples(*two_samples())
-        drawn = TargetedSampler(ratio, random_state=0).draw(30, "q")
+        targeted = TargetedSampler(ratio, random_state=0).draw(30, "q")
         in_x = TargetedSampler(ratio, space="x", random_state=0).draw(30, "q")
-        np.testing.assert_allclose(drawn.log_w, in_x.log_w, atol=1e-5)
+        np.testing.assert_allclose(targeted.log_w, in_x.log_w, atol=1e-5)
 
     def test_flow_that_is_no_density_is_refused(self) -> None:
         ratio = JointFeaturizedRatio(1.0, featurizer=quick_flow(), hidden=(8,), random_state=0)
@@ -339,9 +339,9 @@ class TestBadInput:
         ],
     )
     def test_settings(self, changed: dict[str, Any], words: str) -> None:
-        made = TargetedSampler(ExactRatio(), known_flow()).set_params(**changed)
+        targeted = TargetedSampler(ExactRatio(), known_flow()).set_params(**changed)
         with pytest.raises(ValueError, match=words):
-            made.sample(5)
+            targeted.sample(5)
 
     @pytest.mark.parametrize("n", [0, -1, 2.0, None])
     def test_number_of_rows(self, n: Any) -> None:
@@ -353,10 +353,10 @@ class TestBadInput:
             def log_ratio(self, X: np.ndarray) -> np.ndarray:
                 return np.where(np.arange(len(X)) % 4, -np.inf, super().log_ratio(X))
 
-        made = sampler(ratio=Half(), n_candidates=2, replace=False)
+        targeted = sampler(ratio=Half(), n_candidates=2, replace=False)
         with pytest.raises(ValueError, match=r"`n` is 100, but 50 of 200 candidates .* or `replace=True`"):
-            made.sample(100, "p")
-        assert made.set_params(n_candidates=100).sample(100, "p").shape == (100, 2)
+            targeted.sample(100, "p")
+        assert targeted.set_params(n_candidates=100).sample(100, "p").shape == (100, 2)
 
     def test_all_weights_zero(self) -> None:
         class Zero(ExactRatio):

@@ -332,6 +332,31 @@ def test_rounding_is_printed_as_zero() -> None:
     assert str(result).startswith("Mutual information: 0.00333 ± 0 nats, 0.0048 bits")
 
 
+def test_a_ratio_that_sees_nothing_of_a_dependence_is_a_lower_bound_in_plain_words() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=600)
+    result = mutual_information(x, x**2 + 0.3 * rng.normal(size=600), ratio="qda", n_folds=4, random_state=0)
+    assert str(result).startswith("Mutual information: 0 nats or more, 0 bits or more (95 % interval: 0 or more nats)")
+    assert "The ratio sees no dependence, so its result is only a lower bound: a flexible check finds" in str(result)
+    assert "±" not in str(result)
+    assert result.standard_error < 0.01  # that of the bound, in which log r is about 0
+    numbers = dict(result._numbers())
+    assert numbers["estimate"] == "0, a lower bound"
+    assert float(numbers["standard error"]) < 0.01
+
+
+def test_a_lower_bound_has_the_standard_error_of_the_bound() -> None:
+    """Student pairs with a correlation: the ratio of Gaussians is a valid bound, and what it misses is no noise."""
+    rng = np.random.default_rng(0)
+    scale = np.sqrt(1 / rng.chisquare(1, size=1500))
+    x = rng.normal(size=1500)
+    result = mutual_information(scale * x, scale * (x + rng.normal(size=1500)), ratio="qda", random_state=0)
+    assert result.limit == "lower bound"
+    assert result.standard_error < 0.1  # log r has a deviation of about 1, and 1500 rows, 0.026, and fits differ
+    assert f"{result.value:.3g} ± {result.standard_error:.2g} nats or more" in str(result)
+    assert 0 < result.interval()[0] < result.value
+
+
 def test_a_ratio_of_one_is_explained() -> None:
     x, y, z = np.random.default_rng(0).normal(size=(3, 600))
     result = mutual_information(x, y, z, ratio="qda", random_state=0)

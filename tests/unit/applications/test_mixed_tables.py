@@ -52,10 +52,10 @@ def test_divergence_of_tables(form: Any) -> None:
 
 def test_a_test_names_the_columns_of_the_table() -> None:
     for ratio in (None, "logistic"):
-        found = two_sample_test(P, Q, ratio, n_permutations=19, random_state=0)
-        assert found.p_value == 0.05
-        assert found.drivers.names[0] == "job"
-        assert sorted(found.drivers.names) == ["age", "day", "job"]
+        result = two_sample_test(P, Q, ratio, n_permutations=19, random_state=0)
+        assert result.p_value == 0.05
+        assert result.drivers.names[0] == "job"
+        assert sorted(result.drivers.names) == ["age", "day", "job"]
     grouped = two_sample_test(P, Q, n_permutations=19, groups=["who", "when", "who"], random_state=0)
     assert grouped.drivers.names == ["who", "when"]
     with pytest.raises(ValueError, match=r"`groups` has 2 names, but there are 3 columns"):
@@ -98,11 +98,13 @@ def test_information_of_categories() -> None:
 
 def test_a_diagnosis_asks_the_ratio_for_its_columns() -> None:
     ratio = ClassifierRatio("logistic").fit_samples(P[:300], Q[:300])
-    found = diagnose(ratio, P[300:], Q[300:], random_state=0)
+    diagnosis = diagnose(ratio, P[300:], Q[300:], random_state=0)
     assert ratio.encoder_ is not None
-    assert {*ratio.encoder_.names_} < {*found.balance.names}  # and the most frequent category, which has no indicator
-    assert found.importance.names[0] == "job"
-    assert sorted(found.importance.names) == ["age", "day", "job"]
+    assert {*ratio.encoder_.names_} < {
+        *diagnosis.balance.names
+    }  # and the most frequent category, which has no indicator
+    assert diagnosis.importance.names[0] == "job"
+    assert sorted(diagnosis.importance.names) == ["age", "day", "job"]
 
 
 def test_rows_of_tables_are_drawn_with_their_types() -> None:
@@ -112,11 +114,11 @@ def test_rows_of_tables_are_drawn_with_their_types() -> None:
     flow = FlowFeaturizer(max_epochs=15, random_state=0, patience=100).fit(X)
     sampler = TargetedSampler(ratio, flow, random_state=0)
     for toward in ("p", "q"):
-        drawn = sampler.draw(400, toward)
-        assert drawn.X.schema == P.schema
-        assert drawn.X["day"].is_between(P["day"].min(), pl.concat([P, Q])["day"].max()).all()
-        assert drawn.X["age"].null_count() > 0
-        shares = [(drawn.X["job"] == job).mean() for job in JOBS]
+        draws = sampler.draw(400, toward)
+        assert draws.X.schema == P.schema
+        assert draws.X["day"].is_between(P["day"].min(), pl.concat([P, Q])["day"].max()).all()
+        assert draws.X["age"].null_count() > 0
+        shares = [(draws.X["job"] == job).mean() for job in JOBS]
         np.testing.assert_allclose(shares, SHARES[toward], atol=0.15)  # a flow of 15 epochs
-        assert len(drawn.log_w) == 400 * 100
+        assert len(draws.log_w) == 400 * 100
     assert len(sampler.draw(8000, "p").log_w) == 8000 * 25  # 200 000 candidates in all

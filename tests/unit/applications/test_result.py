@@ -22,7 +22,14 @@ from flowratio import (
 )
 from flowratio.applications.result import Result, gaussian_interval
 
-PARTS = {"value": 1.0, "standard_error": 0.1, "raw": 1.0, "held_out": 0.9, "in_sample": 1.1, "confirmed": 0.7}
+PARTS: dict[str, Any] = {
+    "value": 1.0,
+    "standard_error": 0.1,
+    "raw": 1.0,
+    "held_out": 0.9,
+    "in_sample": 1.1,
+    "confirmed": 0.7,
+}
 
 
 def bound(**changes: Any) -> MutualInformation:

@@ -19,37 +19,37 @@ def draw(n_p: int = 300, n_q: int = 400, seed: int = 0) -> tuple[np.ndarray, np.
     return X_p, X_q, X_q[:, 0] + rng.normal(size=n_q)
 
 
-def test_both_methods_are_the_formulas(known: dict[str, Any]) -> None:
+def test_both_methods_are_the_formulas(models: dict[str, Any]) -> None:
     X_p, X_q, y = draw()
     r = np.exp(-0.1 + 0.5 * X_q[:, 0])
     m_p, m_q = 0.7 * X_p[:, 0], 0.7 * X_q[:, 0]
-    robust = target_mean(X_p, X_q, y, **known)
+    robust = target_mean(X_p, X_q, y, **models)
     assert robust.value == pytest.approx(m_p.mean() + np.average(y - m_q, weights=r))
     share = r / r.sum()
     rest = y - m_q - np.average(y - m_q, weights=r)
     variance = m_p.var(ddof=1) / 300 + np.sum((share * rest) ** 2) / (1 - np.sum(share**2))
     assert robust.standard_error == pytest.approx(np.sqrt(variance))
-    plain = target_mean(X_p, X_q, y, method="hajek", **known)
+    plain = target_mean(X_p, X_q, y, method="hajek", **models)
     assert plain.value == robust.weighted == pytest.approx(np.average(y, weights=r))
     assert plain.unweighted == pytest.approx(y.mean())
 
 
-def test_integer_weights_are_counts(known: dict[str, Any]) -> None:
+def test_integer_weights_are_counts(models: dict[str, Any]) -> None:
     X_p, X_q, y = draw(40, 50)
     rng = np.random.default_rng(1)
     w_p, w_q = rng.integers(0, 3, 40), rng.integers(0, 3, 50)
     p, q = np.repeat(np.arange(40), w_p), np.repeat(np.arange(50), w_q)
-    one = target_mean(X_p, X_q, y, sample_weight_p=w_p, sample_weight_q=w_q, **known)
-    other = target_mean(X_p[p], X_q[q], y[q], **known)
+    one = target_mean(X_p, X_q, y, sample_weight_p=w_p, sample_weight_q=w_q, **models)
+    other = target_mean(X_p[p], X_q[q], y[q], **models)
     assert one.value == pytest.approx(other.value)
     assert one.standard_error == pytest.approx(other.standard_error)
     assert len(one.log_ratio) == np.count_nonzero(w_q)
 
 
-def test_the_scale_of_other_weights_does_not_matter(known: dict[str, Any]) -> None:
+def test_the_scale_of_other_weights_does_not_matter(models: dict[str, Any]) -> None:
     X_p, X_q, y = draw(40, 50)
     w = np.random.default_rng(1).uniform(0.5, 2, 50)
-    one, other = (target_mean(X_p, X_q, y, sample_weight_q=factor * w, **known) for factor in (1.0, 7.3))
+    one, other = (target_mean(X_p, X_q, y, sample_weight_q=factor * w, **models) for factor in (1.0, 7.3))
     assert one.value == pytest.approx(other.value)
     assert one.standard_error == pytest.approx(other.standard_error)
 

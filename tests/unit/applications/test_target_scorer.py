@@ -71,8 +71,8 @@ def test_the_scorer_in_searches_with_weights_of_the_user() -> None:
             expected.append((w @ right) / w.sum())
         assert search.cv_results_[name][1] == pytest.approx(np.mean(expected))
     with config_context(enable_metadata_routing=True):
-        found = cross_validate(LogisticRegression(), X, y, scoring=TargetScorer("accuracy", ratio))
-    assert (found["test_score"] > 0).all()
+        result = cross_validate(LogisticRegression(), X, y, scoring=TargetScorer("accuracy", ratio))
+    assert (result["test_score"] > 0).all()
 
 
 def test_the_scorer_with_routed_weights_is_that_without_routing() -> None:

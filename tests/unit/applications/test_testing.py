@@ -19,13 +19,13 @@ from flowratio.ratios.registry import named_ratio
 
 @pytest.mark.parametrize("ratio", [None, "logistic"])
 def test_p_values_are_uniform_under_the_null(ratio: str | None) -> None:
-    found = []
+    results = []
     for seed in range(200):
         rng = np.random.default_rng(seed)
         X_p, X_q = rng.standard_t(4, (30, 2)), rng.standard_t(4, (40, 2))
-        found.append(two_sample_test(X_p, X_q, ratio, n_permutations=39, random_state=seed).p_value)
+        results.append(two_sample_test(X_p, X_q, ratio, n_permutations=39, random_state=seed).p_value)
     # multiples of 1/40: spread evenly below each of them they are uniform
-    spread = np.array(found) - np.random.default_rng(0).uniform(0, 1 / 40, 200)
+    spread = np.array(results) - np.random.default_rng(0).uniform(0, 1 / 40, 200)
     assert kstest(spread, "uniform").pvalue > 0.001
 
 
@@ -35,20 +35,20 @@ def test_a_shift_is_noticed_and_named(ratio: str | RatioEstimator | None) -> Non
     X_p, X_q = rng.normal(size=(150, 4)), rng.normal(size=(200, 4))
     X_p[:, 2] += 1.5
     columns = ["a", "b", "shifted", "d"]
-    found = two_sample_test(
+    result = two_sample_test(
         pd.DataFrame(X_p, columns=columns),
         pd.DataFrame(X_q, columns=columns),
         ratio,
         n_permutations=19,
         random_state=0,
     )
-    assert found.p_value == 1 / 20
-    assert found.drivers.names[0] == "shifted"
-    assert found.drivers.p_value[0] == 1 / 20
-    assert found.drivers.change[0] == "mean"
-    assert (found.drivers.p_value[1:] > 1 / 20).all()
-    assert str(found) == "The files differ (p = 0.05, 19 permutations). Largest change: shifted."
-    assert (found.importance is None) == (ratio is None)
+    assert result.p_value == 1 / 20
+    assert result.drivers.names[0] == "shifted"
+    assert result.drivers.p_value[0] == 1 / 20
+    assert result.drivers.change[0] == "mean"
+    assert (result.drivers.p_value[1:] > 1 / 20).all()
+    assert str(result) == "The files differ (p = 0.05, 19 permutations). Largest change: shifted."
+    assert (result.importance is None) == (ratio is None)
 
 
 @pytest.mark.parametrize("name", ["logistic", "lda", "boosting", "ulsif"])
@@ -84,13 +84,13 @@ def test_what_is_seen_without_a_ratio(change: str) -> None:
         "two modes": modes,
         "correlation": 0.4 * X_p[:, 1] + math.sqrt(1 - 0.16) * X_p[:, 2],
     }[change]
-    found = two_sample_test(X_p, X_q, n_permutations=99, random_state=0)
-    assert found.p_value == 1 / 100
-    named = found.drivers.names[: 2 if change == "correlation" else 1]
+    result = two_sample_test(X_p, X_q, n_permutations=99, random_state=0)
+    assert result.p_value == 1 / 100
+    named = result.drivers.names[: 2 if change == "correlation" else 1]
     assert set(named) == ({"x2", "x3"} if change == "correlation" else {"x3"})
-    assert found.drivers.clear == named
+    assert result.drivers.clear == named
     words = {"mean": "mean", "variance": "spread", "correlation": "correlation with x"}
-    assert found.drivers.change[0].startswith(words.get(change, "shape"))
+    assert result.drivers.change[0].startswith(words.get(change, "shape"))
 
 
 def test_a_small_shift_of_one_column_among_many_is_noticed() -> None:
@@ -139,8 +139,8 @@ def test_monotone_maps_of_columns_change_nothing() -> None:
 @pytest.mark.parametrize("shape", [(6, 1), (6, 20)])
 def test_one_column_and_more_columns_than_rows(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(0)
-    found = two_sample_test(rng.normal(size=shape), 9 + rng.normal(size=shape), n_permutations=99, random_state=0)
-    assert found.p_value < 0.05  # 2 of 924 deals part the samples
+    result = two_sample_test(rng.normal(size=shape), 9 + rng.normal(size=shape), n_permutations=99, random_state=0)
+    assert result.p_value < 0.05  # 2 of 924 deals part the samples
 
 
 def test_a_change_of_correlation_is_noticed_by_qda_only() -> None:
@@ -160,11 +160,11 @@ def test_a_column_that_is_constant_and_one_that_tells_all() -> None:
     rng = np.random.default_rng(0)
     X_p, X_q = np.ones((50, 3)), np.ones((50, 3))
     X_p[:, 1], X_q[:, 1] = rng.normal(size=50), rng.normal(size=50) + 100
-    found = two_sample_test(X_p, X_q, n_permutations=19, random_state=0)
-    assert found.p_value == 1 / 20
-    assert found.drivers.names[0] == "x2"
-    assert np.isfinite([found.statistic, found.drivers.effect[0], found.drivers.standard_error[0]]).all()
-    assert found.drivers.effect[1:].tolist() == [0.0, 0.0]
+    result = two_sample_test(X_p, X_q, n_permutations=19, random_state=0)
+    assert result.p_value == 1 / 20
+    assert result.drivers.names[0] == "x2"
+    assert np.isfinite([result.statistic, result.drivers.effect[0], result.drivers.standard_error[0]]).all()
+    assert result.drivers.effect[1:].tolist() == [0.0, 0.0]
 
 
 class _Forgetful:
@@ -183,10 +183,10 @@ def test_rows_are_told_by_ratios_that_have_not_seen_them() -> None:
     rng = np.random.default_rng(0)
     X_p, X_q = rng.normal(size=(20, 2)), rng.normal(size=(30, 2))
     X_p[:, 0] += 2
-    found = two_sample_test(X_p, X_q, _Forgetful(), n_permutations=19, random_state=0)
-    assert found.importance is not None
-    assert found.importance.share.tolist() == [1.0, 0.0]
-    all_of_them = np.append(found.null, found.statistic)
+    result = two_sample_test(X_p, X_q, _Forgetful(), n_permutations=19, random_state=0)
+    assert result.importance is not None
+    assert result.importance.share.tolist() == [1.0, 0.0]
+    all_of_them = np.append(result.null, result.statistic)
     assert all_of_them.mean() == pytest.approx(0, abs=1e-12)
     assert all_of_them.std() == pytest.approx(1)
 
@@ -230,10 +230,10 @@ def test_drivers_of_groups() -> None:
     rng = np.random.default_rng(0)
     X_p, X_q = rng.normal(size=(200, 3)), rng.normal(size=(200, 3))
     X_p[:, 1:] += 1
-    found = two_sample_test(X_p, X_q, n_permutations=19, groups=["a", "b", "b"], random_state=0)
-    assert found.drivers.names == ["b", "a"]
+    result = two_sample_test(X_p, X_q, n_permutations=19, groups=["a", "b", "b"], random_state=0)
+    assert result.drivers.names == ["b", "a"]
     # two independent shifts by 1: each log r has the variance 1 + 1/4
-    assert abs(found.drivers.effect[0] - math.sqrt(2.5)) < 2 * found.drivers.standard_error[0]
+    assert abs(result.drivers.effect[0] - math.sqrt(2.5)) < 2 * result.drivers.standard_error[0]
     with pytest.raises(ValueError, match=r"`groups` has 2 names, but there are 3 columns"):
         two_sample_test(X_p, X_q, groups=["a", "b"])
 
@@ -248,36 +248,36 @@ def test_no_drivers_without_a_difference() -> None:
     rng = np.random.default_rng(1)
     X_p, X_q = rng.normal(size=(100, 3)), rng.normal(size=(100, 3))
     for ratio in (None, "lda"):
-        found = two_sample_test(X_p, X_q, ratio, n_permutations=39, random_state=0)
-        assert found.p_value > 0.05
-        assert (found.drivers.names, found.to_dict()["drivers"], found.importance) == ([], [], None)
-        assert str(found) == f"No difference found (p = {found.p_value:.2g}, 39 permutations)."
-        assert "Largest" not in found._repr_html_()
-        assert legend_title(found) == ""
+        result = two_sample_test(X_p, X_q, ratio, n_permutations=39, random_state=0)
+        assert result.p_value > 0.05
+        assert (result.drivers.names, result.to_dict()["drivers"], result.importance) == ([], [], None)
+        assert str(result) == f"No difference found (p = {result.p_value:.2g}, 39 permutations)."
+        assert "Largest" not in result._repr_html_()
+        assert legend_title(result) == ""
 
 
 def test_drivers_are_in_the_dictionary_the_page_and_the_figure() -> None:
     rng = np.random.default_rng(0)
     X_p, X_q = rng.normal(size=(100, 12)), rng.normal(size=(100, 12))
     X_p[:, [0, 4]] += 1
-    found = two_sample_test(X_p, X_q, n_permutations=39, random_state=0)
-    assert str(found).endswith("Largest changes: x1, x5.") or str(found).endswith("Largest changes: x5, x1.")
-    first = found.to_dict()["drivers"][0]
+    result = two_sample_test(X_p, X_q, n_permutations=39, random_state=0)
+    assert str(result).endswith("Largest changes: x1, x5.") or str(result).endswith("Largest changes: x5, x1.")
+    first = result.to_dict()["drivers"][0]
     assert list(first) == ["column", "effect", "standard_error", "p_value", "change", "kind", "partner"]
-    assert (first["column"], first["p_value"]) == (found.drivers.names[0], 0.025)
-    assert f">{first['column']}</th>" in found._repr_html_()
-    assert legend_title(found) == "Largest changes: " + ", ".join(found.drivers.clear) + "."
+    assert (first["column"], first["p_value"]) == (result.drivers.names[0], 0.025)
+    assert f">{first['column']}</th>" in result._repr_html_()
+    assert legend_title(result) == "Largest changes: " + ", ".join(result.drivers.clear) + "."
     axes = Figure().add_subplot()
-    found.drivers.draw(axes)
-    assert [text.get_text() for text in axes.get_yticklabels()] == found.drivers.names[:10]
-    lines = str(found.drivers).splitlines()
+    result.drivers.draw(axes)
+    assert [text.get_text() for text in axes.get_yticklabels()] == result.drivers.names[:10]
+    lines = str(result.drivers).splitlines()
     assert lines[0].split() == ["column", "effect", "(nats)", "corrected", "p", "change"]
     assert lines[1].split()[0] == first["column"]
     assert lines[-2] == "… and 2 more columns"
     # a Gaussian that is shifted by 0.2 or by 1 standard deviation has these effects
     meaning = "standard deviation of log r of the column alone (0 = unchanged, below 0.2 = small, above 1 = large)"
     assert lines[-1] == f"effect: {meaning}"
-    assert meaning in found._repr_html_()
+    assert meaning in result._repr_html_()
 
 
 def test_numbers_are_rounded_to_what_matters() -> None:
@@ -294,12 +294,12 @@ def test_a_change_that_no_column_shows() -> None:
     rng = np.random.default_rng(0)
     X_p, X_q = rng.normal(size=(300, 3)), rng.normal(size=(300, 3))
     X_p[:, 1] = norm.ppf(2 * norm.cdf(np.abs(X_p[:, 0])) - 1)  # the same margins, and no correlation
-    found = two_sample_test(X_p, X_q, "boosting", n_permutations=19, random_state=0)
-    assert found.p_value == 0.05
-    assert found.drivers.clear == []
-    assert "No single column differs clearly. These move log r most: x" in str(found)
-    assert found.importance is not None
-    assert set(found.importance.names[:2]) == {"x1", "x2"}
+    result = two_sample_test(X_p, X_q, "boosting", n_permutations=19, random_state=0)
+    assert result.p_value == 0.05
+    assert result.drivers.clear == []
+    assert "No single column differs clearly. These move log r most: x" in str(result)
+    assert result.importance is not None
+    assert set(result.importance.names[:2]) == {"x1", "x2"}
 
 
 def test_levels_of_a_category_do_not_outweigh_a_number() -> None:
@@ -309,8 +309,8 @@ def test_levels_of_a_category_do_not_outweigh_a_number() -> None:
         job = rng.choice(4, 400, p=shares)
         tables.append(np.column_stack([rng.normal(shift, 1, 400), *(job == k for k in range(4))]))
     groups = ["age", *["job"] * 4]
-    found = two_sample_test(tables[0], tables[1], n_permutations=39, groups=groups, random_state=0)
-    assert found.drivers.names == ["age", "job"]
+    result = two_sample_test(tables[0], tables[1], n_permutations=39, groups=groups, random_state=0)
+    assert result.drivers.names == ["age", "job"]
     # log r is 3 (age - 1.5), of deviation 3 · √(1 + 1.5²), and within ±1.1 for the job
-    assert abs(found.drivers.effect[0] - 3 * math.sqrt(3.25)) < 2 * found.drivers.standard_error[0]
-    assert found.drivers.effect[1] < 1.5
+    assert abs(result.drivers.effect[0] - 3 * math.sqrt(3.25)) < 2 * result.drivers.standard_error[0]
+    assert result.drivers.effect[1] < 1.5

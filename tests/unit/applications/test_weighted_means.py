@@ -80,7 +80,7 @@ def test_heavy_weights_leave_few_degrees_of_freedom() -> None:
 
 def test_the_standard_error_accounts_for_the_fit_of_the_ratio() -> None:
     """Weights of a fitted ratio balance the groups better than those of a known ratio: a difference varies less."""
-    values, errors, known = [], [], []
+    values, errors, known_errors = [], [], []
     for seed in range(300):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(400, 2))
@@ -95,10 +95,10 @@ def test_the_standard_error_accounts_for_the_fit_of_the_ratio() -> None:
         tangent = Tangent(X, is_p, np.ones(400), log_odds)
         values.append(mean.hajek)
         errors.append(spread(tangent.influence(mean), np.ones(400)).error)
-        known.append(spread(mean.known, np.ones(400)).error)
+        known_errors.append(spread(mean.known, np.ones(400)).error)
     # a standard deviation of 300 draws has a relative error of 4 %
     assert np.mean(errors) == pytest.approx(np.std(values), rel=0.15)
-    assert np.mean(known) > 1.3 * np.std(values)
+    assert np.mean(known_errors) > 1.3 * np.std(values)
 
 
 @pytest.mark.parametrize("method", ["doubly-robust", "hajek"])

@@ -32,15 +32,15 @@ def normal(n: int, d: int, shift: float, seed: int, power: float = 1.0) -> tuple
 def test_differences_by_hand() -> None:
     rng = np.random.default_rng(0)
     p, q = sample(rng.normal(1, 2, (30, 2)), np.zeros(30)), sample(rng.normal(0, 1, (40, 2)), rng.normal(size=40))
-    found = balance(p, q, ["a", "b"])
+    differences = balance(p, q, ["a", "b"])
     scale = np.sqrt((p.X.var(axis=0) + q.X.var(axis=0)) / 2)
     w = np.exp(q.log_r)
     mean_w = np.average(q.X, axis=0, weights=w)
-    np.testing.assert_allclose(found.before, (p.X.mean(axis=0) - q.X.mean(axis=0)) / scale)
-    np.testing.assert_allclose(found.after, (p.X.mean(axis=0) - mean_w) / scale)
-    np.testing.assert_allclose(found.deviation_before, q.X.std(axis=0) / p.X.std(axis=0))
+    np.testing.assert_allclose(differences.before, (p.X.mean(axis=0) - q.X.mean(axis=0)) / scale)
+    np.testing.assert_allclose(differences.after, (p.X.mean(axis=0) - mean_w) / scale)
+    np.testing.assert_allclose(differences.deviation_before, q.X.std(axis=0) / p.X.std(axis=0))
     spread = np.sqrt(np.average((q.X - mean_w) ** 2, axis=0, weights=w))
-    np.testing.assert_allclose(found.deviation_after, spread / p.X.std(axis=0))
+    np.testing.assert_allclose(differences.deviation_after, spread / p.X.std(axis=0))
 
 
 def test_categories_are_compared_as_their_indicators_are() -> None:
@@ -66,10 +66,10 @@ def test_many_categories_need_no_matrix() -> None:
     text = Categories(0, codes, tuple(map(str, range(50_000))))
     columns = ComparedColumns(list(text.names), np.zeros(50_000, int), np.array([], int), [text])
     p, q = (sample(np.zeros((n, 0)), np.zeros(n)) for _ in range(2))
-    found = table_balance(p, q, columns, (np.arange(n), np.arange(n, 2 * n)))
+    differences = table_balance(p, q, columns, (np.arange(n), np.arange(n, 2 * n)))
     counts = np.bincount(codes[:n], minlength=50_000) - np.bincount(codes[n:], minlength=50_000)
-    np.testing.assert_array_equal(np.sign(found.before), np.sign(counts))
-    assert found.worst(3).shape == (3,)
+    np.testing.assert_array_equal(np.sign(differences.before), np.sign(counts))
+    assert differences.worst(3).shape == (3,)
 
 
 def test_units_and_origin_of_columns_do_not_matter() -> None:
@@ -82,9 +82,11 @@ def test_units_and_origin_of_columns_do_not_matter() -> None:
 
 
 def test_standard_error_is_the_spread_of_the_difference_after_weighting() -> None:
-    found = [balance(*normal(300, 1, 0.6, seed), ["a"]) for seed in range(400)]
-    after = np.array([one.after[0] for one in found])
-    assert np.mean([one.standard_error[0] for one in found]) == pytest.approx(after.std(), rel=0.12)  # 3.5 % is its own
+    differences = [balance(*normal(300, 1, 0.6, seed), ["a"]) for seed in range(400)]
+    after = np.array([one.after[0] for one in differences])
+    assert np.mean([one.standard_error[0] for one in differences]) == pytest.approx(
+        after.std(), rel=0.12
+    )  # 3.5 % is its own
     assert after.mean() == pytest.approx(0, abs=4 * after.std() / 20 + 0.01)  # and a bias of order 1/n
 
 
@@ -94,10 +96,10 @@ def test_constant_columns_are_balanced_or_far_apart() -> None:
     X_p[:, 0] = X_q[:, 0] = 7.0
     X_p[:, 1], X_q[:, 1] = 1.0, 2.0
     X_p[:, 2] = 5.0
-    found = balance(sample(X_p, np.zeros(20)), sample(X_q, np.zeros(20)), ["same", "apart", "fixed in p"])
-    assert found.before[:2].tolist() == [0.0, -1e6]
-    assert found.deviation_before.tolist() == [1.0, 1.0, 1e6]
-    assert np.isfinite(found.standard_error).all()
+    differences = balance(sample(X_p, np.zeros(20)), sample(X_q, np.zeros(20)), ["same", "apart", "fixed in p"])
+    assert differences.before[:2].tolist() == [0.0, -1e6]
+    assert differences.deviation_before.tolist() == [1.0, 1.0, 1e6]
+    assert np.isfinite(differences.standard_error).all()
 
 
 def test_classifier_finds_nothing_after_weighting_by_the_true_ratio() -> None:
@@ -110,8 +112,8 @@ def test_classifier_finds_nothing_after_weighting_by_the_true_ratio() -> None:
 
 @pytest.mark.parametrize("power", [0.0, 0.3, -1.0])
 def test_classifier_finds_what_a_wrong_ratio_leaves(power: float) -> None:
-    found = leftover(*normal(1000, 3, 1.0, 0, power), np.random.default_rng(0))
-    assert found.z > 5
+    differences = leftover(*normal(1000, 3, 1.0, 0, power), np.random.default_rng(0))
+    assert differences.z > 5
 
 
 def test_classifier_finds_a_difference_of_variances() -> None:
@@ -124,10 +126,10 @@ def test_many_rows_and_columns_are_thinned_out() -> None:
     rng = np.random.default_rng(0)
     p = sample(rng.normal([0.5, 0.0], 1, (12_000, 2)), np.zeros(12_000))
     q = sample(rng.normal(size=(11_000, 2)), np.zeros(11_000))
-    found = leftover(p, q, np.random.default_rng(0))
+    differences = leftover(p, q, np.random.default_rng(0))
     # Φ(0.5 / √2), with an error of 10 000 rows
-    assert found.auc == pytest.approx(0.638, abs=4 * found.standard_error)
-    assert found.standard_error == pytest.approx(0.0039 * np.sqrt(2), rel=0.1)
+    assert differences.auc == pytest.approx(0.638, abs=4 * differences.standard_error)
+    assert differences.standard_error == pytest.approx(0.0039 * np.sqrt(2), rel=0.1)
     wide = sample(rng.normal(size=(60, 300)), np.zeros(60)), sample(rng.normal(size=(60, 300)), np.zeros(60))
     assert abs(leftover(*wide, np.random.default_rng(0)).z) < 4
 
@@ -135,8 +137,8 @@ def test_many_rows_and_columns_are_thinned_out() -> None:
 def test_two_rows_and_one_weight_give_finite_numbers() -> None:
     X = np.array([[0.0], [1.0]])
     p, q = sample(X, np.array([800.0, -800.0])), sample(X, np.array([800.0, -800.0]))
-    found = leftover(p, q, np.random.default_rng(0))
-    assert np.isfinite([found.auc, found.standard_error, found.z]).all()
+    differences = leftover(p, q, np.random.default_rng(0))
+    assert np.isfinite([differences.auc, differences.standard_error, differences.z]).all()
     assert np.isfinite(balance(p, q, ["a"]).after).all()
 
 

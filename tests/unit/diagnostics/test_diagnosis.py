@@ -425,7 +425,7 @@ def test_effective_sample_size_of_many_categories_is_that_of_the_true_ratio(rati
     # log-odds of so few rows have a variance below 0.15, which lowers the size by as much
     assert diagnosis.overlap.ess_q == pytest.approx(3000 * n_shared / 400, rel=0.15)
     # the log-odds of true ratios that vary as much would be shrunken as well, so the error has room for it
-    assert diagnosis.overlap.ess_error < 0.35 * diagnosis.overlap.ess_q
+    assert diagnosis.overlap.ess_low > 0.65 * diagnosis.overlap.ess_q
     assert diagnosis.verdict != "reliable"
     assert diagnosis.log_q.max() > 3  # of held-out rows whose shop has no other row of q. Scores use it
     assert diagnosis.log_w.max() < np.quantile(diagnosis.log_w, 0.9) + 3
@@ -507,7 +507,7 @@ def test_few_treated_and_many_controls_are_used_with_care() -> None:
     assert found.n_q == len(found.log_w) == 8000
     assert found.verdict == "use with care"
     assert 40 < found.overlap.ess_q < 400  # n exp(-4.4) is 98 for the true ratio
-    assert found.overlap.ess_error > 0
+    assert found.overlap.ess_low < found.overlap.ess_q < found.overlap.ess_high
     assert np.abs(found.balance.before).max() > 1
     assert np.abs(found.balance.after).max() < 0.35  # 3 standard errors of 98 rows
     assert not any("power" in words for words in found.advice)  # tempering would bring the imbalance back
@@ -574,8 +574,12 @@ def test_the_effective_sample_size_of_many_categories_has_an_honest_error() -> N
     for seed in (0, 2, 4):  # log-odds of 7 rows each are shrunken, so weights are too equal
         P, Q, truth = shops(seed)
         diagnosis = diagnose("boosting", P, Q, n_repeats=1, random_state=0)
-        size, error = diagnosis.overlap.ess_q, diagnosis.overlap.ess_error
-        n_covered += abs(size - truth) < error
+        overlap = diagnosis.overlap
+        n_covered += overlap.ess_low < truth < overlap.ess_high
+        assert overlap.ess_q - overlap.ess_low > 1.3 * (overlap.ess_high - overlap.ess_q)  # shrinkage has one sign
+        size = f"{overlap.ess_q:.0f} ({overlap.ess_low:.0f} to {overlap.ess_high:.0f}) of 1500"
+        assert f"Effective sample size (ESS): {size} rows of q" in str(diagnosis)
+        assert size in diagnosis._repr_html_()
         assert diagnosis.verdict != "reliable"
     assert n_covered >= 2
 

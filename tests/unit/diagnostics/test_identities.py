@@ -23,15 +23,15 @@ def normal(rng: np.random.Generator, n_p: int, n_q: int, shift: float) -> tuple[
 
 def test_z_scores_are_standard_normal_for_the_true_ratio() -> None:
     rng = np.random.default_rng(0)
-    found = []
+    results = []
     for _ in range(500):
         log_p, log_q = normal(rng, 300, 500, 0.5)
         same = identities(sample(log_p), sample(log_q))
-        found.append([same.ratio_q.z, same.inverse_p.z, same.bounded.z])
-    for z in np.array(found).T:
+        results.append([same.ratio_q.z, same.inverse_p.z, same.bounded.z])
+    for z in np.array(results).T:
         assert stats.kstest(z, "norm").pvalue > 1e-3
     # both sides of the error are the larger of two estimates: a little too large is allowed, too small is not
-    assert np.std(found, axis=0) == pytest.approx([0.95, 0.95, 1.0], abs=0.12)
+    assert np.std(results, axis=0) == pytest.approx([0.95, 0.95, 1.0], abs=0.12)
 
 
 @pytest.mark.parametrize("factor", [3.0, 0.2])

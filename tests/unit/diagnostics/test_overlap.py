@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from flowratio.diagnostics.overlap import overlap, stability
+from flowratio.diagnostics.overlap import overlap, size_text, stability
 from flowratio.diagnostics.scored_sample import ScoredSample
 
 
@@ -36,7 +36,9 @@ def test_effective_sample_sizes_of_gaussians() -> None:
 def test_standard_error_of_the_effective_sample_size_is_its_spread() -> None:
     found = [overlap(p, q, p.log_r, q.log_r) for p, q in (normal(10, 2_000, 0.6, seed) for seed in range(200))]
     spread = np.std([one.ess_q for one in found])
-    assert np.mean([one.ess_error for one in found]) == pytest.approx(spread, rel=0.2)  # 200 draws: 5 %, and its bias
+    assert np.mean([(one.ess_high - one.ess_low) / 2 for one in found]) == pytest.approx(
+        spread, rel=0.2
+    )  # 200 draws: 5 %, and its bias
 
 
 def test_models_of_folds_add_to_the_standard_error() -> None:
@@ -45,7 +47,41 @@ def test_models_of_folds_add_to_the_standard_error() -> None:
     alone, folds = (overlap(p, q, p.log_r, q.log_r, each) for each in (None, slopes[:, None] * q.log_r))
     sizes = [overlap(p, sample(b * q.log_r), p.log_r, q.log_r).ess_q for b in slopes]
     jackknife = math.sqrt(4 / 5 * np.sum((np.array(sizes) - np.mean(sizes)) ** 2))
-    assert folds.ess_error == pytest.approx(math.hypot(alone.ess_error, jackknife))
+    expected = math.hypot(alone.ess_high - alone.ess_q, jackknife)
+    assert folds.ess_high - folds.ess_q == pytest.approx(expected)
+    assert folds.ess_q - folds.ess_low == pytest.approx(expected)  # the shrinkage is smaller than the jackknife here
+
+
+def test_noise_of_log_r_lowers_only_the_lower_end() -> None:
+    """Models of folds that differ by noise, and have the same ESS: the true weights are less equal than theirs."""
+    p, q = normal(100, 1_000, 0.5)
+    noise = 0.5 * np.random.default_rng(1).choice([-1.0, 1.0], 1_000) * (q.log_r < np.median(q.log_r))
+    each = np.array([q.log_r + noise, q.log_r - noise])
+    alone, folds = (overlap(p, q, p.log_r, q.log_r, models) for models in (None, each))
+    below, above = folds.ess_q - folds.ess_low, folds.ess_high - folds.ess_q
+    assert below > 1.5 * above
+    assert above < 1.5 * (alone.ess_high - alone.ess_q)
+
+
+def test_the_ends_of_the_effective_sample_size_are_possible() -> None:
+    p, q = sample(np.full(20, 0.01)), sample(np.r_[np.zeros(19), 0.01])
+    few = overlap(p, sample(np.r_[np.full(19, -9.0), 9.0]), p.log_r, q.log_r)
+    assert (few.ess_low, few.ess_q) == pytest.approx((1.0, 1.0), rel=1e-3)
+    assert overlap(p, q, p.log_r, q.log_r).ess_high <= 20
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ((80.0, 50.0, 110.0), "80 ± 30"),
+        ((80.0, 50.2, 110.0), "80 ± 30"),
+        ((80.0, 50.0, 85.0), "80 (50 to 85)"),
+        ((3.2, 1.0, 7.1), "3.2 (1 to 7.1)"),
+        ((12345.0, 12000.0, 12690.0), "12345 ± 345"),
+    ],
+)
+def test_text_of_an_effective_sample_size(ends: tuple[float, float, float], text: str) -> None:
+    assert size_text(*ends) == text
 
 
 def test_stability_is_the_jackknife_variance() -> None:
@@ -81,4 +117,4 @@ def test_fewer_than_one_row_is_beyond_the_bound_for_the_true_ratio() -> None:
 def test_log_ratios_of_hundreds_give_finite_numbers() -> None:
     p, q = sample(np.linspace(-800, 800, 50)), sample(np.linspace(800, -800, 60))
     found = overlap(p, q, p.log_r, q.log_r)
-    assert all(math.isfinite(x) for x in (found.ess_q, found.ess_p, found.ess_error, found.inflation_q))
+    assert all(math.isfinite(x) for x in (found.ess_q, found.ess_p, found.ess_low, found.ess_high, found.inflation_q))

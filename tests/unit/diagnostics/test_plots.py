@@ -280,7 +280,7 @@ def test_figure_and_verdict_name_one_effective_sample_size() -> None:
     size = f"effective sample size {found.overlap.ess_q:.0f}"
     assert title.startswith(size)
     (verdict,) = [text.get_text() for text in figure.axes[5].texts]
-    assert f"{size} ± {found.overlap.ess_error:.0f}" in verdict
+    assert f"effective sample size {found.overlap.ess_text}" in verdict
 
 
 def test_differences_beyond_the_axis_have_an_arrow_and_their_number() -> None:

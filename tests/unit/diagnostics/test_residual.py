@@ -37,27 +37,27 @@ def test_true_ratio_leaves_nothing() -> None:
 
 def test_no_ratio_leaves_the_score_of_the_truth() -> None:
     X, is_p = shifted(2000, 3, 0)
-    found = of(X, is_p, np.zeros(len(X)))
+    rest = of(X, is_p, np.zeros(len(X)))
 
     def integrand(x: float) -> float:
         log_r = x - 0.5
         return 0.5 * (norm.pdf(x, 1) * log_expit(log_r) + norm.pdf(x) * log_expit(-log_r))
 
     truth = np.log(2) + quad(integrand, -9, 10)[0]  # Jensen-Shannon divergence
-    assert found.gain == pytest.approx(truth, abs=4 * found.standard_error)
+    assert rest.gain == pytest.approx(truth, abs=4 * rest.standard_error)
     log_r = X[:, 0] - 0.5
     on_rows = np.log(2) + 0.5 * (log_expit(log_r[is_p]).mean() + log_expit(-log_r[~is_p]).mean())
-    assert on_rows - 0.01 < found.gain < on_rows + 0.002  # on the same rows: about 20 coefficients of 4000 rows
-    assert np.mean((found.log_correction - (X[:, 0] - 0.5)) ** 2) < 0.04  # 9 coefficients: 9 / (0.2 · 4000), and trees
+    assert on_rows - 0.01 < rest.gain < on_rows + 0.002  # on the same rows: about 20 coefficients of 4000 rows
+    assert np.mean((rest.log_correction - (X[:, 0] - 0.5)) ** 2) < 0.04  # 9 coefficients: 9 / (0.2 · 4000), and trees
 
 
 def test_wrong_form_is_found() -> None:
     X, is_p = shifted(500, 2, 0, scale=1.5)
     true = -0.5 * (((X - [1.0, 0.0]) / 1.5) ** 2).sum(axis=1) - 2 * np.log(1.5) + 0.5 * (X**2).sum(axis=1)
     linear = 0.6 * X[:, 0] - 0.3
-    found = of(X, is_p, linear)
-    assert found.z > 4
-    after = np.mean((linear + found.log_correction - true) ** 2)
+    rest = of(X, is_p, linear)
+    assert rest.z > 4
+    after = np.mean((linear + rest.log_correction - true) ** 2)
     assert after < 0.25 * np.mean((linear - true) ** 2)
 
 
@@ -65,14 +65,14 @@ def test_interaction_that_no_single_column_shows_is_found() -> None:
     rng = np.random.default_rng(0)
     X, n = rng.normal(size=(2000, 3)), 1000
     X[:n, 1] = 0.6 * X[:n, 0] + 0.8 * X[:n, 1]
-    found = of(X, np.repeat([True, False], n), np.zeros(2 * n))
-    assert found.z > 5
+    rest = of(X, np.repeat([True, False], n), np.zeros(2 * n))
+    assert rest.z > 5
 
 
 def test_constant_factor_is_a_correction() -> None:
     X, is_p = shifted(1000, 2, 0)
-    found = of(X, is_p, X[:, 0] - 0.5 + 1.0)
-    assert np.mean(found.log_correction) == pytest.approx(-1.0, abs=0.2)
+    rest = of(X, is_p, X[:, 0] - 0.5 + 1.0)
+    assert np.mean(rest.log_correction) == pytest.approx(-1.0, abs=0.2)
 
 
 def test_order_weights_missing_values_and_thinning() -> None:
@@ -89,9 +89,9 @@ def test_order_weights_missing_values_and_thinning() -> None:
 @pytest.mark.parametrize("size", [0.0, 5.0, 800.0, -800.0])
 def test_extreme_ratios_and_few_rows_give_finite_numbers(size: float) -> None:
     X, is_p = shifted(6, 2, 0)
-    found = of(X, is_p, np.where(is_p, size, -size))
-    assert np.isfinite([found.gain, found.standard_error, found.z, found.n_p, found.n_q]).all()
-    assert np.isfinite(found.log_correction).all()
+    rest = of(X, is_p, np.where(is_p, size, -size))
+    assert np.isfinite([rest.gain, rest.standard_error, rest.z, rest.n_p, rest.n_q]).all()
+    assert np.isfinite(rest.log_correction).all()
 
 
 def test_fewer_rows_of_one_sample_keep_the_odds() -> None:

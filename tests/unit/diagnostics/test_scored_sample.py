@@ -35,9 +35,9 @@ def test_auc_is_that_of_scikit_learn_ties_and_weights_included() -> None:
 def test_error_of_the_auc_is_its_spread_over_samples() -> None:
     rng = np.random.default_rng(0)
     share_p, share_q = np.full(60, 1 / 60), np.full(90, 1 / 90)
-    found = [separation(rng.normal(0.5, 1, 60), share_p, rng.normal(size=90), share_q) for _ in range(2000)]
-    spread = np.std([one.auc for one in found])
-    assert np.mean([one.standard_error for one in found]) == pytest.approx(spread, rel=0.05)  # 1.6 % is its own error
+    results = [separation(rng.normal(0.5, 1, 60), share_p, rng.normal(size=90), share_q) for _ in range(2000)]
+    spread = np.std([one.auc for one in results])
+    assert np.mean([one.standard_error for one in results]) == pytest.approx(spread, rel=0.05)  # 1.6 % is its own error
 
 
 def test_tilted_rows_of_q_are_a_sample_of_p() -> None:

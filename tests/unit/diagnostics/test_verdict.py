@@ -31,7 +31,8 @@ from flowratio.diagnostics.verdict import (
 NONE = np.zeros(100, bool)
 OVERLAP = Overlap(
     ess_q=80.0,
-    ess_error=5.0,
+    ess_low=75.0,
+    ess_high=85.0,
     ess_p=80.0,
     kl=0.1,
     headroom=4.5,

@@ -41,9 +41,9 @@ def test_batch_norm_uses_the_batch_in_training_and_running_averages_after() -> N
     for _ in range(100):  # 0.9^100 of the starting values is left
         flow(x)
     flow.eval()
-    kept = flow.running_mean.clone()
+    original = flow.running_mean.clone()
     torch.testing.assert_close(flow(x)[0], z, atol=1e-2, rtol=0)  # n/(n−1) in the running variance
-    assert torch.equal(flow.running_mean, kept)
+    assert torch.equal(flow.running_mean, original)
 
 
 def test_batch_norm_is_inverted_in_evaluation_only() -> None:

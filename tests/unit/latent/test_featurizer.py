@@ -136,10 +136,10 @@ class TestMaps:
 class TestSample:
     def test_has_the_moments_of_the_density(self) -> None:
         X = default_rng(0).normal([5.0, -3.0], [2.0, 0.1], (1000, 2))
-        drawn = small(max_epochs=20).fit(X).sample(4000, random_state=0)
+        draws = small(max_epochs=20).fit(X).sample(4000, random_state=0)
         # standard errors are 0.03 σ for the mean of 1000 rows; the fit of a short run adds its own
-        np.testing.assert_allclose((drawn.mean(0) - [5, -3]) / [2, 0.1], 0, atol=0.15)
-        np.testing.assert_allclose(drawn.std(0) / [2, 0.1], 1, atol=0.15)
+        np.testing.assert_allclose((draws.mean(0) - [5, -3]) / [2, 0.1], 0, atol=0.15)
+        np.testing.assert_allclose(draws.std(0) / [2, 0.1], 1, atol=0.15)
 
     def test_is_a_function_of_its_seed(self) -> None:
         fitted = small().fit(normal())
@@ -370,16 +370,16 @@ class TestSettings:
         ("n", "fraction", "n_held_out"), [(1000, 0.3, 300), (100, 0.1, 25), (5, 0.9, 4), (2, 0.1, 1)]
     )
     def test_held_out_rows(self, n: int, fraction: float, n_held_out: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        seen: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
 
         def watch(flow: Any, loss: Any, rows: ArrayRows, held_out: np.ndarray, recipe: Any, **others: Any) -> None:
-            seen.update(rows=rows.n_rows, held_out=held_out)
+            arguments.update(rows=rows.n_rows, held_out=held_out)
 
         monkeypatch.setattr(module, "train", watch)
         X = normal(n)
         small(validation_fraction=fraction, scaling="none").fit(X)
-        assert seen["held_out"].shape == (n_held_out, 2)
-        assert seen["rows"] == n - n_held_out
+        assert arguments["held_out"].shape == (n_held_out, 2)
+        assert arguments["rows"] == n - n_held_out
 
     def test_scaler_given_is_not_fitted_itself(self) -> None:
         scaler = Gaussianizer(n_knots=9)
@@ -398,18 +398,18 @@ class TestSettings:
     @pytest.mark.parametrize("verbose", [False, True])
     def test_verbose_shows_progress_on_standard_error(self, verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
         small(verbose=verbose).fit(normal())
-        shown = capsys.readouterr()
-        assert shown.out == ""
-        assert ("2/2" in shown.err) == verbose
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert ("2/2" in output.err) == verbose
 
     def test_checkpoint_of_a_finished_fit_is_taken_and_of_another_refused(self, tmp_path: Path) -> None:
         X = normal()
         Z = small().fit_transform(X)
-        made = small(checkpoint=tmp_path / "run")
+        model = small(checkpoint=tmp_path / "run")
         for _ in range(2):
-            assert np.array_equal(made.fit_transform(X), Z)
+            assert np.array_equal(model.fit_transform(X), Z)
         for other, named in (
-            (made.set_params(max_epochs=3), "max_epochs"),
+            (model.set_params(max_epochs=3), "max_epochs"),
             (small(checkpoint=tmp_path / "run", scaling="gaussian"), "held-out rows"),
             (small(checkpoint=tmp_path / "run", flow="spline"), "model, parameters"),
         ):
@@ -424,8 +424,8 @@ class TestImages:
         Z = fitted.transform(X)
         assert np.array_equal(Z, fitted.transform(X))  # no noise outside the training
         assert np.array_equal(fitted.inverse_transform(Z), X)
-        drawn = fitted.sample(50, random_state=0)
-        assert np.array_equal(drawn, np.round(drawn).clip(0, 255))
+        draws = fitted.sample(50, random_state=0)
+        assert np.array_equal(draws, np.round(draws).clip(0, 255))
 
     def test_codes_with_noise_stand_for_the_same_images(self) -> None:
         X = images()
@@ -616,8 +616,8 @@ class TestRows:
         # both clusters weigh 600: the mean is 0, but for the means of 600 and 200 rows, 0.08; without weights it is 2
         scaler: Any = fitted.scaler_
         assert scaler.steps_[0].mean_ == pytest.approx(np.zeros(2), abs=0.3)
-        drawn = fitted.sample(2000, random_state=0)
-        assert np.mean(drawn[:, 0] > 0) == pytest.approx(0.5, abs=0.1)
+        draws = fitted.sample(2000, random_state=0)
+        assert np.mean(draws[:, 0] > 0) == pytest.approx(0.5, abs=0.1)
 
     def test_columns_left_out_of_rows_are_no_warning(self) -> None:
         X = normal(d=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,10 @@ steep = pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning
 
 
 # What a method sees
+
+
+def test_a_method_declares_the_form_of_its_rows_and_steers_nothing_else() -> None:
+    assert {field.name for field in fields(Requires)} == {"units", "rows", "noise", "categories"}
 
 
 @pytest.mark.parametrize("form", ["distinct", "repeated"])

@@ -263,8 +263,8 @@ def test_drawn_rows_have_real_shops(own: bool) -> None:
         sampler = TargetedSampler(ratio, flow.fit(ratio.design(pl.concat([P, Q])).matrix), random_state=0)
     targets: Any = (("p", range(20), range(40, 60)), ("q", range(40, 60), range(20)))
     for toward, only, never in targets:
-        drawn = sampler.sample(400, toward)["shop"].to_list()
-        numbers = np.array([int(shop[1:]) for shop in drawn])  # "(other)" is not a shop
+        draws = sampler.sample(400, toward)["shop"].to_list()
+        numbers = np.array([int(shop[1:]) for shop in draws])  # "(other)" is not a shop
         # 4 binomial errors of 400 rows are 0.1, and 0.1 more for a flow of 10 epochs
         assert np.isin(numbers, only).mean() == pytest.approx(0.5, abs=0.2)
         assert np.isin(numbers, never).mean() < 0.05

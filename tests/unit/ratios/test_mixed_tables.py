@@ -36,12 +36,12 @@ JOBS = {"clerk": (60, 30), "baker": (20, 30), "judge": (20, 40)}  # rows of p an
 
 def samples(scale: int = 20, seed: int = 0) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return two tables whose ratio is known: the job alone tells them apart."""
-    made = []
+    tables = []
     for k in (0, 1):
         jobs = [job for job, n in JOBS.items() for _ in range(scale * n[k])]
         noise = np.random.default_rng([seed, k]).normal(size=len(jobs))
-        made.append(pl.DataFrame({"job": jobs, "noise": noise}))
-    return made[0], made[1]
+        tables.append(pl.DataFrame({"job": jobs, "noise": noise}))
+    return tables[0], tables[1]
 
 
 def test_a_planted_shift_is_found() -> None:
@@ -171,14 +171,16 @@ def test_diagnosis_of_tables() -> None:
     P, Q = samples(5)
     ratio = logistic().fit_samples(P, Q)
     held_p, held_q = samples(4, seed=1)
-    found = diagnose(ratio, held_p, held_q.to_pandas(), random_state=0)
-    assert found.importance.names == ["job", "noise"]  # the two columns of the job are one
-    assert found.importance.columns.tolist() == [0, 1]
+    diagnosis = diagnose(ratio, held_p, held_q.to_pandas(), random_state=0)
+    assert diagnosis.importance.names == ["job", "noise"]  # the two columns of the job are one
+    assert diagnosis.importance.columns.tolist() == [0, 1]
     assert ratio.encoder_ is not None
-    assert {*ratio.encoder_.names_} < {*found.balance.names}  # and the most frequent category, which has no indicator
-    assert found.importance.share[0] > 0.95
-    assert np.array_equal(found.log_p, ratio.log_ratio(held_p))
-    assert diagnose(ratio.inverse(), held_q, held_p, random_state=0).verdict == found.verdict
+    assert {*ratio.encoder_.names_} < {
+        *diagnosis.balance.names
+    }  # and the most frequent category, which has no indicator
+    assert diagnosis.importance.share[0] > 0.95
+    assert np.array_equal(diagnosis.log_p, ratio.log_ratio(held_p))
+    assert diagnose(ratio.inverse(), held_q, held_p, random_state=0).verdict == diagnosis.verdict
     assert "training rows" in diagnose(ratio.inverse(), Q, P, random_state=0).warnings[0]
 
 

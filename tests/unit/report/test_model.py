@@ -165,15 +165,15 @@ class TestRows:
     def test_levels_have_the_shares_of_the_sample(self, model: Model) -> None:
         n = 1000
         for toward in ("p", "q"):
-            drawn, told = model.sample(n, toward)
-            found = drawn["job"].value_counts(normalize=True).to_dict(as_series=False)
-            shares = dict(zip(found["job"], found["proportion"], strict=True))
+            draws, summary = model.sample(n, toward)
+            result = draws["job"].value_counts(normalize=True).to_dict(as_series=False)
+            shares = dict(zip(result["job"], result["proportion"], strict=True))
             for job, share in zip(JOBS, SHARES[toward], strict=True):
                 # 4 binomial errors of the 1200 rows that were fitted and of those drawn, and 0.03 of the flow
                 error = np.sqrt(share * (1 - share) * (1 / 1200 + 1 / n))
                 assert abs(shares[job] - share) < 4 * error + 0.03, (toward, job)
-            assert drawn["age"].null_count() / n == pytest.approx(0.2, abs=4 * np.sqrt(0.16 / 1200) + 0.03)
-            assert told.X.equals(drawn)
+            assert draws["age"].null_count() / n == pytest.approx(0.2, abs=4 * np.sqrt(0.16 / 1200) + 0.03)
+            assert summary.X.equals(draws)
 
     def test_candidates_are_scored_as_rows_of_a_table(self, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
         matrices: list[np.ndarray] = []
@@ -196,12 +196,12 @@ class TestRows:
     def test_codes_are_levels_as_often_as_rows_are(self, model: Model) -> None:
         n = 8000
         assert model.featurizer is not None
-        drawn = TargetedSampler(model.ratio, model.featurizer, random_state=0).sample(n, toward=None)
+        sampler = TargetedSampler(model.ratio, model.featurizer, random_state=0).sample(n, toward=None)
         rows = pl.concat([table("p", 1500, 0), table("q", 1500, 1)])
         for job in JOBS:
             share = (rows["job"] == job).mean()
             # 4 binomial errors of 8000 draws are 0.02; the flow leaks up to 0.03 from cell to cell
-            assert (drawn["job"] == job).mean() == pytest.approx(share, abs=0.05)
+            assert (sampler["job"] == job).mean() == pytest.approx(share, abs=0.05)
 
     def test_many_rows_have_fewer_candidates_each(self, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(generation, "_TABLE_POOL", 5000)
@@ -223,12 +223,12 @@ class TestRows:
 
         P, Q = people(600, 100.0), people(600, 90.0)
         fitted = fit_tables(P, Q, quick_ratio(), n_folds=2)
-        drawn, told = fitted.sample(200, "p")
-        assert drawn.dtypes == [pl.Float64, pl.Int64, pl.Date, pl.String]
-        assert drawn["pay"].equals(drawn["pay"].round(2))
-        assert drawn["day"].dt.year().unique().to_list() == [2024]
-        assert {*drawn["town"]} <= {f"t{k}" for k in range(30)} | {"(other)"}
-        assert told.X.equals(drawn)
+        draws, summary = fitted.sample(200, "p")
+        assert draws.dtypes == [pl.Float64, pl.Int64, pl.Date, pl.String]
+        assert draws["pay"].equals(draws["pay"].round(2))
+        assert draws["day"].dt.year().unique().to_list() == [2024]
+        assert {*draws["town"]} <= {f"t{k}" for k in range(30)} | {"(other)"}
+        assert summary.X.equals(draws)
 
 
 class TestColumns:
@@ -281,8 +281,8 @@ class TestEvidence:
         ratio = ClassifierRatio("logistic", random_state=0)
         model = fit_tables(P, Q, ratio, flow=False, seed=0)
         assert model.ratio.encoder_ is not None
-        found = diagnose(ratio, model.ratio.encoder_.parse(P), model.ratio.encoder_.parse(Q), random_state=0)
-        assert model.evidence["diagnosis"]["overlap"]["ess_q"] == pytest.approx(found.overlap.ess_q)
+        diagnosis = diagnose(ratio, model.ratio.encoder_.parse(P), model.ratio.encoder_.parse(Q), random_state=0)
+        assert model.evidence["diagnosis"]["overlap"]["ess_q"] == pytest.approx(diagnosis.overlap.ess_q)
 
     def test_choice_of_an_automatic_ratio_is_cross_fitted(self) -> None:
         auto = AutoRatio(["lda", "logistic"], n_folds=2)

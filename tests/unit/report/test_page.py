@@ -203,7 +203,10 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
         ({"overlap": {"ess_q": 3.0}}, "Get more rows of"),
         ({"overlap": {"headroom": 1.0}}, "Get more rows of"),
         ({"remedy": {"words": "Cap", "option": "--cap 20"}}, "-o weights.csv --cap 20"),
-        ({"overlap": {"ess_q": 80.0, "ess_error": 30.0}}, "as much information as 80 ± 30 rows of a&amp;b.csv"),
+        (
+            {"overlap": {"ess_q": 80.0, "ess_low": 50.0, "ess_high": 110.0}},
+            "as much information as 80 ± 30 rows of a&amp;b.csv",
+        ),
         ({"overlap": {"headroom": -1.0}}, "because the files do not overlap"),
         ({"overlap": {"share_p_beyond_q": 0.9}}, "the files do not overlap."),
         ({"overlap": {"share_p_beyond_q": 0.3}}, "has no counterpart in"),

@@ -150,10 +150,10 @@ class TestSystematic:
     @pytest.mark.parametrize("n", [1, 7, 100, 12_345])
     def test_counts_are_shares_rounded_up_or_down(self, n: int, phase: float) -> None:
         w = np.random.default_rng(0).exponential(size=50)
-        drawn = systematic(w, n, phase)
-        assert drawn.shape == (n,)
-        assert (np.diff(drawn) >= 0).all()
-        counts, expected = np.bincount(drawn, minlength=50), n * w / w.sum()
+        draws = systematic(w, n, phase)
+        assert draws.shape == (n,)
+        assert (np.diff(draws) >= 0).all()
+        counts, expected = np.bincount(draws, minlength=50), n * w / w.sum()
         assert len(counts) == 50
         assert (np.abs(counts - expected) < 1 + 1e-9).all()
 
@@ -214,9 +214,9 @@ class TestWeightedRows:
         rows.feature_names = ["a", "b", "c"]
         rest, held_out = rows.split(450, np.random.default_rng(4))
         assert (rest.n_rows, held_out.shape, rest.feature_names) == (1350, (450, D), ["a", "b", "c"])
-        kept = {*np.concatenate(list(rest.blocks(100)))[:, 0]}
+        values = {*np.concatenate(list(rest.blocks(100)))[:, 0]}
         aside = {*held_out[:, 0]}
-        assert not kept & aside
+        assert not values & aside
         assert len(aside) == pytest.approx(250, abs=10)  # a quarter of the rows, but for the lightest
         # rows of both kinds are aside as in all: 25 ± 4 of the heavy ones, half of the weight
         assert np.mean(held_out[:, 0] < 100) == pytest.approx(0.5, abs=0.15)

@@ -268,10 +268,10 @@ def test_sparse(form):
 
 
 def test_inputs_stay_as_they_are():
-    kept = P.copy()
+    original = P.copy()
     X, _ = stack(P, Q)
     X[:] = -1
-    np.testing.assert_array_equal(P, kept)
+    np.testing.assert_array_equal(P, original)
 
 
 def test_no_data_frame_library_is_imported():
@@ -279,8 +279,8 @@ def test_no_data_frame_library_is_imported():
         "import sys, flowratio.samples.stacking; flowratio.samples.stacking.stack([[1], [2]], [[3], [4]]); "
         "print({'pandas', 'polars'} & {*sys.modules})"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "set()"
 
 
 def test_columns_of_an_array_are_numbered() -> None:

@@ -30,12 +30,12 @@ def test_mean_and_error_of_equal_weights_are_the_usual_ones() -> None:
 
 def test_error_of_a_weighted_mean_is_its_spread_over_samples() -> None:
     rng = np.random.default_rng(0)
-    found = []
+    results = []
     for _ in range(2000):
         x = rng.normal(size=200)
         w = np.exp(0.5 * x)
-        found.append(mean_and_error(x, w / w.sum()))
-    means, errors = np.array(found).T
+        results.append(mean_and_error(x, w / w.sum()))
+    means, errors = np.array(results).T
     assert means.mean() == pytest.approx(0.5, abs=0.01)  # the mean of N(1/2, 1), less a bias of order 1/n
     # a standard deviation of 2000 values is known to 1.6 %; the errors are biased by O(1/n)
     assert errors.mean() == pytest.approx(means.std(), rel=0.06)

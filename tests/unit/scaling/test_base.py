@@ -76,12 +76,12 @@ class TestEveryScaler:
 
     def test_input_stays_as_it_is(self, scaler):
         X = np.tile([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]], (5, 1))
-        kept = X.copy()
+        original = X.copy()
         fitted = fresh(scaler).fit(X)
         Z = fitted.transform(X)
         Z_kept = Z.copy()
         fitted.inverse(Z)
-        np.testing.assert_array_equal(X, kept)
+        np.testing.assert_array_equal(X, original)
         np.testing.assert_array_equal(Z, Z_kept)
 
 

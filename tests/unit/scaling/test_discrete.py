@@ -101,11 +101,11 @@ def test_the_likelihood_does_not_run_away(fitted: FlowFeaturizer) -> None:
 
 
 def test_samples_are_values_that_were_there(fitted: FlowFeaturizer) -> None:
-    drawn = fitted.sample(500, random_state=0)
-    assert np.array_equal(drawn, np.round(drawn))
-    assert set(drawn[:, 0].tolist()) <= {0.0, 1.0, 2.0, 3.0, 4.0}
+    draws = fitted.sample(500, random_state=0)
+    assert np.array_equal(draws, np.round(draws))
+    assert set(draws[:, 0].tolist()) <= {0.0, 1.0, 2.0, 3.0, 4.0}
     # the mean of 500 rows has a standard error of 0.045; 0.15 leaves room for the flow
-    assert abs(drawn[:, 0].mean() - 2.0) < 0.15
+    assert abs(draws[:, 0].mean() - 2.0) < 0.15
 
 
 def test_transform_adds_no_noise_and_keeps_values_apart(fitted: FlowFeaturizer) -> None:
@@ -142,26 +142,26 @@ def test_tables_without_such_columns_give_the_same_bits() -> None:
 def test_scalers_that_have_noise_or_bounds_get_none() -> None:
     X = np.random.default_rng(0).integers(0, 2, (200, 2)).astype(float)
     for scaling in (ScalerChain([Dequantizer(levels=2), Logit(), Standardizer()]), Logit(lam=0.1)):
-        made = FlowFeaturizer(max_epochs=1, patience=1, random_state=0, scaling=scaling).fit(X)
-        assert made.discrete_ is None
+        featurizer = FlowFeaturizer(max_epochs=1, patience=1, random_state=0, scaling=scaling).fit(X)
+        assert featurizer.discrete_ is None
 
 
 def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     X = table(300, 0)
-    made = [
+    results = [
         FlowFeaturizer(max_epochs=3, patience=3, random_state=0, checkpoint=path).fit(X).transform(X)
         for path in (None, tmp_path, tmp_path)
     ]
-    assert np.array_equal(made[0], made[1])
-    assert np.array_equal(made[0], made[2])
+    assert np.array_equal(results[0], results[1])
+    assert np.array_equal(results[0], results[2])
 
 
 def test_files_learn_the_same_values(tmp_path: Path) -> None:
     X = table(300, 0)
     np.save(tmp_path / "rows.npy", X)
-    made = FlowFeaturizer(max_epochs=1, patience=1, random_state=0).fit(tmp_path / "rows.npy")
-    assert made.discrete_ is not None
-    assert made.discrete_.columns.tolist() == [0, 1]
+    featurizer = FlowFeaturizer(max_epochs=1, patience=1, random_state=0).fit(tmp_path / "rows.npy")
+    assert featurizer.discrete_ is not None
+    assert featurizer.discrete_.columns.tolist() == [0, 1]
 
 
 def test_saved_is_loaded(fitted: FlowFeaturizer, tmp_path: Path) -> None:

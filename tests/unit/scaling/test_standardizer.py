@@ -53,8 +53,8 @@ class TestStandardizer:
         Z, log_det = scaler.forward(X.to_numpy())
         X_back, _ = scaler.inverse(Z)
         np.testing.assert_allclose(X_back, X, rtol=1e-12, atol=1e-12)
-        kept = X[["Recency", "Frequency", "Time"]].to_numpy()
-        np.testing.assert_allclose(log_det, -np.log(kept.std(axis=0)).sum())
+        values = X[["Recency", "Frequency", "Time"]].to_numpy()
+        np.testing.assert_allclose(log_det, -np.log(values.std(axis=0)).sum())
 
     @pytest.mark.parametrize(
         ("unit", "dtype"),

@@ -59,9 +59,9 @@ def test_a_sheet_without_rows_and_a_damaged_file(tmp_path: Path) -> None:
             read_table(workbook(path, sheet))
     content = workbook(path, FRAME).read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match=rf"{path} cannot be read as Excel") as caught:
+    with pytest.raises(ValueError, match=rf"{path} cannot be read as Excel") as error:
         read_table(path)
-    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_folder_of_workbooks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -70,9 +70,9 @@ class TestOtherPrograms:
         if content.startswith(b"\x1f\x8b"):  # gzip shows its content only when it is unpacked
             name = f"{Path(name).stem}.gz"
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match=r"\. ") as caught:
+        with pytest.raises(ValueError, match=r"\. ") as error:
             read_table(tmp_path / name)
-        text = str(caught.value)
+        text = str(error.value)
         assert text.startswith(f"{tmp_path / name} is {what}")
         assert RULE in text
         assert advice in text

@@ -85,10 +85,10 @@ def test_a_row_is_named_by_its_line(tmp_path: Path) -> None:
 def test_bad_lines(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=words) as caught:
+    with pytest.raises(ValueError, match=words) as error:
         read_table(path)
-    assert str(path) in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
+    assert str(path) in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
     if b"\xe9" in content:
-        assert isinstance(caught.value, ArgumentError)
+        assert isinstance(error.value, ArgumentError)
         assert read_table(path, encoding="latin-1").rows() == [("é",)]

@@ -231,9 +231,9 @@ class TestEncoding:
     def test_a_file_in_another_one_is_refused(self, csv_of: Callable[..., Path]) -> None:
         path = csv_of(b"a,b\n\xe9,2\n")
         for encoding in (None, "ascii", "utf-16"):
-            with pytest.raises(ArgumentError, match=rf"{path} is not in .*et `encoding`") as caught:
+            with pytest.raises(ArgumentError, match=rf"{path} is not in .*et `encoding`") as error:
                 read_table(path, encoding=encoding)
-            assert len(str(caught.value).splitlines()) == 1
+            assert len(str(error.value).splitlines()) == 1
 
 
 class TestBatches:
@@ -341,9 +341,9 @@ class TestBadFiles:
     )
     def test_csv(self, csv_of: Callable[..., Path], content: bytes, words: str) -> None:
         path = csv_of(content)
-        with pytest.raises(ValueError, match=words) as caught:
+        with pytest.raises(ValueError, match=words) as error:
             read_table(path)
-        assert str(path) in str(caught.value)
+        assert str(path) in str(error.value)
 
     def test_a_row_that_is_too_long_is_told_by_its_line(
         self, csv_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch

@@ -355,10 +355,12 @@ def test_other_version_of_scikit_learn_is_said(tmp_path: Path) -> None:
     forge(tmp_path, lambda document: document["model"].update({"scikit-learn": patch_level}))
     load(tmp_path)  # no warning: numbers do not change with the last digit
     forge(tmp_path, lambda document: document["model"].update({"scikit-learn": "0.9.1"}))
-    with pytest.warns(UserWarning, match=rf"parts of scikit-learn 0\.9\.1, but this is {here}.*Fit and save") as told:
+    with pytest.warns(
+        UserWarning, match=rf"parts of scikit-learn 0\.9\.1, but this is {here}.*Fit and save"
+    ) as records:
         load(tmp_path)
-    assert len(told) == 1
-    assert told[0].filename == __file__
+    assert len(records) == 1
+    assert records[0].filename == __file__
 
 
 def grow(model: Any) -> Any:
@@ -451,9 +453,9 @@ def test_new_model_replaces_the_old_and_all_its_files(saved: Path) -> None:
     model = small_model(seed=1)
     save(model, saved)
     check_same_bits(model, load(saved), rows())
-    kept = {"model.json", "notes.txt", "tensors-mine.safetensors"}
+    others = {"model.json", "notes.txt", "tensors-mine.safetensors"}
     names = {path.name for path in saved.iterdir()}
-    assert names == kept | {json.loads((saved / "model.json").read_text())["tensors"]["file"]}
+    assert names == others | {json.loads((saved / "model.json").read_text())["tensors"]["file"]}
 
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, call: int, error: BaseException) -> None:
@@ -482,9 +484,9 @@ def test_failed_save_leaves_the_old_model_whole(
     old, new = load(saved), small_model(seed=1)
     with monkeypatch.context() as patch:
         fail_at(patch, call, error)
-        with pytest.raises(type(error)) as caught:
+        with pytest.raises(type(error)) as failure:
             save(new, saved)
-    assert isinstance(error, KeyboardInterrupt) or "Free some space" in str(caught.value)
+    assert isinstance(error, KeyboardInterrupt) or "Free some space" in str(failure.value)
     check_same_bits(old, load(saved), rows())
     save(new, saved)
     check_same_bits(new, load(saved), rows())

@@ -24,6 +24,7 @@ from flowratio._support.journal import Journal
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.storage.reading import read_table
 from flowratio.storage.scoring import ScoringSummary, _log_mean_and_ess, score_file
+from flowratio.storage.table_file import TableFile
 from flowratio.storage.writing import write_table
 from flowratio.weights import cap, effective_sample_size, self_normalize, temper
 
@@ -201,6 +202,25 @@ class TestModels:
         assert (text in str(summary)) == is_spelling
         assert len(summary.to_dict()["hints"]) == is_spelling
 
+    @pytest.mark.parametrize("scores_only", [True, False])
+    def test_a_hint_does_not_read_the_file_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scores_only: bool
+    ) -> None:
+        P = pl.DataFrame({"job": ["clerk", "nurse", "clerk"] * 9, "x": np.arange(27.0)})
+        ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P, P.with_columns(x=pl.col("x") + 3))
+        P.with_columns(job=pl.col("job").str.to_titlecase()).write_parquet(tmp_path / "rows.parquet")
+        frames, requests = TableFile.frames, []
+
+        def counted(table: TableFile, columns: Any = None, rows: int = 0, skip: int = 0) -> Any:
+            requests.append(columns)
+            return frames(table, columns, rows, skip)
+
+        monkeypatch.setattr(TableFile, "frames", counted)
+        arguments: tuple[Any, ...] = (ratio, tmp_path / "rows.parquet", tmp_path / "out.parquet")
+        summary = score_file(*arguments, batch_rows=6, scores_only=scores_only)
+        assert summary.hints[0].startswith("Column 'job' has 'Clerk', and 'clerk' at fit.")
+        assert [names for names in requests if names is not None] == [["job", "x"]]
+
     def test_a_table_ratio_counts_what_is_new(self, tmp_path: Path) -> None:
         P = pl.DataFrame({"job": ["clerk", "nurse", "clerk"] * 9, "x": np.arange(27.0)})
         Q = pl.DataFrame({"job": ["nurse", "clerk", "nurse"] * 9, "x": np.arange(27.0) + 3})
@@ -243,7 +263,7 @@ class TestResuming:
     def test_counts_of_new_levels_are_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         P = pl.DataFrame({"job": ["clerk", "nurse"] * 9, "x": np.arange(18.0)})
         ratio = ClassifierRatio("logistic", random_state=0).fit_samples(P, P.with_columns(x=pl.col("x") + 2))
-        P.with_columns(job=pl.lit("judge")).write_csv(tmp_path / "rows.csv")
+        P.with_columns(job=pl.lit("Clerk")).write_csv(tmp_path / "rows.csv")
         arguments: tuple[Any, ...] = (ratio, tmp_path / "rows.csv", tmp_path / "out.csv")
 
         def fail(*_: Any) -> None:
@@ -255,6 +275,7 @@ class TestResuming:
                 score_file(*arguments, batch_rows=5)
         scored = score_file(*arguments, batch_rows=5)
         assert (scored.resumed, scored.unseen) == (18, {"job": 18})
+        assert scored.hints[0].startswith("Column 'job' has 'Clerk', and 'clerk' at fit.")
 
     @pytest.mark.parametrize("change", ["model", "source", "batch_rows", "model_folder"])
     def test_another_run_starts_anew(self, rows: pl.DataFrame, source: Path, tmp_path: Path, change: str) -> None:

@@ -57,9 +57,9 @@ def test_standard_output(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
 
 def test_types_that_a_format_has_not(tmp_path: Path) -> None:
     frame = pl.DataFrame({"a": [[1, 2]]})
-    with pytest.raises(ValueError, match=r"^Cannot write .* store column 'a' of type List.*\.parquet\.$") as caught:
+    with pytest.raises(ValueError, match=r"^Cannot write .* store column 'a' of type List.*\.parquet\.$") as error:
         write_table([frame], tmp_path / "rows.csv")
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
     write_table([frame], tmp_path / "rows.parquet")
     assert_frame_equal(read_table(tmp_path / "rows.parquet"), frame)
 

@@ -59,9 +59,9 @@ def test_dates_stay_in_years_that_can_be_written() -> None:
     cells = ["31.12.9999", "1.1.2024", "2.1.2024 12:30"]
     for texts in (cells, cells[:2], ["9999-12-31", "2024-01-01"], ["9999-12-31 06:00", "2024-01-01 12:30"]):
         encoder = TableEncoder().fit(pl.DataFrame({"d": texts}))
-        drawn = encoder.inverse_transform(np.array([[-1e12], [-8e5], [19723.0], [2932896.9], [3e6], [1e12]]))
-        assert drawn["d"].dt.year().to_list() == [1, 1, 2024, 9999, 9999, 9999]
-        days = encoder.transform(drawn)[:, 0]
+        draws = encoder.inverse_transform(np.array([[-1e12], [-8e5], [19723.0], [2932896.9], [3e6], [1e12]]))
+        assert draws["d"].dt.year().to_list() == [1, 1, 2024, 9999, 9999, 9999]
+        days = encoder.transform(draws)[:, 0]
         assert days[[1, 2]].tolist() == [-719162.0, 19723.0]
         assert np.all(days[3:] >= 2932896.0)
 
@@ -148,10 +148,10 @@ def test_positions_of_indicators_of_missing_values() -> None:
 def test_codes_that_are_drawn_become_categories() -> None:
     words = ["a"] * 9 + ["b"] * 8 + ["c"] * 7 + ["d"] * 6 + ["e"] * 5
     encoder = TableEncoder(max_categories=2).fit(pl.DataFrame({"w": words}))
-    drawn = [[0.1, 0.9, 2.6], [0.0, 1.2, 9.0], [0.9, 0.6, 4.0], [0.4, 0.3, 4.0], [0.0, 0.8, -0.9]]
-    rows = encoder.confined(np.array(drawn))
+    draws = [[0.1, 0.9, 2.6], [0.0, 1.2, 9.0], [0.9, 0.6, 4.0], [0.4, 0.3, 4.0], [0.0, 0.8, -0.9]]
+    rows = encoder.confined(np.array(draws))
     assert encoder.inverse_transform(rows)["w"].to_list() == ["d", "e", "b", "e", "a"]
-    assert encoder.inverse_transform(np.array(drawn[-1:]))["w"].to_list() == ["(other)"]
+    assert encoder.inverse_transform(np.array(draws[-1:]))["w"].to_list() == ["(other)"]
 
 
 def test_few_categories_have_codes_too() -> None:

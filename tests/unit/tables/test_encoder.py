@@ -257,7 +257,7 @@ def test_saved_is_loaded(tmp_path: Path) -> None:
 def random_frame(rng: np.random.Generator, n: int) -> pl.DataFrame:
     """Draw a small table of anything that a file may hold."""
     cells: list[Any] = ["", "NA", "a", "b", "x" * 50, "1", "2.5", "-1e300", "inf", "true", "2024-01-01", "ü", " ", "0"]
-    made: list[pl.Series] = []
+    columns: list[pl.Series] = []
     for j in range(int(rng.integers(1, 5))):
         kind = rng.integers(0, 5)
         if kind == 0:
@@ -270,8 +270,8 @@ def random_frame(rng: np.random.Generator, n: int) -> pl.DataFrame:
             values = [None if u < 0.1 else dt.date(2000, 1, 1) + dt.timedelta(days=int(1e4 * u)) for u in rng.random(n)]
         else:
             values = rng.integers(0, 3, n)
-        made.append(pl.Series(f"c{j}", values))
-    return pl.DataFrame(made)
+        columns.append(pl.Series(f"c{j}", values))
+    return pl.DataFrame(columns)
 
 
 def test_any_table_is_a_finite_matrix_or_a_value_error() -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import html
+import json
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
-from flowratio import ClassifierRatio, diagnose, two_sample_test
+from flowratio import ClassifierRatio, ImportanceWeighted, diagnose, divergence, mutual_information, two_sample_test
 from flowratio.tables.identifiers import are_identifiers
 
 IDS = np.random.default_rng(3).permutation(10**6)[:200]
@@ -67,6 +73,25 @@ def test_tables_of_numbers_leave_identifiers_out(library: type) -> None:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+def test_estimates_name_identifiers_that_were_left_out(library: type) -> None:
+    P, Q = samples(library, np.sort(IDS))
+    reason = "Left out 'customer_id', because the values are distinct integers, like row numbers. To use it, convert"
+    with pytest.warns(UserWarning, match=reason):
+        kl = divergence(P, Q, ratio="logistic", n_folds=2, random_state=0)
+    y = np.random.default_rng(1).normal(size=100)
+    with pytest.warns(UserWarning, match=reason):
+        information = mutual_information(P, y, ratio="qda", n_folds=2, random_state=0)
+    for result, words in ((kl, reason), (information, f"In `X`: l{reason[1:]}")):
+        assert result.left_out == ("customer_id",)
+        assert result.to_dict()["left_out"] == ["customer_id"]
+        assert words in result.reason
+        assert words in str(result)
+        assert words in html.unescape(result._repr_html_())
+        json.dumps(result.to_dict())
+    assert divergence(*(one[["x"]] for one in (P, Q)), ratio="logistic", n_folds=2, random_state=0).left_out == ()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_labeled_tables_of_numbers_leave_identifiers_out(library: type) -> None:
     table = library({"n": np.arange(200), "x": np.random.default_rng(0).normal(size=200)})
     with pytest.warns(UserWarning, match="Left out 'n'"):
@@ -104,3 +129,73 @@ def test_arrays_keep_all_columns_and_name_a_counter() -> None:
     assert ratio.encoder_ is None
     X[:, 1] /= 2
     ClassifierRatio().fit_samples(X[:100], X[100:])  # warnings are errors here
+
+
+FUNCTIONS = {
+    "fit": lambda P, Q: ClassifierRatio().fit(np.concatenate([P, Q]), np.repeat([1, 0], [len(P), len(Q)])),
+    "fit_samples": lambda P, Q: ClassifierRatio().fit_samples(P, Q),
+    "divergence": lambda P, Q: divergence(P, Q, ratio="logistic", n_folds=2, random_state=0),
+    "test": lambda P, Q: two_sample_test(P, Q, n_permutations=9, random_state=0),
+    "diagnosis": lambda P, Q: diagnose("logistic", P, Q, n_repeats=1, random_state=0),
+    "information": lambda P, Q: mutual_information(
+        np.concatenate([P, Q]), np.sin(np.arange(300.0) ** 2), ratio="qda", n_folds=2, random_state=0
+    ),
+    "adaptation": lambda P, Q: ImportanceWeighted(
+        make_pipeline(FunctionTransformer(lambda X: X[:, :1].astype(float)), LinearRegression()),
+        ratio=ClassifierRatio(),
+        n_folds=None,
+    ).fit(Q, np.arange(len(Q)), X_target=P),
+}
+
+
+def arrays(kind: str, order: str) -> list[np.ndarray]:
+    """Return arrays of two samples whose third column counts the rows of both."""
+    rng = np.random.default_rng(0)
+    number = np.arange(300) if order == "rows" else rng.permutation(300)
+    x, words = rng.normal(size=300), rng.choice(["a", "b"], 300)
+    if kind == "numbers":
+        X = np.column_stack([x, x**2, number])
+    else:
+        X = np.empty((300, 3), object)
+        X[:, 0], X[:, 1] = x, words
+        X[:, 2] = number.tolist() if kind == "integers" else number.astype(float)
+    return [X[:150], X[150:]]
+
+
+@pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning")
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("kind", "order", "words"),
+    [
+        ("integers", "rows", "^Left out 'x3', because the values are distinct integers"),
+        ("integers", "none", "^Column 'x3' has a different value in every row, like a row counter"),
+        ("floats", "rows", r"^Column 'x3' has consecutive integers, .* They are used\."),
+        ("floats", "none", r"^Column 'x3' has consecutive integers, .* They are used\."),
+        ("numbers", "rows", r"^Column 'x3' has consecutive integers, .* They are used\."),
+        ("numbers", "none", r"^Column 'x3' has consecutive integers, .* They are used\."),
+    ],
+    ids=lambda value: value if len(value) < 10 else "",
+)
+def test_every_function_names_a_counter_of_an_array_once(function: str, kind: str, order: str, words: str) -> None:
+    with pytest.warns(UserWarning, match=words) as records:
+        result = FUNCTIONS[function](*arrays(kind, order))
+    assert len([record for record in records if "'x3'" in str(record.message)]) == 1
+    if hasattr(result, "left_out"):
+        assert result.left_out == (("x3",) if words.startswith("^Left out") else ())
+
+
+def test_a_single_variable_may_be_an_index() -> None:
+    y = np.random.default_rng(0).normal(size=150)
+    for index in (np.arange(150), pd.DataFrame({"row": np.arange(150)})):  # warnings are errors here
+        assert mutual_information(index, y, ratio="qda", n_folds=2, random_state=0).left_out == ()
+
+
+def test_variables_of_identifiers_alone_are_refused() -> None:
+    table = pd.DataFrame({"row": np.arange(150), "id": IDS[:150]})
+    with (
+        pytest.warns(UserWarning, match="Left out 'row', 'id'"),
+        pytest.raises(
+            ValueError, match=r"`X` has only identifiers, in 'row', 'id', so it was left out\. Give numbers, or"
+        ),
+    ):
+        mutual_information(table, np.arange(150.0), ratio="qda")

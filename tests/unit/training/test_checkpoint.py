@@ -205,13 +205,13 @@ class TestCheckpoint:
 
         monkeypatch.setattr(checkpoint, "time", SimpleNamespace(monotonic=lambda: now[0]))
         monkeypatch.setattr(journal, "save_file", save_file)
-        kept = checkpoint.Checkpoint(tmp_path, seconds, {})
-        kept.write({}, {})
+        state = checkpoint.Checkpoint(tmp_path, seconds, {})
+        state.write({}, {})
         if due:
             now[0] += due - 0.01
-            assert not kept.is_due()
+            assert not state.is_due()
         now[0] += 0.02
-        assert kept.is_due()
+        assert state.is_due()
 
     def test_a_write_that_fails_at_first_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(journal, "save_file", full_disk)
@@ -226,13 +226,13 @@ class TestCheckpoint:
         with pytest.raises(Killed):
             Job().run(tmp_path, kill_at=15)
         before = (tmp_path / "checkpoint.entry.safetensors").read_bytes()
-        with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as caught:
+        with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as records:
             warnings.simplefilter("always")
             patch.setattr(journal, "save_file", full_disk)
             assert Job().run(tmp_path) == whole
-        assert {w.category for w in caught} == {RuntimeWarning}
-        assert "The checkpoint was not written" in str(caught[0].message)
-        assert "No space left" in str(caught[0].message)
+        assert {w.category for w in records} == {RuntimeWarning}
+        assert "The checkpoint was not written" in str(records[0].message)
+        assert "No space left" in str(records[0].message)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.entry.safetensors", "journal.json"]
         assert (tmp_path / "checkpoint.entry.safetensors").read_bytes() == before
         again = Job()

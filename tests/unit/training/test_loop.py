@@ -68,9 +68,9 @@ class TestBatches:
         rows = as_rows(X, kind, tmp_path)
         for epoch in range(3):
             batches = list(loop._batches(rows, 30, LIKE, None, 5, epoch))
-            seen = torch.cat(batches)[:, 0].numpy()
-            assert np.array_equal(np.sort(seen), X[:, 0])
-            assert not np.array_equal(seen, X[:, 0])
+            values = torch.cat(batches)[:, 0].numpy()
+            assert np.array_equal(np.sort(values), X[:, 0])
+            assert not np.array_equal(values, X[:, 0])
             assert {len(batch) for batch in batches} <= set(range(26, 36))
 
     @pytest.mark.parametrize(("n_rows", "sizes"), [(100, {25}), (104, {26}), (115, {23}), (7, {7}), (1, {1})])
@@ -146,13 +146,13 @@ class TestCallback:
 @pytest.mark.parametrize("verbose", [False, True])
 def test_progress_is_shown_on_standard_error_if_asked_for(verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
     history = fit(Point(), normal(500), settings(max_epochs=3), verbose=verbose)
-    shown = capsys.readouterr()
-    assert shown.out == ""
+    output = capsys.readouterr()
+    assert output.out == ""
     if verbose:
-        assert "3/3" in shown.err
-        assert f"{history.held_out_loss[-1]:.4f}" in shown.err
+        assert "3/3" in output.err
+        assert f"{history.held_out_loss[-1]:.4f}" in output.err
     else:
-        assert shown.err == ""
+        assert output.err == ""
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet"])

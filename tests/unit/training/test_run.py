@@ -340,8 +340,8 @@ class TestRestarts:
             fit(model, normal(500), settings(max_epochs=2), loss=loss)
 
 
-@pytest.mark.parametrize(("settle", "kept"), [(0, 20), (50, 60), (150, 100)])
-def test_weights_are_kept_only_after_the_run_has_settled(settle: int, kept: int) -> None:
+@pytest.mark.parametrize(("settle", "best_epoch"), [(0, 20), (50, 60), (150, 100)])
+def test_weights_are_kept_only_after_the_run_has_settled(settle: int, best_epoch: int) -> None:
     model = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(model.weight)
     # the weight goes from 0 to 1, and held-out rows like 0 best: the first round that counts is kept. A round is 20
@@ -351,7 +351,7 @@ def test_weights_are_kept_only_after_the_run_has_settled(settle: int, kept: int)
     history = train(
         model, lambda x: (model(x[:, :1]) - x[:, 1:]).square().mean(), ArrayRows(ones), zeros, recipe, seed=0
     )
-    assert history.best_epoch == kept
+    assert history.best_epoch == best_epoch
     assert history.held_out_loss == sorted(history.held_out_loss)
 
 
@@ -361,8 +361,8 @@ class TestHistory:
         figure = history.plot()
         assert isinstance(figure, Figure)
         (axes,) = figure.axes
-        train_line, held_out_line, kept = axes.lines
+        train_line, held_out_line, line = axes.lines
         assert np.array_equal(train_line.get_xydata(), [[1, 3], [2, 2], [3, 1]])
         assert np.array_equal(held_out_line.get_xydata(), [[1, 3], [2, 1.5], [3, 2]])
-        assert list(np.asarray(kept.get_xdata())) == [2, 2]
+        assert list(np.asarray(line.get_xdata())) == [2, 2]
         assert axes.get_xlabel() == "epoch"

@@ -95,8 +95,7 @@ class AutoRatio(RatioEstimator):
     (['logistic'], [1.0])
     """
 
-    # equal rows are in different folds, as new rows are. The time of the preparation counts for the budget
-    requires = Requires(units="own", categories="codes", preparation=False)
+    requires = Requires(units="own", categories="codes")  # equal rows are in different folds, as new rows are
 
     def __init__(
         self,
@@ -111,10 +110,14 @@ class AutoRatio(RatioEstimator):
         self.candidates, self.combine, self.n_folds = candidates, combine, n_folds
         self.time_budget, self.random_state, self.verbose = time_budget, random_state, verbose
 
-    def _fit(self, samples: TwoSamples) -> None:
+    def _fit_units(self, samples: TwoSamples) -> None:
         start = time.perf_counter()  # the budget includes the preparation of the rows
         self._check_settings()
-        samples = self._prepare_rows(samples)
+        self._fit(self._prepare_rows(samples), start)
+
+    def _fit(self, samples: TwoSamples, start: float | None = None) -> None:
+        """Choose among the candidates. `start` is the time at which the budget began, now if it is None."""
+        start = time.perf_counter() if start is None else start
         candidates, seed = self._candidates(), seed_from(self.random_state)
         for ratio in candidates.values():
             if isinstance(ratio, FeaturizedRatio) and is_fitted(ratio.featurizer):

@@ -625,11 +625,11 @@ def test_the_bar_has_the_candidate_at_work_and_a_time_left_that_falls(
     out, err = capsys.readouterr()
     assert out == ""
     err = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err)
-    shown = re.findall(r"(\d)/7 steps, about (\d):(\d\d) left, now number (\d)", err)
+    steps = re.findall(r"(\d)/7 steps, about (\d):(\d\d) left, now number (\d)", err)
     left: dict[int, int] = {}
-    for done, minutes, seconds, number in shown:
-        assert done == number
-        left.setdefault(int(done), 60 * int(minutes) + int(seconds))
+    for n_steps, minutes, seconds, number in steps:
+        assert n_steps == number
+        left.setdefault(int(n_steps), 60 * int(minutes) + int(seconds))
     # a fit to 360 rows takes 3.6 seconds: what is left of the budget, and from the middle on of the 30 fits
     assert left == {0: 120, 1: 116, 2: 113, 3: 109, 4: 94, 5: 90}
     assert re.search(r"6/7 steps, about 1:\d\d left, now more folds of the best", err)
@@ -669,9 +669,12 @@ def test_the_time_of_a_combination_is_not_that_of_a_candidate(clock: Clock, monk
 def test_pretrained_flows_of_one_kind_are_not_shared() -> None:
     X, y = draw()
     first, second = (FlowFeaturizer(flow=MAF(2, generator=torch.Generator().manual_seed(k))) for k in (0, 1))
-    given = {"first": FeaturizedRatio("kliep", featurizer=first), "second": FeaturizedRatio("kliep", featurizer=second)}
-    both = AutoRatio(given, random_state=0, combine="best").fit(X, y)
-    alone = AutoRatio({"second": given["second"]}, random_state=0).fit(X, y)
+    ratios = {
+        "first": FeaturizedRatio("kliep", featurizer=first),
+        "second": FeaturizedRatio("kliep", featurizer=second),
+    }
+    both = AutoRatio(ratios, random_state=0, combine="best").fit(X, y)
+    alone = AutoRatio({"second": ratios["second"]}, random_state=0).fit(X, y)
     scores = {one.name: one.score for one in both.results_.candidates}
     assert scores["second"] == alone.results_.candidates[0].score
     assert scores["first"] != scores["second"]

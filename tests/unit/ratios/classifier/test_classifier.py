@@ -258,11 +258,11 @@ def test_same_seed_same_bits_in_any_order() -> None:
 
 def test_a_given_classifier_is_cloned_and_seeded() -> None:
     X_p, X_q = _shifted(60, 60)
-    given = RandomForestClassifier(5)
+    forest = RandomForestClassifier(5)
     state = _global_state()
-    one, two = (ClassifierRatio(given, random_state=3).fit_samples(X_p, X_q).log_ratio(X_q) for _ in range(2))
+    one, two = (ClassifierRatio(forest, random_state=3).fit_samples(X_p, X_q).log_ratio(X_q) for _ in range(2))
     assert np.array_equal(one, two)
-    assert not hasattr(given, "classes_")
+    assert not hasattr(forest, "classes_")
     assert _global_state() == state
 
 

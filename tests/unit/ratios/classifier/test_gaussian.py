@@ -106,8 +106,8 @@ def test_few_changes_are_found_among_many_columns() -> None:
     plain = np.mean((plug_in(X_p[None], X_q[None], X, shared=False)[0] - truth) ** 2)
     assert ours < plain / 10  # 8 parameters of 460 are not those of q
     few = [*changed, 0, 1, 2]
-    known = np.mean((plug_in(X_p[None][..., few], X_q[None][..., few], X[:, few], shared=False)[0] - truth) ** 2)
-    assert ours < known  # as if all but five columns were known to be alike
+    error = np.mean((plug_in(X_p[None][..., few], X_q[None][..., few], X[:, few], shared=False)[0] - truth) ** 2)
+    assert ours < error  # as if all but five columns were known to be alike
 
 
 def test_columns_that_are_nearly_others_are_not_shrunk_each_for_itself() -> None:

@@ -152,11 +152,11 @@ class TestAlgorithm:
         assert (model.ratio_.random_state, model.featurizer_.random_state) == (3, 5)
 
     def test_what_is_given_is_not_fitted(self) -> None:
-        given, ratio = flow(), NetworkRatio("mlp", hidden=(4,), max_epochs=1)
-        quick(ratio, featurizer=given).fit(X, Y)
-        assert not hasattr(given, "flow_")
+        featurizer, ratio = flow(), NetworkRatio("mlp", hidden=(4,), max_epochs=1)
+        quick(ratio, featurizer=featurizer).fit(X, Y)
+        assert not hasattr(featurizer, "flow_")
         assert not hasattr(ratio, "network_")
-        assert (given.random_state, ratio.random_state) == (None, None)
+        assert (featurizer.random_state, ratio.random_state) == (None, None)
 
 
 @pytest.fixture
@@ -274,28 +274,28 @@ class TestImages:
 
 class TestGivenMaps:
     def test_pretrained_flow_is_used_unchanged(self, trained_flows: TrainedFlows) -> None:
-        given = MAF(2, n_blocks=2, hidden=(8,), generator=torch.Generator().manual_seed(3)).eval()
-        before = [p.clone() for p in given.parameters()]
-        model = quick(featurizer=FlowFeaturizer(given)).fit(X, Y)
+        featurizer = MAF(2, n_blocks=2, hidden=(8,), generator=torch.Generator().manual_seed(3)).eval()
+        before = [p.clone() for p in featurizer.parameters()]
+        model = quick(featurizer=FlowFeaturizer(featurizer)).fit(X, Y)
         assert isinstance(model.featurizer_, FlowFeaturizer)
         assert model.featurizer_.history_ is None
         assert not trained_flows.calls
-        for p, q in zip(given.parameters(), before, strict=True):
+        for p, q in zip(featurizer.parameters(), before, strict=True):
             assert torch.equal(p, q)
         with torch.no_grad():
-            Z = given.double()(torch.tensor(X_NEW))[0].numpy()
+            Z = featurizer.double()(torch.tensor(X_NEW))[0].numpy()
         np.testing.assert_allclose(model.featurizer_.transform(X_NEW), Z, rtol=0, atol=1e-12)
 
     def test_five_ratios_of_one_fitted_map_train_no_flow(self, trained_flows: TrainedFlows) -> None:
-        given = flow(random_state=0).fit(X)
-        before = given.transform(X)
+        featurizer = flow(random_state=0).fit(X)
+        before = featurizer.transform(X)
         assert len(trained_flows.calls) == 1
         for name in ("logistic", "quadratic", "lda", "kliep", "ulsif"):
-            model = FeaturizedRatio(name, featurizer=given).fit(X, Y)
+            model = FeaturizedRatio(name, featurizer=featurizer).fit(X, Y)
             np.testing.assert_allclose(model.featurizer_.transform(X), before, rtol=0, atol=1e-5)  # float32 against 64
-            assert model.featurizer_ is not given  # that one stays in float32
+            assert model.featurizer_ is not featurizer  # that one stays in float32
         assert len(trained_flows.calls) == 1
-        np.testing.assert_array_equal(given.transform(X), before)
+        np.testing.assert_array_equal(featurizer.transform(X), before)
 
     def test_featurizer_of_another_ratio_is_shared_to_the_bit(self, trained_flows: TrainedFlows) -> None:
         first = quick().fit(X, Y)
@@ -304,33 +304,33 @@ class TestGivenMaps:
         np.testing.assert_array_equal(second.featurizer_.transform(X_NEW), first.featurizer_.transform(X_NEW))
 
     def test_clones_share_a_fitted_map_and_no_other(self) -> None:
-        given = flow(random_state=0).fit(X)
-        model = FeaturizedRatio(KLIEP(), featurizer=given)
+        featurizer = flow(random_state=0).fit(X)
+        model = FeaturizedRatio(KLIEP(), featurizer=featurizer)
         twin: Any = clone(model)
-        assert twin.featurizer.flow_ is given.flow_
+        assert twin.featurizer.flow_ is featurizer.flow_
         assert twin.estimator is not model.estimator
         other: Any = clone(quick())
         assert isinstance(other.featurizer, FlowFeaturizer)
         assert not hasattr(other.featurizer, "flow_")
 
     def test_search_with_a_fitted_map_trains_no_flow(self, trained_flows: TrainedFlows) -> None:
-        given = flow(random_state=0).fit(X)
-        model = FeaturizedRatio(ClassifierRatio(), featurizer=given)
+        featurizer = flow(random_state=0).fit(X)
+        model = FeaturizedRatio(ClassifierRatio(), featurizer=featurizer)
         grid: Any = {"estimator__classifier": ["logistic", "lda"]}
         search = searched(model, grid)
-        assert search.best_estimator_.featurizer.flow_ is given.flow_
+        assert search.best_estimator_.featurizer.flow_ is featurizer.flow_
         assert len(trained_flows.calls) == 1
 
     def test_settings_of_a_fitted_map_are_not_searched(self) -> None:
-        given = flow(random_state=0).fit(X)
-        model = FeaturizedRatio("logistic", featurizer=given)
+        featurizer = flow(random_state=0).fit(X)
+        model = FeaturizedRatio("logistic", featurizer=featurizer)
         with pytest.raises(
             ValueError, match=r"`featurizer__n_blocks` is set, but `featurizer` is fitted and is used unchanged"
         ):
             model.set_params(featurizer__n_blocks=7)
         twin: Any = clone(model)
         twin.featurizer.n_blocks = 7
-        assert given.n_blocks != 7
+        assert featurizer.n_blocks != 7
         model.set_params(featurizer=flow(), featurizer__n_blocks=3)
         assert model.get_params()["featurizer__n_blocks"] == 3
 
@@ -346,11 +346,11 @@ class TestGivenMaps:
         save(model, tmp_path)
         np.testing.assert_array_equal(load(tmp_path).log_ratio(X), model.log_ratio(X))
 
-    @pytest.mark.parametrize("given", [Gaussianizer(), Gaussianizer().fit(np.exp(2 * X))], ids=["new", "fitted"])
-    def test_a_scaler_is_a_map(self, given: Gaussianizer) -> None:
+    @pytest.mark.parametrize("scaler", [Gaussianizer(), Gaussianizer().fit(np.exp(2 * X))], ids=["new", "fitted"])
+    def test_a_scaler_is_a_map(self, scaler: Gaussianizer) -> None:
         rows = np.exp(X)
-        by_hand = given if is_fitted(given) else Gaussianizer().fit(rows)
-        model = FeaturizedRatio("logistic", featurizer=given).fit(rows, Y)
+        by_hand = scaler if is_fitted(scaler) else Gaussianizer().fit(rows)
+        model = FeaturizedRatio("logistic", featurizer=scaler).fit(rows, Y)
         of_z = ClassifierRatio("logistic").fit(by_hand.transform(rows), Y)
         np.testing.assert_allclose(model.log_ratio(rows), of_z.log_ratio(by_hand.transform(rows)), rtol=0, atol=1e-9)
 
@@ -367,8 +367,8 @@ class TestGivenMaps:
 
     def test_frames_give_names_to_the_map_and_no_warnings(self) -> None:
         frame = pd.DataFrame(X, columns=pd.Index(["age", "height"]))
-        for given in (flow(), Gaussianizer()):
-            model = quick(featurizer=given).fit(frame, Y)
+        for base in (flow(), Gaussianizer()):
+            model = quick(featurizer=base).fit(frame, Y)
             featurizer: Any = model.featurizer_
             assert list(featurizer.feature_names_in_) == ["age", "height"]
             np.testing.assert_array_equal(model.ratio_.log_ratio(featurizer.transform(frame)), model.log_ratio(frame))
@@ -440,9 +440,9 @@ class TestMixture:
 
 class TestNestedSettings:
     def test_estimator_is_a_parameter_and_ratio_a_method(self) -> None:
-        given = ClassifierRatio("lda")
-        model = quick(given)
-        assert model.estimator is given
+        featurizer = ClassifierRatio("lda")
+        model = quick(featurizer)
+        assert model.estimator is featurizer
         assert model.get_params()["estimator__classifier"] == "lda"
         names = {"estimator", "featurizer", "mixture", "random_state", "verbose"}
         assert model.get_params(deep=False).keys() == names
@@ -514,22 +514,22 @@ class Means:
 
 
 class Broken(Means):
-    def __init__(self, given: Any) -> None:
-        self.given = given
+    def __init__(self, output: Any) -> None:
+        self.output = output
 
     def log_ratio(self, Z: np.ndarray) -> np.ndarray:
-        return self.given
+        return self.output
 
 
 class TestRatios:
     def test_any_object_with_the_two_methods(self) -> None:
-        given = Means()
-        model = quick(given).fit(X, Y)
+        featurizer = Means()
+        model = quick(featurizer).fit(X, Y)
         by_hand = Means().fit(model.featurizer_.transform(X), Y)
         np.testing.assert_allclose(
             model.log_ratio(X_NEW), by_hand.log_ratio(model.featurizer_.transform(X_NEW)), rtol=0, atol=1e-12
         )
-        assert not hasattr(given, "mean_p")  # a copy was fitted
+        assert not hasattr(featurizer, "mean_p")  # a copy was fitted
         clone(model)
 
     def test_object_without_weights_takes_whole_ones(self) -> None:
@@ -540,10 +540,10 @@ class TestRatios:
         with pytest.raises(ValueError, match=r"`sample_weight` is set, but .*Means.* takes no weights. Use integers"):
             quick(Means()).fit(X, Y, sample_weight=w + np.linspace(0, 0.5, len(w)))
 
-    @pytest.mark.parametrize(("given", "shape"), [(np.full(200, np.nan), 200), (np.zeros((200, 1)), 0), (0.0, 0)])
-    def test_object_that_gives_no_log_ratios(self, given: Any, shape: int) -> None:
+    @pytest.mark.parametrize(("output", "shape"), [(np.full(200, np.nan), 200), (np.zeros((200, 1)), 0), (0.0, 0)])
+    def test_object_that_gives_no_log_ratios(self, output: Any, shape: int) -> None:
         with pytest.raises(ValueError, match=rf"{shape} of them not finite. It must return one finite number for each"):
-            quick(Broken(given)).fit(X, Y).log_ratio(X)
+            quick(Broken(output)).fit(X, Y).log_ratio(X)
 
     @pytest.mark.parametrize("name", RATIOS)
     def test_names(self, name: str) -> None:
@@ -594,17 +594,17 @@ class TestBadSettings:
             quick(mixture=mixture).fit(X, Y)
 
     def test_map_of_another_width(self) -> None:
-        for given in (flow().fit(np.column_stack([X, X[:, :1] ** 2])), Standardizer().fit(X[:, :1])):
+        for featurizer in (flow().fit(np.column_stack([X, X[:, :1] ** 2])), Standardizer().fit(X[:, :1])):
             with pytest.raises(ValueError, match=r"`featurizer` was fitted to [13] columns, but `X` has 2\. Fit it to"):
-                quick(featurizer=given).fit(X, Y)
+                quick(featurizer=featurizer).fit(X, Y)
 
     def test_map_of_other_columns(self) -> None:
-        given = flow().fit(pd.DataFrame(X, columns=pd.Index(["age", "height"])))
+        featurizer = flow().fit(pd.DataFrame(X, columns=pd.Index(["age", "height"])))
         frame = pd.DataFrame(X, columns=pd.Index(["height", "weight"]))
         with pytest.raises(
             ValueError, match=r"other columns: `X` has 'height' instead of 'age', 'weight' instead of 'height'\."
         ):
-            quick(featurizer=given).fit(frame, Y)
+            quick(featurizer=featurizer).fit(frame, Y)
 
     def test_pretrained_flow_of_another_dimension(self) -> None:
         with pytest.raises(ValueError, match=r"`flow` maps 3 columns, but the data have 2"):

@@ -263,10 +263,10 @@ class TestFeaturizer:
             model.featurizer_.transform(rows + np.array([0, 0, 1.0, 5.0]))
 
     def test_the_featurizer_stays_unchanged(self) -> None:
-        given = flow()
-        quick(featurizer=given).fit(X, Y)
-        assert not hasattr(given, "flow_")
-        assert given.random_state is None
+        featurizer = flow()
+        quick(featurizer=featurizer).fit(X, Y)
+        assert not hasattr(featurizer, "flow_")
+        assert featurizer.random_state is None
 
     def test_defaults(self) -> None:
         model = JointFeaturizedRatio(featurizer=flow()).fit(X, Y)

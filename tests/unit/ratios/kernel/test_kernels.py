@@ -68,6 +68,6 @@ def test_centers_are_different_rows_in_their_order() -> None:
 
 def test_centers_are_drawn_by_weight() -> None:
     X, w, rng = np.arange(3.0)[:, None], np.array([1.0, 2.0, 5.0]), np.random.default_rng(0)
-    drawn = np.array([choose_centers(X, w, 1, rng)[0, 0] for _ in range(4000)])
-    shares = np.bincount(drawn.astype(int)) / 4000
+    draws = np.array([choose_centers(X, w, 1, rng)[0, 0] for _ in range(4000)])
+    shares = np.bincount(draws.astype(int)) / 4000
     np.testing.assert_allclose(shares, w / 8, atol=4 * np.sqrt(0.25 / 4000))  # four standard errors
