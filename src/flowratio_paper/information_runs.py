@@ -162,7 +162,7 @@ def _run_classifier(
 
     settings, weights = data.settings, Weights()
     ratio = NetworkRatio(
-        "mlp",
+        "relu",
         hidden=settings.hidden,
         max_epochs=settings.epochs,
         patience=settings.epochs,  # for the whole curve: the best epoch is restored in any case

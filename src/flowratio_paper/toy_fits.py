@@ -106,7 +106,7 @@ def _in_space(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, part: str, s
     yield LOGISTIC_X if flow is None else LOGISTIC_Z, None, fitted(ClassifierRatio("logistic")), {}
     for penalty in settings.penalties:
         network = NetworkRatio(
-            "mlp",
+            "relu",
             hidden=(100, 100, 100),
             max_epochs=settings.epochs,
             batch_size=settings.batch_size,

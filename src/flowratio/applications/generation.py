@@ -256,7 +256,7 @@ class TargetedSampler(BaseEstimator):
             raise ValueError(f"{problem}. Leave `featurizer` out, give a ratio fitted to z, or use `space='x'`.")
         if not self._is_own():
             _check_columns(ratio, featurizer, self.space)
-        if self.space == "x" or (self._is_own() and not has_own):  # an `AutoRatio` has ratios of x too
+        if self.space == "x" or (self._is_own() and not (has_own and ratio.is_latent())):  # it needs x too
             return lambda Z: _log_ratio(ratio, decode(Z))
         if isinstance(ratio, JointFeaturizedRatio):
             return lambda Z: evaluate(ratio.network_, Z)[:, 0]

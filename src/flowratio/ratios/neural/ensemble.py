@@ -22,6 +22,7 @@ from flowratio.training.run import Callback, History, Recipe
 
 _STEPS, _PATIENT_STEPS = 3000, 400  # of a run, and without progress before it stops
 _BATCHES, _BATCH_PAIRS = 20, (32, 1024)  # batches in a pass, and smallest and largest number of pairs in one
+_UNBOUNDED = 1e30  # of a box without limits: the mean of weights over steps cannot take an infinite value
 _MIN_EPOCHS, _MIN_PATIENCE = 10, 2  # of many rows, where a pass has many steps
 
 
@@ -66,7 +67,7 @@ class SmoothEnsemble(Network):
                 parameters.append(nn.Parameter(start))
         self.slopes = nn.Parameter(torch.zeros(n_members, n_features, 1))
         for name in ("low", "high"):
-            self.register_buffer(name, torch.full((n_features,), math.inf if name == "high" else -math.inf))
+            self.register_buffer(name, torch.full((n_features,), _UNBOUNDED if name == "high" else -_UNBOUNDED))
 
     def clamp_to(self, X: Matrix) -> None:
         """Let the networks see rows clamped to the range of these rows, (n, d)."""

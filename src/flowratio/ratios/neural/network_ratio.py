@@ -21,7 +21,7 @@ from flowratio.ratios.neural.networks import evaluate
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.training.run import Callback, Recipe
 
-_HIDDEN, _N_NETWORKS = (64, 64, 64), 3
+HIDDEN, _N_NETWORKS = (64, 64, 64), 3
 _FILTERS = (64, 64, 64, 64)
 
 
@@ -135,7 +135,7 @@ class NetworkRatio(RatioEstimator):
 
     def _new_ensemble(self, d: int, seed: int) -> SmoothEnsemble:
         generator = torch.Generator().manual_seed(seed)
-        return SmoothEnsemble(d, self.hidden or _HIDDEN, self.n_networks or _N_NETWORKS, generator=generator)
+        return SmoothEnsemble(d, self.hidden or HIDDEN, self.n_networks or _N_NETWORKS, generator=generator)
 
     def _new_network(self, samples: TwoSamples, shape: Sequence[int] | None, seed: int) -> networks.Network:
         images, d = self.network == "cnn", samples.X.shape[1]
@@ -150,8 +150,9 @@ class NetworkRatio(RatioEstimator):
             recipe = ensemble_recipe(n_pairs, settings)
         else:
             recipe = replace(networks.choose_recipe(n_pairs, settings, images), settle=networks.SETTLE)
-        if self.l2_penalty is not None:
-            recipe = replace(recipe, optimizer="adam", weight_decay=float(self.l2_penalty))
+        if self.l2_penalty is not None:  # the loss is the mean over the networks
+            n_networks = self.n_networks or _N_NETWORKS if self.network == "mlp" else 1
+            recipe = replace(recipe, optimizer="adam", weight_decay=float(self.l2_penalty) / n_networks)
         return recipe
 
     def _in_pixels(self, X: Matrix) -> Matrix:
