@@ -366,7 +366,7 @@ def test_weights_before_the_first_step_can_be_the_best(patience: int) -> None:
     )
     assert model.weight.item() == 0
     assert history.best_epoch == 0
-    assert history.epoch[-1] == (600 if patience == 600 else 20)  # the start counts for the patience: a round is 20 steps
+    assert history.epoch[-1] == max(patience, 20)  # the start counts for the patience, and a round is 20 steps
 
 
 def test_a_start_without_a_finite_loss_is_not_the_best() -> None:

@@ -44,7 +44,7 @@ class FeaturizedRatio(RatioEstimator):
     maps both samples to the latent space, z = f(x), where the mixture is a standard Gaussian. Any method then estimates
     the ratio in latent space, which can be easier.
 
-    `estimator` can also see x next to z, and a simple base ratio b can be put underneath. Only the rest is then learned:
+    `estimator` can also see x next to z. A simple base ratio b can be put underneath, so that only the rest is learned:
 
     .. math:: \log r(x) = b(x) + \log r_\mathrm{rest}(x, f(x))
 
@@ -123,15 +123,22 @@ class FeaturizedRatio(RatioEstimator):
     def _fit(self, samples: TwoSamples) -> None:
         estimator, seed = self._new_estimator()
         self.featurizer_ = self._fitted_featurizer(samples, seed)  # scaling and flow, p and q pooled
+        self.ratio_ = fit_prepared(estimator, self._over_base(samples, estimator, seed))
+
+    def _log_ratio(self, X: Matrix) -> Vector:  # (n, d) -> (n,)
+        return self._log_base(X) + log_ratio_prepared(self.ratio_, self._features(X))
+
+    def _over_base(self, samples: TwoSamples, estimator: Any, seed: int) -> TwoSamples:
+        """Return what the estimator learns from: rows of its features, with weights over the base if there is one."""
         self.features_ = self.features or ("x+z" if self._is_network_on_flow(estimator) else "z")
         inputs = self._inputs(samples, estimator, seed)
         log_base = self._fit_base(samples, inputs, estimator, seed)
         rest, self.base_constant_ = (inputs, 0.0) if log_base is None else over_base(inputs, log_base)
-        self.ratio_ = fit_prepared(estimator, rest)
+        return rest
 
-    def _log_ratio(self, X: Matrix) -> Vector:  # (n, d) -> (n,)
-        log_base = base_log_ratio(self.base_models_, self.base_shares_, X) + self.base_constant_
-        return log_base + log_ratio_prepared(self.ratio_, self._features(X))
+    def _log_base(self, X: Matrix) -> Vector:
+        """Return the base of rows, (n, d) to (n,). It is 0 without a base."""
+        return base_log_ratio(self.base_models_, self.base_shares_, X) + self.base_constant_
 
     def is_latent(self) -> bool:
         """Return whether log r is a function of z alone, so that `ratio_` needs no rows of x."""
@@ -186,8 +193,8 @@ class FeaturizedRatio(RatioEstimator):
     def _check_base(self, estimator: Any) -> None:
         for ratio in self._named_bases():
             if not isinstance(ratio, str) and is_fitted(ratio):
-                problem = f"`base` has {ratio!r}, which is fitted. It would be too good on the rows that it was fitted to"
-                raise ValueError(f"{problem}. Use an unfitted ratio: it is cross-fitted, and rows are scored by others.")
+                problem = f"`base` has {ratio!r}, which is fitted. It is too good on the rows that it was fitted to"
+                raise ValueError(f"{problem}. Use an unfitted ratio, which is cross-fitted.")
             if ratio is None:
                 raise TypeError(f"`base` is {self.base!r}. Use ratios or their names, or None for no base.")
             new_ratio(ratio, 0, argument="base")

@@ -251,7 +251,8 @@ class TestTraining:
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path, kill_at)
         again, history_again, n_calls_again = run(tmp_path)
-        assert all(torch.equal(a, b) for a, b in zip(whole.state_dict().values(), again.state_dict().values(), strict=True))
+        states = (network.state_dict().values() for network in (whole, again))
+        assert all(torch.equal(a, b) for a, b in zip(*states, strict=True))
         assert history_again == history
         assert n_calls_again <= n_calls - kill_at + 2  # the cut step, and a look at held-out rows before it
 
