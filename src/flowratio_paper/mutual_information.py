@@ -316,7 +316,7 @@ def _offs(settings: Settings, runs: Sequence[dict[str, Any]]) -> np.ndarray:
 
 
 def _within(off: np.ndarray, limit: float) -> Answer:
-    """Return whether the mean of runs, (n_runs,), is between -limit and limit, by more than two standard errors."""
+    """Return whether the mean of runs, (n_runs,), is between -limit and limit, by the 95 % t-interval."""
     return every([beyond(off + limit), beyond(limit - off)])
 
 

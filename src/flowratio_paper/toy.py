@@ -53,7 +53,7 @@ from flowratio_paper.toy_fits import (
     joint,
     log_ratio,
 )
-from flowratio_paper.verdicts import Answer, beyond, every, of_runs, with_error
+from flowratio_paper.verdicts import Answer, beyond, every, of_runs, with_error, with_interval
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -258,12 +258,12 @@ def _claims_of_order(settings: Settings, outcomes: list[Outcome]) -> list[Claim]
 
 
 def _below(words: str, ours: np.ndarray, limit: float) -> Claim:
-    return Claim(words, beyond(limit - ours), _cell(ours))
+    return Claim(words, beyond(limit - ours), with_interval(ours, ".3g"))
 
 
 def _less(words: str, ours: np.ndarray, other: np.ndarray) -> Claim:
     """Return the claim that errors are lower than others of the same seeds."""
-    measured = f"{ours.mean():.3g} against {other.mean():.3g}, difference {_cell(other - ours)}"
+    measured = f"{ours.mean():.3g} against {other.mean():.3g}, difference {with_interval(other - ours, '.3g')}"
     return Claim(words, beyond(other - ours), measured)
 
 

@@ -129,7 +129,7 @@ def _ways(chance: float) -> dict[str, list[dict[str, object]]]:
             _run((0.95 + chance) * EXACT, [0.98 * EXACT, 0.5 * EXACT]),
             _run((0.5 + chance) * EXACT, [0.6 * EXACT, 0.5 * EXACT], 0.2, 5e-3),
         ],
-        "joint .1": [_run((0.7 + 20 * chance) * EXACT, [0.7 * EXACT])],
+        "joint .1": [_run((0.7 + 4 * chance) * EXACT, [0.7 * EXACT])],
         "joint .9": [_run(0.7 * EXACT, [0.7 * EXACT])],
         "discriminative": [_run(1.2 * EXACT, [1.2 * EXACT])],
     }
