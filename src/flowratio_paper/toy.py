@@ -2,7 +2,7 @@ r"""Figures 2, 5 and 6: two Gaussians in the plane that hardly overlap, log r by
 
 Claim: the network in z, after a flow that was trained first (separate training), has the most accurate log r. Flow and
 network trained together (joint) are next, best with the smallest weight of the classifier. The network in x, and a flow
-trained by the loss of the classifier alone (discriminative), are worst. Cost: about 11 minutes on two cores. Command:
+trained by the loss of the classifier alone (discriminative), are worst. Cost: about 40 minutes on two cores. Command:
 `flowratio reproduce toy --preset laptop`.
 
 p = N([0, 0], I), q = N([3, 3], I), so :math:`\log r = 9 - 3 (x_1 + x_2)` is linear in x. Each sample has
@@ -90,7 +90,7 @@ PRESETS = {
         candidates=("lda", "logistic", "qda", "quadratic"),
     ),
     "laptop": Settings(
-        3,
+        10,
         epochs=25,
         batch_size=1024,
         learning_rate=2e-3,
@@ -99,7 +99,7 @@ PRESETS = {
         flow_learning_rate=1.5e-3,
         auto_rows=5000,
     ),
-    "paper": Settings(5),
+    "paper": Settings(10),
 }
 
 

@@ -65,7 +65,7 @@ def test_the_paper_is_run_by_its_settings() -> None:
     assert (paper.hidden, paper.penalties) == ((200, 200, 200), (5e-4,))
     keys = [tuple(task.items()) for task in tasks(paper)]
     assert len(set(keys)) == len(keys)
-    assert sum(task["part"] == "strategy" for task in tasks(paper)) == 3 * 6
+    assert sum(task["part"] == "strategy" for task in tasks(paper)) == 10 * 6
 
 
 def test_curve_of_weights_ends_with_those_that_were_kept() -> None:
