@@ -23,6 +23,9 @@ from flowratio_paper.toy_fits import (
     _of_training,
     draw_samples,
     draw_test,
+    fits,
+    joint,
+    joint_scaled,
     log_ratio,
     new_flow,
 )
@@ -151,6 +154,32 @@ def test_order_is_judged_by_run() -> None:
     verdict = {claim.words: claim.verdict for claim in report(SETTINGS, outcomes).claims}
     assert verdict["λ = 0.0005: among joint trainings, the smallest α is best"] is Answer.INCONCLUSIVE
     assert verdict["λ = 0.0005: separate training is the best strategy"] is Answer.YES
+
+
+def test_joint_training_with_a_penalty_that_is_scaled_by_alpha() -> None:
+    outcomes = _outcomes()
+    assert len(report(SETTINGS, outcomes).tables) == 3  # results without these fits
+    for one in outcomes:
+        for alpha in SETTINGS.alphas:
+            if one.task["part"] == joint(alpha):
+                error = 1.0 + alpha + 0.001 * (-1) ** one.task["seed"]
+                one.result["fits"].append(_fit(joint_scaled(alpha), alpha * SETTINGS.paper_penalty, error, 0.0))
+    reported = report(SETTINGS, outcomes)
+    assert [line[2] for line in reported.tables[3].lines] == ["1.1 ± 0.001", "1.9 ± 0.001"]
+    verdict = {claim.words: claim.verdict for claim in reported.claims}
+    assert (
+        verdict["not in the paper: with the penalty α λ, among joint trainings, the smallest α is best"] is Answer.YES
+    )
+    words = "not in the paper: joint 0.1 is better with the penalty α λ than with λ = 0.0005"
+    assert verdict[words] is Answer.of(KNOWN[joint(0.1)][1] > 1.1)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_penalty_of_joint_training_is_scaled_by_alpha() -> None:
+    settings = replace(PRESETS["quick"], rows=300, flow_epochs=1)
+    penalties = {method: penalty for method, penalty, _, _ in fits(settings, joint(0.1), 0)}
+    assert penalties == {joint(0.1): 5e-4, joint_scaled(0.1): pytest.approx(5e-5)}
+    assert {method for method, *_ in fits(settings, DISCRIMINATIVE, 0)} == {DISCRIMINATIVE}
 
 
 def test_one_run_is_inconclusive() -> None:
