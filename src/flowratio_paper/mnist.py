@@ -39,9 +39,9 @@ in x. The ratio in latent space uses each of its codes once and keeps its last w
 four times or less, so a pass is shorter if images of q are few. There are perc times as many images of q as of p in
 every cell: at perc = 1, digits have 12 188 of each.
 
-*Verdicts.* All methods of a run share its flow, so that they are compared run by run. A difference counts beyond two
-standard errors: that over the runs, or that of the draws from the candidates if it is larger. One run is inconclusive.
-Of three runs without any difference, one in five passes by chance.
+*Verdicts.* All methods of a run share its flow, so that they are compared run by run. A difference counts if its
+95 % interval is on one side of 0. The interval is that over the runs (Student), or that of the draws from the
+candidates (Gaussian) if it is larger. One run is inconclusive.
 
 *Outlier images.* A flow also draws specks, which the classifier of the attribute assigns to p or q. Images that are
 brighter or darker than nearly all images of p and q are counted separately.
