@@ -65,6 +65,11 @@ class Finding(NamedTuple):
     grave: bool
 
 
+def grave_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings, those that decide a verdict *do not use* first."""
+    return sorted(findings, key=lambda finding: not finding.grave)
+
+
 def verdict_of(findings: list[Finding]) -> Verdict:
     """Return the verdict."""
     if any(finding.grave for finding in findings):
@@ -239,7 +244,7 @@ def is_within_chance(balance: Balance) -> bool:
 
 def _changes(balance: Balance, columns: Iterable[int]) -> list[str]:
     return [
-        f"{shown(balance.names[j])} ({_difference(balance.before[j])} to {_difference(balance.after[j])})"
+        f"{shown(balance.names[j])} ({_difference(balance.before[j])} before, {_difference(balance.after[j])} after)"
         for j in columns
     ]
 
@@ -265,7 +270,7 @@ def _remedy(curve: Reliability, columns: list[str], is_confirmed: bool) -> str:
     """Return what to do about columns that differ after weighting, nothing where held-out rows confirm nothing."""
     lean = lean_of(curve.slope, curve.slope_error)
     if lean is not Lean.NONE:
-        return f" The ratio is {lean}: fix that first."
+        return f" The ratio is {lean}. {_ADVICE[lean]}."
     return f" The ratio misses {' and '.join(columns)}." * is_confirmed
 
 
