@@ -101,7 +101,7 @@ class Diagnosis:
     @property
     def advice(self) -> list[str]:
         """What held-out rows confirm to be better, in words. Empty if there is nothing."""
-        return [] if self.remedy is None else [str(self.remedy)]
+        return [] if self.remedy is None else [self.remedy.in_python()]
 
     def summary(self) -> str:
         """Return a text: the verdict, its reasons, then all numbers. `print(diagnosis)` is shorter."""
@@ -114,11 +114,14 @@ class Diagnosis:
         return plot_diagnosis(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything except log r and weights, ready for JSON: flags as positions, None if not finite."""
+        """Return everything except log r and weights, ready for JSON: flags as positions, None if not finite.
+
+        The advice has options of the command line.
+        """
         names = [field.name for field in fields(self) if field.name not in ("log_p", "log_q", "log_w")]
         document = {name: _plain(getattr(self, name)) for name in names}
         del document["residual"]["log_correction"]
-        return {**document, "advice": self.advice}
+        return {**document, "advice": [] if self.remedy is None else [self.remedy.on_command_line()]}
 
     def _repr_html_(self) -> str:
         return html_of(self)
@@ -224,7 +227,6 @@ def _diagnosis(
     not_needed, notes = alike.weights_not_needed(shared) if is_equal else ([], [])
     beyond = rules.out_of_range(plain_p, plain_q, names) or rules.far_out(plain_p, plain_q, names)
     findings = [
-        *not_needed,
         *([] if noise.is_constant else rules.direction(own, *_score(p, q))),
         *beyond,
         *(known or _wrong_shape(shape, rest, _deviation(p, q), beyond, evaluation.advice, noise)),
@@ -234,11 +236,14 @@ def _diagnosis(
         *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest)),
         *trust.grouped(grouping),
     ]
+    findings = [*not_needed, *rules.grave_first(findings)]
     verdict, rng = verdict_of(findings), np.random.default_rng([seed, 3])
+    is_apart = shared.is_absent or any(finding.grave for finding in beyond)  # no change of the weights helps
+    has_none = verdict is Verdict.RELIABLE or bool(known)
     return Diagnosis(
         verdict=verdict,
         warnings=[finding.words for finding in findings],
-        remedy=None if verdict is Verdict.RELIABLE or known else confirmed_remedy(plain_p, plain_w, rng),
+        remedy=None if has_none or is_apart else confirmed_remedy(plain_p, plain_w, rng),
         notes=[*notes, *filter(None, [trust.identifier_note(evaluation.encoder), evaluation.note])],
         n_p=len(log_p),
         n_q=len(log_q),
