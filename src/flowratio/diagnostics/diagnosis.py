@@ -226,6 +226,7 @@ def _diagnosis(
     noise = alike.Noise(is_equal, is_equal and alike.is_harmless(shared))
     not_needed, notes = alike.weights_not_needed(shared) if is_equal else ([], [])
     beyond = rules.out_of_range(plain_p, plain_q, names) or rules.far_out(plain_p, plain_q, names)
+    is_apart = shared.is_absent or any(finding.grave for finding in beyond)  # no weights or other ratios help
     findings = [
         *([] if noise.is_constant else rules.direction(own, *_score(p, q))),
         *beyond,
@@ -233,12 +234,11 @@ def _diagnosis(
         *trust.unstable(spread),
         *rules.low_overlap(shared),
         *rules.wrong_scale(means, shared),
-        *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest)),
+        *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest), is_apart),
         *trust.grouped(grouping),
     ]
     findings = [*not_needed, *rules.grave_first(findings)]
     verdict, rng = verdict_of(findings), np.random.default_rng([seed, 3])
-    is_apart = shared.is_absent or any(finding.grave for finding in beyond)  # no change of the weights helps
     has_none = verdict is Verdict.RELIABLE or bool(known)
     return Diagnosis(
         verdict=verdict,

@@ -203,24 +203,30 @@ def miscalibrated(curve: Reliability) -> list[Finding]:
 
 
 def imbalanced(
-    balance: Balance, left: Separation, curve: Reliability, ess_q: float, is_confirmed: bool = True
+    balance: Balance,
+    left: Separation,
+    curve: Reliability,
+    ess_q: float,
+    is_confirmed: bool = True,
+    is_apart: bool = False,
 ) -> list[Finding]:
     """Check what differs between p and weighted q, if the effective sample size is at least 10.
 
-    Columns that the ratio misses are named only if held-out rows have confirmed that another one is better.
+    Columns that the ratio misses are named only if held-out rows have confirmed that another one is better. If the
+    samples are apart, no other ratio helps, so there is no advice.
     """
     if ess_q < THRESHOLDS.fewest_ess:
         return []
     findings = []
     size, (worst, words) = np.abs(balance.after), differing(balance)
     if len(worst):
-        is_apart = size.max() >= _NO_SPREAD  # no other ratio helps
+        is_apart = is_apart or bool(size.max() >= _NO_SPREAD)
         remedy = "" if is_apart else _remedy(curve, [balance.names[j] for j in worst[:3]], is_confirmed)
         findings.append(Finding(f"{words}{remedy}", float(size[worst].max()) > THRESHOLDS.difference_grave))
     else:
         findings.extend(_worse(balance, size))
     if left.z > THRESHOLDS.z and left.auc > THRESHOLDS.auc:
-        remedy = "" if findings else _remedy(curve, _odd_columns(balance), is_confirmed)
+        remedy = "" if findings or is_apart else _remedy(curve, _odd_columns(balance), is_confirmed)
         problem = "After weighting, a simple classifier still distinguishes p from q"
         size = f"it is right in {in_percent(left.auc)} of held-out pairs, {errors(left.z)} above one half."
         findings.append(Finding(f"{problem}: {size}{remedy}", left.auc > THRESHOLDS.auc_grave))

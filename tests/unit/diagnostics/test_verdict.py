@@ -16,9 +16,11 @@ from flowratio.diagnostics.residual import Residual
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation
 from flowratio.diagnostics.trust import grouped, unstable, wrong_form, wrong_slope
 from flowratio.diagnostics.verdict import (
+    Finding,
     direction,
     errors,
     far_out,
+    grave_first,
     imbalanced,
     low_overlap,
     miscalibrated,
@@ -268,3 +270,8 @@ def test_columns_that_the_ratio_misses_are_named_only_if_it_is_confirmed() -> No
     (advice,), (plain,) = (imbalanced(balanced(0.3, 0.01), CHANCE, CURVE, 80.0, known) for known in (True, False))
     assert advice.words.endswith("The ratio misses a.")
     assert "misses" not in plain.words
+
+
+def test_findings_that_decide_come_first_in_their_order() -> None:
+    findings = [Finding(words, words.isupper()) for words in "aBcD"]
+    assert [finding.words for finding in grave_first(findings)] == ["B", "D", "a", "c"]
