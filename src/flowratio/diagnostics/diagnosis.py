@@ -219,9 +219,8 @@ def _diagnosis(
     rest = _residual(evaluation, plain_p, plain_q, rows, log_c, seed)
     grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
     spread = None if evaluation.each is None else stability(evaluation.each[:, rows[0]], p.share)
-    known = trust.fitted_rows(evaluation.fitted_share)
     scores = (score, score_error), _score(*_corrected(p, q, rest.log_correction))
-    own_z = alike.evidence_of(own, shared, evaluation.fold is not None)
+    known, own_z = trust.fitted_rows(evaluation.fitted_share), alike.evidence_of(own, shared, evaluation.n_folds > 0)
     is_equal = not is_different and alike.is_alike(*scores, own_z, left, columns, shared, (plain_p.X, plain_q.X))
     noise = alike.Noise(is_equal, is_equal and alike.is_harmless(shared))
     not_needed, notes = alike.weights_not_needed(shared) if is_equal else ([], [])
@@ -237,13 +236,12 @@ def _diagnosis(
         *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest), is_apart),
         *trust.grouped(grouping),
     ]
-    findings = [*not_needed, *rules.grave_first(findings)]
-    verdict, rng = verdict_of(findings), np.random.default_rng([seed, 3])
-    has_none = verdict is Verdict.RELIABLE or bool(known)
+    verdict, rng = verdict_of(not_needed + findings), np.random.default_rng([seed, 3])
+    is_final = verdict is Verdict.RELIABLE or known or is_apart
     return Diagnosis(
         verdict=verdict,
-        warnings=[finding.words for finding in findings],
-        remedy=None if has_none or is_apart else confirmed_remedy(plain_p, plain_w, rng),
+        warnings=[finding.words for finding in not_needed + rules.grave_first(findings)],
+        remedy=None if is_final else confirmed_remedy(plain_p, plain_w, rng),
         notes=[*notes, *filter(None, [trust.identifier_note(evaluation.encoder), evaluation.note])],
         n_p=len(log_p),
         n_q=len(log_q),
