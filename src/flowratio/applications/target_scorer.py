@@ -34,6 +34,11 @@ class TargetScorer:
         A ratio that was fitted to rows of the target (y = 1) and of the source, with the columns of the model. It uses
         no labels, so it may be fitted to the rows that are scored. A warning is issued if it looks inverted.
 
+    Notes
+    -----
+    A score has no interval. For an interval, or to compare two models, use `target_mean` of their losses. A warning is
+    issued if a column of X is a copy of y.
+
     References
     ----------
     .. [1] Sugiyama et al. (2007). *Covariate shift adaptation by importance weighted cross validation.* JMLR.
