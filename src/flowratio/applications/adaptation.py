@@ -19,6 +19,7 @@ from typing_extensions import Self
 
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_nonnegative, seed_from, unchanged_on_failure
+from flowratio.applications.copied_columns import warn_of_copies
 from flowratio.applications.crossfit import check_folds, cross_fit, fit_prepared, log_ratio_prepared
 from flowratio.applications.refused_columns import refusal_of_text
 from flowratio.applications.weight_checks import warn_of_inversion
@@ -188,6 +189,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         self.effective_sample_size_ = effective_sample_size(log_w)
         self.sample_weight_ = self_normalize(log_w, total=float(counts.sum()))
         self._warn_of_overlap(log_p, log_q, counts, samples)
+        warn_of_copies(y, X, "X", "y")
         try:
             with warnings.catch_warnings():
                 if samples is not None and samples.encoder is not None and (text := samples.encoder.identifier_text()):
