@@ -21,6 +21,7 @@ from flowratio._support.chunks import chunks
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, check_choice, check_count, seed_from
+from flowratio.applications.against_draws import AgainstDraws
 from flowratio.applications.candidate_scores import check_columns, checked_log_r, checked_ratio, log_ratio, scoring
 from flowratio.applications.candidates import candidates, gathered, resampled
 from flowratio.applications.draw_check import DrawCheck, check_draws
@@ -85,10 +86,13 @@ class TargetedSampler(BaseEstimator):
         A ratio p/q that was fitted to rows of x, for two-stage sampling: the accuracy of `space="x"` at a fraction of
         its cost. The ratio in z selects `n_decoded` candidates for each row. Only these are decoded, and `refine`
         decides their weights. Rows of a mixed table are weighted in x already, so `refine` is refused there.
+    correction
+        Of `against_draws(featurizer, X)` with the rows of p and q, for a flow that is not perfect. It lowers weights of
+        candidates that the flow draws too often, if its held-out score is above 0 by two standard errors.
     proportion
         Share π of p in the rows that the flow was trained on. If None: n_p / (n_p + n_q) of the rows of the ratio, or
-        one half for `mixture="balanced"`. Give it if the flow was trained on other rows, or on weighted rows. Give 0 if
-        the ratio was fitted to rows of the target as p and draws of the flow as q: such weights correct the flow.
+        one half for `mixture="balanced"`. Give it if the flow was trained on other rows, or on weighted rows. It is 0
+        for a ratio of rows of the target to draws of the flow, such as `against_draws(featurizer, X_target)`.
     n_candidates
         Candidates for each row. The weights are at most 1/π (toward p), so that of N candidates π N or more are
         effective. None for 100. For tables None is 100 for up to 2000 rows, and fewer for more rows: 200 000 in all,
@@ -124,6 +128,7 @@ class TargetedSampler(BaseEstimator):
         *,
         space: Literal["z", "x"] = "z",
         refine: Any = None,
+        correction: AgainstDraws | None = None,
         proportion: float | None = None,
         n_candidates: int | None = None,
         n_decoded: int | None = None,
@@ -135,6 +140,7 @@ class TargetedSampler(BaseEstimator):
         self.featurizer = featurizer
         self.space = space
         self.refine = refine
+        self.correction = correction
         self.proportion = proportion
         self.n_candidates = n_candidates
         self.n_decoded = n_decoded
@@ -193,14 +199,15 @@ class TargetedSampler(BaseEstimator):
         if toward is None:
             Z = gathered(featurizer.flow_, n, seed, np.arange(n))
             return TargetedSample(decode(Z), Z, np.zeros(n), float(n), 1.0, -math.inf)
-        score, proportion, refine = self._score(featurizer), self._proportion(), self._refine(featurizer)
+        score, proportion = self._score(featurizer), self._proportion()
+        refine, correction = self._refine(featurizer), self._correction(featurizer)
         n_all = n * self._n_candidates(n, proportion if toward == "p" else 1 - proportion)
-        log_w = rebalance(self._scored(featurizer.flow_, score, n_all, seed), proportion, toward)
-        second = None
+        log_r, log_c = self._scored(featurizer.flow_, score, decode, correction, n_all, seed)
+        log_w, second = rebalance(log_r, proportion, toward) + log_c, None
         if refine is not None:
             n_each = self.n_decoded or (N_DECODED if self.replace else N_DECODED_ONCE)
-            second = decoded(refine, featurizer, log_w, n * n_each, seed, self.verbose)
-            log_w = rebalance(second.log_r, proportion, toward) - second.log_chance
+            second = decoded(refine, correction, featurizer, log_w, n * n_each, seed, self.verbose)
+            log_w = rebalance(second.log_r, proportion, toward) + second.log_c - second.log_chance
         n_effective = effective_sample_size(log_w)
         positions = resampled(log_w, n, self.replace, np.random.default_rng([seed, 1]))
         if not self.replace and n > _LARGEST_SHARE * n_effective:
@@ -221,7 +228,27 @@ class TargetedSampler(BaseEstimator):
             where = "rows of a table" if self._encoder is not None else "candidates of this ratio"
             where = "candidates with `space='x'`" if self.space == "x" else where
             raise ValueError(f"`refine` is set, but {where} are all decoded and weighted in x already. Leave it out.")
+        if isinstance(self.refine, AgainstDraws) and self._proportion() > 0:
+            problem = f"`refine` is a ratio to draws, but `proportion` is {self._proportion():.3g}"
+            raise ValueError(f"{problem}. Give the ratio p/q in x, and the ratio to draws as `correction`.")
         return refining_ratio(self.refine, self.ratio, featurizer)
+
+    def _correction(self, featurizer: FlowFeaturizer) -> AgainstDraws | None:
+        """Return the ratio to the draws, if there is one and its held-out score is above that of no correction."""
+        correction = self.correction
+        if correction is None:
+            return None
+        if not isinstance(correction, AgainstDraws):
+            raise TypeError(f"`correction` is {correction!r}. Give the result of `against_draws(featurizer, X)`.")
+        if correction.featurizer.flow_ is not featurizer.flow_:
+            advice = "Use the flow of the sampler: `against_draws(ratio.featurizer_, X)`"
+            raise ValueError(f"`correction` was fitted to draws of another flow. {advice}.")
+        if self._encoder is not None:
+            raise ValueError("`correction` is set, but rows of a table have no correction. Leave it out.")
+        if correction.space == "x" and self.refine is None and not self._is_in_x():
+            problem = "`correction` was fitted in x, but candidates are weighted in z"
+            raise ValueError(f"{problem}. Give a ratio in x as `refine`, or fit the correction with `space='z'`.")
+        return correction if correction.is_useful else None
 
     def _check_settings(self, n: Any, toward: Any) -> None:
         check_count(n, "n")
@@ -232,7 +259,11 @@ class TargetedSampler(BaseEstimator):
         check_choice(self.space, "space", ["z", "x"])
         if self.proportion is not None:
             check_proportion(self.proportion)
-        if self.proportion == 0 and toward == "q":
+        is_to_draws = isinstance(self.ratio, AgainstDraws)
+        if is_to_draws and self.ratio.space != self.space:
+            space = self.ratio.space
+            raise ValueError(f"`ratio` was fitted in {space}. Use `space={space!r}`.")
+        if (self.proportion == 0 or (is_to_draws and self.proportion is None)) and toward == "q":
             raise ValueError("`proportion` is 0, so candidates come from q. Use toward='p', or None for no weights.")
 
     @property
@@ -295,12 +326,12 @@ class TargetedSampler(BaseEstimator):
         return decode
 
     def _score(self, featurizer: FlowFeaturizer) -> Score:
-        """Return the function from candidates z, of shape (m, d_z), to log r, of shape (m,)."""
-        ratio, encoder, decode = checked_ratio(self.ratio), self._encoder, self._decoding(featurizer)
+        """Return the function from candidates, codes z or decoded rows, to log r, of shape (m,)."""
+        ratio, encoder = checked_ratio(self.ratio), self._encoder
         if hasattr(ratio, "fit"):
             check_is_fitted(ratio)
         if encoder is not None:
-            return lambda Z: log_ratio(ratio, encoder.encode(decode(Z))[0])
+            return lambda rows: log_ratio(ratio, encoder.encode(rows)[0])
         has_own = isinstance(ratio, FeaturizedRatio | JointFeaturizedRatio)
         if self.space == "z" and has_own and not self._is_own():
             problem = "`ratio` has a flow, and `featurizer` is another one"
@@ -308,7 +339,7 @@ class TargetedSampler(BaseEstimator):
         if not self._is_own():
             check_columns(ratio, featurizer, self.space)
         if self._is_in_x():
-            return lambda Z: log_ratio(ratio, decode(Z))
+            return lambda X: log_ratio(ratio, X)
         if isinstance(ratio, JointFeaturizedRatio):
             return lambda Z: evaluate(ratio.network_, Z)[:, 0]
         latent = ratio.ratio_ if isinstance(ratio, FeaturizedRatio) else ratio
@@ -317,6 +348,8 @@ class TargetedSampler(BaseEstimator):
     def _proportion(self) -> float:
         if self.proportion is not None:
             return float(self.proportion)
+        if isinstance(self.ratio, AgainstDraws):
+            return 0.0
         if self._is_own() and getattr(self.ratio, "mixture", "pooled") == "balanced":
             return 0.5
         if not hasattr(self.ratio, "log_odds_"):
@@ -324,15 +357,26 @@ class TargetedSampler(BaseEstimator):
             raise ValueError(f"{problem}. Give the share of p in the rows that the flow was trained on.")
         return float(expit(self.ratio.log_odds_))
 
-    def _scored(self, flow: Flow, score: Score, n: int, seed: int) -> Vector:
-        """Return log r of all candidates, of shape (n,)."""
-        log_r = np.empty(n)
+    def _scored(
+        self,
+        flow: Flow,
+        score: Score,
+        decode: Callable[[Matrix], Any],
+        correction: AgainstDraws | None,
+        n: int,
+        seed: int,
+    ) -> tuple[Vector, Vector]:
+        """Return log r of all candidates, and the log of the correction as far as their space allows it, (n,) each."""
+        log_r, log_c, is_in_x = np.empty(n), np.zeros(n), self._is_in_x()
         n_batches = sum(1 for _ in chunks(n, flow.n_features))
         with scoring(n_batches, "batches of candidates", self.verbose) as step:
             for part, Z in candidates(flow, n, seed):
-                log_r[part] = checked_log_r(self.ratio, score(Z), len(Z))
+                rows = decode(Z) if is_in_x else Z
+                log_r[part] = checked_log_r(self.ratio, score(rows), len(Z))
+                if correction is not None and (is_in_x or correction.space == "z"):
+                    log_c[part] = correction.log_correction(Z, rows)
                 step()
-        return log_r
+        return log_r, log_c
 
     def _warn_of_depletion(self, n: int, n_effective: float, n_all: int) -> None:
         argument = "n_candidates" if self.refine is None else "n_decoded"

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from flowratio._support.chunks import chunks
 from flowratio._support.types import Matrix, Vector
+from flowratio.applications.against_draws import AgainstDraws
 from flowratio.applications.candidate_scores import check_columns, checked_log_r, checked_ratio, log_ratio, scoring
 from flowratio.applications.candidates import gathered, to_decode
 from flowratio.latent.featurizer import FlowFeaturizer
@@ -36,6 +37,7 @@ class Decoded:
     X: Matrix  # (m, d)
     Z: Matrix  # (m, d_z)
     log_r: Vector  # by the ratio in x, (m,)
+    log_c: Vector  # log of the correction, (m,)
     log_chance: Vector  # log of the chance that each was decoded, (m,)
 
 
@@ -45,6 +47,8 @@ def refining_ratio(refine: Any, ratio: Any, featurizer: FlowFeaturizer) -> Any:
     if refine is ratio or refine is getattr(ratio, "ratio_", None):
         problem = "`refine` is the ratio of the first stage, so a second stage cannot correct it"
         raise ValueError(f"{problem}. Fit another ratio to rows of x: `NetworkRatio().fit_samples(X_p, X_q)`.")
+    if isinstance(refine, AgainstDraws) and refine.space == "z":
+        raise ValueError("`refine` was fitted in z. Fit it to rows of x: `against_draws(featurizer, X, space='x')`.")
     if getattr(refine, "encoder_", None) is not None:
         raise ValueError("`refine` was fitted to a mixed table. Fit it to the rows that the flow was fitted to.")
     if hasattr(refine, "fit"):
@@ -54,21 +58,29 @@ def refining_ratio(refine: Any, ratio: Any, featurizer: FlowFeaturizer) -> Any:
 
 
 def decoded(
-    refine: Any, featurizer: FlowFeaturizer, log_w: Vector, m: int, seed: int, verbose: bool = False
+    refine: Any,
+    correction: AgainstDraws | None,
+    featurizer: FlowFeaturizer,
+    log_w: Vector,
+    m: int,
+    seed: int,
+    verbose: bool = False,
 ) -> Decoded:
     """Decode m of n candidates, mostly those with large weights of the first stage, (n,), and score them in x."""
     n = len(log_w)
     positions, log_chance = to_decode(log_w, min(m, n), np.random.default_rng([seed, 2]))
     Z = gathered(featurizer.flow_, n, seed, positions)
-    X, log_r = np.empty((len(Z), featurizer.n_features_in_)), np.empty(len(Z))
+    X, log_r, log_c = np.empty((len(Z), featurizer.n_features_in_)), np.empty(len(Z)), np.zeros(len(Z))
     parts = list(chunks(len(Z), featurizer.n_features_in_))
     with scoring(len(parts), "batches of decoded candidates", verbose) as step:
         for part in parts:
             X[part] = featurizer.decode(Z[part])
             log_r[part] = checked_log_r(refine, log_ratio(refine, X[part]), len(X[part]))
+            if correction is not None:
+                log_c[part] = correction.log_correction(Z[part], X[part])
             step()
     _check_values(refine, X)
-    return Decoded(X, Z, log_r, log_chance)
+    return Decoded(X, Z, log_r, log_c, log_chance)
 
 
 def _check_values(refine: Any, X: Matrix) -> None:
