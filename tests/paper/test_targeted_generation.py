@@ -84,8 +84,8 @@ def test_draws_have_the_share_of_the_target_that_q_has(draws: Any, method: str, 
     # weights of 1.6 and .4 on one half each: their mean, squared, over the mean of their squares
     worth = 1.0 if method == "regular" else 1 / (0.5 * 1.6**2 + 0.5 * 0.4**2)
     two_stage = method in ("two-stage", "corrected")
-    if two_stage:  # chances are .9 of these weights, plus .1: the quotients are nearly equal
-        worth = 1 / (0.5 * 1.6**2 / 1.54 + 0.5 * 0.4**2 / 0.46)
+    if two_stage:  # chances are .8 of the roots in units of their mean, 4/3 and 2/3, plus .2
+        worth = 1 / (0.5 * 1.6**2 / (0.8 * 4 / 3 + 0.2) + 0.5 * 0.4**2 / (0.8 * 2 / 3 + 0.2))
     assert actual["effective"] == pytest.approx(worth, abs=0.02)
     assert (actual["unique"] == 1) == (method == "regular")
     assert actual["candidates"] == 4000 * (1 if method == "regular" else 5 if two_stage else 20)

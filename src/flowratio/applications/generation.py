@@ -84,8 +84,8 @@ class TargetedSampler(BaseEstimator):
         table are always weighted in x.
     refine
         A ratio p/q that was fitted to rows of x, for two-stage sampling: the accuracy of `space="x"` at a fraction of
-        its cost. The ratio in z selects `n_decoded` candidates for each row. Only these are decoded, and `refine`
-        decides their weights. Rows of a mixed table are weighted in x already, so `refine` is refused there.
+        its cost. `ratio`, in latent space (z), selects `n_decoded` candidates for each row. Only these are decoded, and
+        `refine` decides their weights. Rows of a mixed table are weighted in x already, so `refine` is refused there.
     correction
         Of `against_draws(featurizer, X)` with the rows of p and q, for a flow that is not perfect. It lowers weights of
         candidates that the flow draws too often, if its held-out score is above 0 by two standard errors.

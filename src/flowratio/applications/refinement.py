@@ -5,8 +5,8 @@ the weight
 
 .. math:: \frac{1}{c_i} \cdot \frac{p}{h}(x_i) \quad\text{or}\quad \frac{1}{c_i} \cdot \frac{q}{h}(x_i)
 
-with the ratio in x. The chances cancel in weighted means, so the ratio in z decides how many candidates are effective,
-but not which distribution the rows have.
+with the ratio in x. The chances cancel in weighted means. So the estimator in latent space decides how many candidates
+are effective, but not which distribution the rows have.
 """
 
 from __future__ import annotations

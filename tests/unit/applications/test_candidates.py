@@ -24,13 +24,20 @@ def test_candidates_are_decoded_with_their_chances() -> None:
     assert (np.abs(counts / n_seeds - chance) <= 5 * np.sqrt(chance * (1 - chance) / n_seeds) + 1e-9).all()
 
 
-def test_chances_are_nine_tenths_by_weight_and_one_tenth_equal() -> None:
-    # 100 candidates of weight 0, 100 of weight 2: s = .1 and 1.9, and their chances for m = 40 are .02 and .38
-    log_w = np.repeat([-np.inf, 0.0], 100)
+def test_chances_are_by_the_root_of_the_weight_and_a_fifth_equal() -> None:
+    # 100 candidates of weight 1, 100 of weight 4. Their roots in units of the mean are 2/3 and 4/3
+    log_w = np.repeat(np.log([1.0, 4.0]), 100)
     selection = to_decode(log_w, 40, np.random.default_rng(0))
+    expected = 0.2 * (0.8 * np.array([2 / 3, 4 / 3]) + 0.2)  # 40 of 200
+    np.testing.assert_allclose(np.exp(selection.log_chance), expected[selection.positions // 100], rtol=1e-12)
+
+
+def test_weights_of_zero_have_a_chance() -> None:
+    # 100 candidates of weight 0, 100 of weight 2: s = .2 and 1.8, and their chances for m = 40 are .04 and .36
+    selection = to_decode(np.repeat([-np.inf, 0.0], 100), 40, np.random.default_rng(0))
     chance = np.exp(selection.log_chance)
-    np.testing.assert_allclose(chance, np.where(selection.positions < 100, 0.02, 0.38), rtol=1e-12)
-    assert np.count_nonzero(selection.positions < 100) == 2
+    np.testing.assert_allclose(chance, np.where(selection.positions < 100, 0.04, 0.36), rtol=1e-12)
+    assert np.count_nonzero(selection.positions < 100) == 4
 
 
 def test_large_weights_have_the_chance_one() -> None:

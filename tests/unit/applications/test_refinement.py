@@ -141,8 +141,8 @@ class TestDrawsAreOfTheTarget:
     def test_a_better_first_stage_has_more_effective_candidates(self) -> None:
         sizes = [two_stage(0.1, factor).draw(1000, "p").effective_sample_size for factor in (1.0, 0.0, -1.0)]
         assert sizes == sorted(sizes, reverse=True)
-        # of 5000 decoded rows, a tenth has equal chances: they have 9 % of the target
-        assert sizes[0] > 4000 > 1000 > sizes[2]
+        # of 5000 decoded rows, a fifth has equal chances. Without a first stage, a tenth of all rows are of the target
+        assert sizes[0] > 2500 > 1000 > sizes[1]
 
     def test_weights_of_zero_in_the_first_stage_are_corrected(self) -> None:
         class Blind(InZ):
