@@ -87,8 +87,9 @@ class TargetedSampler(BaseEstimator):
         its cost. `ratio`, in latent space (z), selects `n_decoded` candidates for each row. Only these are decoded, and
         `refine` decides their weights. Rows of a mixed table are weighted in x already, so `refine` is refused there.
     correction
-        Of `against_draws(featurizer, X)` with the rows of p and q, for a flow that is not perfect. It lowers weights of
-        candidates that the flow draws too often, if its held-out score is above 0 by two standard errors.
+        Of `against_draws(featurizer, X)`, for a flow that is not perfect. X has rows of p and q as the flow was fitted
+        to, with the same share of p. The correction lowers weights of candidates that the flow draws too often. It is
+        used if its held-out score is above 0 by two standard errors.
     proportion
         Share π of p in the rows that the flow was trained on. If None: n_p / (n_p + n_q) of the rows of the ratio, or
         one half for `mixture="balanced"`. Give it if the flow was trained on other rows, or on weighted rows. It is 0
@@ -243,6 +244,8 @@ class TargetedSampler(BaseEstimator):
         if correction.featurizer.flow_ is not featurizer.flow_:
             advice = "Use the flow of the sampler: `against_draws(ratio.featurizer_, X)`"
             raise ValueError(f"`correction` was fitted to draws of another flow. {advice}.")
+        if self._proportion() == 0:
+            raise ValueError("`correction` is set, but `ratio` is a ratio to draws already. Leave `correction` out.")
         if self._encoder is not None:
             raise ValueError("`correction` is set, but rows of a table have no correction. Leave it out.")
         if correction.space == "x" and self.refine is None and not self._is_in_x():

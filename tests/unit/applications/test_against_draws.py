@@ -354,6 +354,12 @@ class TestBadInput:
         with pytest.raises(ValueError, match=r"`refine` is a ratio to draws, but `proportion` is 0\.5"):
             TargetedSampler(OfCodes(), featurizer, refine=in_x).sample(5)
 
+    def test_a_ratio_to_draws_is_not_corrected_again(self) -> None:
+        featurizer = known(Doubled())
+        to_draws = AgainstDraws(featurizer, ToSpecks(), "z", 0.1, 0.01)
+        with pytest.raises(ValueError, match=r"`ratio` is a ratio to draws already\. Leave `correction` out"):
+            TargetedSampler(to_draws, featurizer, correction=to_draws).sample(5)
+
     def test_rows_of_a_table(self) -> None:
         rng = np.random.default_rng(0)
         tables = [pl.DataFrame({"a": rng.normal(k, 1, 60), "b": rng.choice(["u", "v"], 60)}) for k in (0, 1)]
