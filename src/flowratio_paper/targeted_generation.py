@@ -233,7 +233,7 @@ def new_ratio(epochs: int, seed: int) -> NetworkRatio:
     would be hundreds of standard deviations away where an image of the flow is bright.
     """
     return NetworkRatio(
-        "mlp",
+        "relu",
         hidden=(100, 100, 100),
         max_epochs=epochs,
         batch_size=64,

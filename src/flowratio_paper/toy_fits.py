@@ -111,7 +111,7 @@ def _in_space(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, part: str, s
     yield LOGISTIC_X if flow is None else LOGISTIC_Z, None, fitted(ClassifierRatio("logistic")), {}
     for penalty in settings.penalties:
         network = NetworkRatio(
-            "mlp",
+            "relu",
             hidden=(100, 100, 100),
             max_epochs=settings.epochs,
             batch_size=settings.batch_size,
@@ -133,7 +133,7 @@ def _trained_together(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, alph
         penalties.append((joint_scaled(alpha), alpha * settings.paper_penalty))
     for name, penalty in penalties:
         flow = new_flow(settings, seed).set_params(weight_decay=penalty)
-        ratio = JointFeaturizedRatio(alpha, featurizer=flow, hidden=(100, 100, 100), random_state=seed)
+        ratio = JointFeaturizedRatio(alpha, network="relu", featurizer=flow, hidden=(100, 100, 100), random_state=seed)
         ratio.fit_samples(X_p, X_q)
         yield name, penalty, ratio, _of_training(ratio.history_)
 

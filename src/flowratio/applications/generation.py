@@ -310,8 +310,10 @@ class TargetedSampler(BaseEstimator):
         """Return whether all candidates are decoded before they are weighted by `ratio`."""
         if self._encoder is not None or self.space == "x":
             return True
-        # an `AutoRatio` has ratios of x too
-        return self._is_own() and not isinstance(self.ratio, FeaturizedRatio | JointFeaturizedRatio)
+        # an `AutoRatio` has ratios of x too, and a `FeaturizedRatio` may have features or a base in x
+        return self._is_own() and not (
+            isinstance(self.ratio, FeaturizedRatio | JointFeaturizedRatio) and self.ratio.is_latent()
+        )
 
     def _decoding(self, featurizer: FlowFeaturizer) -> Callable[[Matrix], Any]:
         """Return the function from z, of shape (m, d_z), to rows of x, or to rows of a table."""

@@ -76,6 +76,12 @@ class TwoSamples:
         return min(len(np.unique(self.groups[part])) for part in self.parts)
 
     @property
+    def n_effective(self) -> float:
+        """Effective number of rows of the smaller sample, by the weights. Rows of one group count once."""
+        shares = (w.sum() ** 2 / (len(w) * np.square(w).sum()) for w in (self.w_p, self.w_q))
+        return self.n_least * min(shares)
+
+    @property
     def parts(self) -> tuple[slice, slice]:
         return slice(None, self.n_p), slice(self.n_p, None)  # the rows of p, and those of q
 

@@ -63,6 +63,7 @@ def train(
         store = Checkpoint(Path(checkpoint), checkpoint_seconds, _fingerprint(run, rows, held_out, seed))
         run.resume(*store.begin(*run.state()))
     held_out_batch = torch.as_tensor(held_out).to(run.weights)
+    run.score_start(held_out_batch)
     n_steps = _n_batches(rows.n_rows, recipe.batch_size)
     every = math.ceil(_ROUND_STEPS / n_steps)
     with _progress_bar(recipe.max_epochs, verbose) as show:

@@ -61,6 +61,8 @@ class Recipe:
     patience, min_gain, settle
         Training stops after `patience` epochs in which the held-out loss did not fall by `min_gain`. Weights of the
         first `settle` steps, up to a sixth of all, are never selected: a barely trained network can look best.
+    start_counts
+        Whether the weights before the first step can be selected, such as those of a network that begins at r = 1.
     clip_norm, average, tolerance
         `clip_norm` is the maximum length of the gradient. `average` averages the weights over about the last tenth of
         the steps. If the loss falls by more than `tolerance` in the last tenth of `max_epochs`, there is a
@@ -77,6 +79,7 @@ class Recipe:
     min_gain: float = 0.0
     warm_up: int = 50
     settle: int = 0
+    start_counts: bool = False
     clip_norm: float = 5.0
     average: bool = True
     tolerance: float = 0.01
@@ -219,6 +222,17 @@ class Run:
         self.n_losses = 0
 
     @torch.no_grad()
+    def score_start(self, held_out: Tensor) -> None:
+        """Let the weights before the first step be the best so far. A resumed run has done it."""
+        if self.recipe.start_counts and self.n_steps == 0:
+            self.model.eval()
+            self.best_loss = self.progress_loss = self._mean_loss(held_out)
+
+    def _mean_loss(self, held_out: Tensor) -> float:
+        parts = held_out.split(_EVALUATION_ROWS)
+        return sum(self.loss(part).item() * len(part) for part in parts) / len(held_out)
+
+    @torch.no_grad()
     def close_round(self, held_out: Tensor) -> None:
         """Score the weights on held-out rows, store them if they are the best, and decide whether to stop."""
         if self.n_losses:  # none after a restart
@@ -226,8 +240,7 @@ class Run:
             if self.recipe.average:
                 _copy(self.average, self.live)
             self.model.eval()
-            parts = held_out.split(_EVALUATION_ROWS)
-            loss = sum(self.loss(part).item() * len(part) for part in parts) / len(held_out)
+            loss = self._mean_loss(held_out)
             if math.isfinite(loss):
                 self._record(loss)
                 if self.callback is not None:

@@ -19,6 +19,7 @@ from flowratio.samples.two_samples import TwoSamples
 from flowratio.training.run import TimeLimit
 
 _FLOW_SHARE = 0.7  # of the time of a ratio in latent space, for the flow
+_FITS_WITH_BASE = 3  # of an estimator, one of them over the base and one without it to compare the two
 
 
 def can_be_limited(ratio: Any) -> bool:
@@ -64,6 +65,7 @@ def _limits(ratio: Any, seconds: float) -> dict[str, Any]:
         if can_be_limited(ratio.estimator):
             name = ratio.estimator
             estimator: Any = named_ratio(name, "estimator") if isinstance(name, str) else clone(name)
+            seconds /= 1 if ratio.base is None else _FITS_WITH_BASE
             limits["estimator"] = estimator.set_params(**_limits(estimator, seconds))
         return limits
     settings = _settings(ratio)

@@ -19,12 +19,18 @@ from flowratio.flows.base import like
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.categories import names_with_odds
+from flowratio.ratios.featurized.base_ratio import base_log_ratio, fit_base, is_better_over_base, over_base
+from flowratio.ratios.neural.network_ratio import NetworkRatio
 from flowratio.ratios.registry import fit_prepared, is_additive, log_ratio_prepared, new_ratio, seeded_like
 from flowratio.samples.rows import ArrayRows, WeightedRows
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.scaling import Dequantizer, Gaussianizer, Logit, Scaler, ScalerChain, Standardizer
 
 MIXTURES = ("pooled", "balanced")
+FEATURES = ("z", "x+z")
+BASES = ("lda", "qda", "additive")  # quick, with few parameters, and close to many ratios
+_MAX_BASE_COLUMNS = 100  # QDA has as many parameters as the square of the columns
+_FEWEST_LEFT = 20  # effective rows that the base leaves to learn from. With fewer it separates the samples
 _MAX_VERSIONS, _MAX_NOISY_ROWS = 5, 50_000  # noisy versions of each row, and rows in all versions
 
 
@@ -38,6 +44,10 @@ class FeaturizedRatio(RatioEstimator):
     maps both samples to the latent space, z = f(x), where the mixture is a standard Gaussian. Any method then estimates
     the ratio in latent space, which can be easier.
 
+    `estimator` can also see x next to z, and a simple base ratio b can be put underneath. Only the rest is then learned:
+
+    .. math:: \log r(x) = b(x) + \log r_\mathrm{rest}(x, f(x))
+
     Parameters
     ----------
     estimator
@@ -47,6 +57,14 @@ class FeaturizedRatio(RatioEstimator):
         The map. A `FlowFeaturizer`, or a scaler such as `Gaussianizer()`, is cloned and fitted to both samples. A
         fitted one is used unchanged, also by clones of this ratio, so one flow can serve many ratios. None for
         `FlowFeaturizer()`.
+    features
+        Columns that the estimator gets: `"z"`, as in the paper, or `"x+z"`. None for `"x+z"` if it is the network
+        `"mlp"` and the featurizer is a flow without noise, and for `"z"` otherwise.
+    base
+        A ratio in x underneath, its name, or a list of several, which are combined. They are cross-fitted, so they must
+        not be fitted. `"auto"` for LDA, QDA and an additive classifier if the estimator is the network `"mlp"`, the
+        featurizer is a flow and x has 100 columns or fewer. It is used if the network is better with it on held-out
+        rows. None for no base.
     mixture
         Rows that the map is fitted to: `"pooled"` (every row counts the same) or `"balanced"` (each sample counts one
         half).
@@ -59,6 +77,9 @@ class FeaturizedRatio(RatioEstimator):
     featurizer_, ratio_
         The fitted map from x, in the units of the input, to z, with a flow in float64. The fitted estimator in latent
         space.
+    features_, base_models_, base_shares_, base_constant_
+        The features in use. The fitted base ratios, a list for each with one for each fold, their shares, of shape
+        (m,), and what is added to the base. Without a base they are empty and 0.
 
     Notes
     -----
@@ -89,20 +110,37 @@ class FeaturizedRatio(RatioEstimator):
         estimator: Any = "mlp",
         *,
         featurizer: FlowFeaturizer | Scaler | None = None,
+        features: Literal["z", "x+z"] | None = None,
+        base: Any = "auto",
         mixture: Literal["pooled", "balanced"] = "pooled",
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
         self.estimator, self.featurizer, self.mixture = estimator, featurizer, mixture
+        self.features, self.base = features, base
         self.random_state, self.verbose = random_state, verbose
 
     def _fit(self, samples: TwoSamples) -> None:
         estimator, seed = self._new_estimator()
         self.featurizer_ = self._fitted_featurizer(samples, seed)  # scaling and flow, p and q pooled
-        self.ratio_ = fit_prepared(estimator, self._in_latent_space(samples, estimator, seed))
+        self.features_ = self.features or ("x+z" if self._is_network_on_flow(estimator) else "z")
+        inputs = self._inputs(samples, estimator, seed)
+        log_base = self._fit_base(samples, inputs, estimator, seed)
+        rest, self.base_constant_ = (inputs, 0.0) if log_base is None else over_base(inputs, log_base)
+        self.ratio_ = fit_prepared(estimator, rest)
 
     def _log_ratio(self, X: Matrix) -> Vector:  # (n, d) -> (n,)
-        return log_ratio_prepared(self.ratio_, encoded(self.featurizer_, X))
+        log_base = base_log_ratio(self.base_models_, self.base_shares_, X) + self.base_constant_
+        return log_base + log_ratio_prepared(self.ratio_, self._features(X))
+
+    def is_latent(self) -> bool:
+        """Return whether log r is a function of z alone, so that `ratio_` needs no rows of x."""
+        return self.features_ == "z" and not self.base_models_
+
+    def _features(self, X: Matrix, rng: np.random.Generator | None = None) -> Matrix:
+        """Return the columns that the estimator gets, (n, d) to (n, d_z) or (n, d + d_z)."""
+        Z = encoded(self.featurizer_, X, rng)
+        return Z if self.features_ == "z" else np.hstack([X, Z])
 
     def mixture_flow(self) -> FlowFeaturizer | None:
         """Return the flow, if the map is one."""
@@ -114,6 +152,9 @@ class FeaturizedRatio(RatioEstimator):
     def _new_estimator(self) -> tuple[Any, int]:
         """Check the settings before a flow is trained. Return the unfitted estimator in latent space and the seed."""
         check_choice(self.mixture, "mixture", MIXTURES)
+        if self.features is not None:
+            check_choice(self.features, "features", FEATURES)
+        self._base_ratios()
         seed = seed_from(self.random_state)
         return new_ratio(self.estimator, seed, self.verbose, "estimator"), seed
 
@@ -129,12 +170,46 @@ class FeaturizedRatio(RatioEstimator):
             featurizer.feature_names_in_ = np.array(samples.names, dtype=object)
         return featurizer
 
-    def _in_latent_space(self, samples: TwoSamples, estimator: Any, seed: int) -> TwoSamples:
-        """Map x to z, several times if the scaling has noise and the estimator asks for several versions."""
+    def _is_network_on_flow(self, estimator: Any) -> bool:
+        """Return whether x and a base are added by default. With noise z is another space than x."""
+        on_flow = isinstance(self.featurizer_, FlowFeaturizer) and not self.featurizer_.scaler_.stochastic
+        return on_flow and isinstance(estimator, NetworkRatio) and estimator.network == "mlp"
+
+    def _base_ratios(self) -> list[Any]:
+        """Return the unfitted base ratios that the user names."""
+        if self.base is None or self.base == "auto":
+            return []
+        ratios = list(self.base) if isinstance(self.base, list | tuple) else [self.base]
+        for ratio in ratios:
+            if not isinstance(ratio, str) and is_fitted(ratio):
+                problem = f"`base` has {ratio!r}, which is fitted. It would be too good on the rows that it was fitted to"
+                raise ValueError(f"{problem}. Use an unfitted ratio: it is cross-fitted, and rows are scored by others.")
+            new_ratio(ratio, 0, argument="base")
+        return ratios
+
+    def _fit_base(self, samples: TwoSamples, inputs: TwoSamples, estimator: Any, seed: int) -> Vector | None:
+        """Cross-fit the base. Return its log r of the rows of `inputs`. None without a base."""
+        self.base_models_, self.base_shares_ = [], np.zeros(0)
+        ratios = self._base_ratios()
+        automatic = self.base == "auto" and len(inputs.X) == len(samples.X) and self._is_network_on_flow(estimator)
+        if automatic and samples.X.shape[1] <= _MAX_BASE_COLUMNS:
+            ratios = list(BASES)
+        base = fit_base(ratios, samples, seed) if ratios else None
+        if base is None or not base.models or not over_base(samples, base.log_r)[0].n_effective >= _FEWEST_LEFT:
+            return None
+        n_versions = len(inputs.X) // len(samples.X)
+        log_base = np.concatenate([np.tile(base.log_r[part], n_versions) for part in samples.parts])
+        if automatic and not is_better_over_base(lambda: clone(estimator), inputs, log_base, seed):
+            return None
+        self.base_models_, self.base_shares_ = base.models, base.shares
+        return log_base
+
+    def _inputs(self, samples: TwoSamples, estimator: Any, seed: int) -> TwoSamples:
+        """Return what the estimator gets, several times if the scaling has noise and it asks for several versions."""
         scaler = self.featurizer_.scaler_ if isinstance(self.featurizer_, FlowFeaturizer) else self.featurizer_
         several = scaler.stochastic and isinstance(estimator, RatioEstimator) and estimator.requires.noise
         n_versions = min(max(_MAX_NOISY_ROWS // len(samples.X), 1), _MAX_VERSIONS) if several else 1
-        noisy_map = partial(encoded, self.featurizer_, rng=np.random.default_rng([seed, 6]))
+        noisy_map = partial(self._features, rng=np.random.default_rng([seed, 6]))
         return samples.mapped(*[noisy_map] * n_versions)
 
     def __sklearn_clone__(self) -> Self:

@@ -19,7 +19,9 @@ from flowratio.flows import Flow
 from flowratio.flows.base import like
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator, Requires
-from flowratio.ratios.featurized.featurized import MIXTURES, encoded, in_float64, is_fitted, mixture_rows
+from flowratio.ratios.featurized.featurized import FEATURES, MIXTURES, encoded, in_float64, is_fitted, mixture_rows
+from flowratio.ratios.neural.ensemble import SmoothEnsemble
+from flowratio.ratios.neural.network_ratio import HIDDEN
 from flowratio.ratios.neural.networks import MAX_HELD_OUT, MLP, SETTLE, PairedRows, choose_hidden, evaluate
 from flowratio.ratios.registry import seeded_like
 from flowratio.samples.two_samples import TwoSamples
@@ -46,8 +48,11 @@ class JointFeaturizedRatio(RatioEstimator):
         Weight of the classifier, above 0 and at most 1.
     featurizer
         An unfitted `FlowFeaturizer`, for its flow, scaling and training settings. It is cloned. None for a default one.
+    network, features
+        `"mlp"` or `"relu"`, as in `NetworkRatio`, and the columns that it gets: `"z"`, as in the paper, or `"x+z"`,
+        with scaled x. None for `"x+z"` with `"mlp"` and for `"z"` with `"relu"`.
     hidden
-        Widths of the hidden layers of the classifier. If None, three of 32 to 200 units, as in `NetworkRatio`.
+        Widths of the hidden layers of the classifier, by default as in `NetworkRatio`.
     mixture
         Rows of L_flow: `"pooled"` (every row counts the same) or `"balanced"` (each sample counts one half).
     random_state, callback, verbose
@@ -83,6 +88,8 @@ class JointFeaturizedRatio(RatioEstimator):
         alpha: float = 0.5,
         *,
         featurizer: FlowFeaturizer | None = None,
+        network: Literal["mlp", "relu"] = "mlp",
+        features: Literal["z", "x+z"] | None = None,
         hidden: Sequence[int] | None = None,
         mixture: Literal["pooled", "balanced"] = "pooled",
         random_state: RandomState = None,
@@ -90,6 +97,7 @@ class JointFeaturizedRatio(RatioEstimator):
         verbose: bool = False,
     ) -> None:
         self.alpha, self.featurizer, self.hidden, self.mixture = alpha, featurizer, hidden, mixture
+        self.network, self.features = network, features
         self.random_state, self.callback, self.verbose = random_state, callback, verbose
 
     def _fit(self, samples: TwoSamples) -> None:
@@ -98,14 +106,24 @@ class JointFeaturizedRatio(RatioEstimator):
         unfitted: Any = FlowFeaturizer() if self.featurizer is None else clone(self.featurizer)
         rows = mixture_rows(samples, self.mixture)
         featurizer = seeded_like(unfitted, seed, self.verbose).initialize(rows)
-        flow = featurizer.flow_
-        hidden = self.hidden or choose_hidden(samples.n_least, flow.n_features)
-        network = MLP(flow.n_features, hidden, generator=torch.Generator().manual_seed(seed)).to(like(flow).device)
+        self.features_ = self.features or ("x+z" if self.network == "mlp" else "z")
+        network = self._new_network(featurizer.flow_, samples, seed)
         self.history_ = self._train(featurizer, network, samples, seed)
         featurizer.history_ = self.history_
         self.featurizer_, self.network_ = in_float64(featurizer), network.double().eval()
 
-    def _train(self, featurizer: FlowFeaturizer, network: MLP, samples: TwoSamples, seed: int) -> History:
+    def _new_network(self, flow: Flow, samples: TwoSamples, seed: int) -> MLP | SmoothEnsemble:
+        d, generator = flow.n_features * (2 if self.features_ == "x+z" else 1), torch.Generator().manual_seed(seed)
+        if self.network == "mlp":
+            return SmoothEnsemble(d, self.hidden or HIDDEN, generator=generator).to(like(flow).device)
+        hidden = self.hidden or choose_hidden(samples.n_least, flow.n_features)
+        return MLP(d, hidden, generator=generator).to(like(flow).device)
+
+    def is_latent(self) -> bool:
+        """Return whether log r is a function of z alone."""
+        return self.features_ == "z"
+
+    def _train(self, featurizer: FlowFeaturizer, network: MLP | SmoothEnsemble, samples: TwoSamples, seed: int) -> History:
         flow, scaler, n_p = featurizer.flow_, featurizer.scaler_, samples.n_p
         share = torch.tensor([0.5, 0.5])
         if self.mixture == "pooled":
@@ -118,7 +136,7 @@ class JointFeaturizedRatio(RatioEstimator):
         recipe = featurizer.recipe_for(2 * rest.n_rows, flow.n_features)
         return train(
             nn.ModuleList([flow, network]),
-            _JointLoss(flow, network, float(self.alpha), share.to(like(flow))),
+            _JointLoss(flow, network, self.features_, float(self.alpha), share.to(like(flow))),
             rest,
             held_out,
             replace(recipe, batch_size=max(1, recipe.batch_size // 2), settle=SETTLE),
@@ -130,7 +148,9 @@ class JointFeaturizedRatio(RatioEstimator):
         )
 
     def _log_ratio(self, X: Matrix) -> Vector:
-        return evaluate(self.network_, encoded(self.featurizer_, X))[:, 0]
+        Z = encoded(self.featurizer_, X)
+        inputs = Z if self.features_ == "z" else np.hstack([self.featurizer_.scaler_.forward(X)[0], Z])
+        return evaluate(self.network_, inputs)[:, 0]
 
     def _check_settings(self) -> None:
         if is_number(self.alpha) and self.alpha == 0:
@@ -139,6 +159,9 @@ class JointFeaturizedRatio(RatioEstimator):
             raise ValueError(f"`alpha` is {self.alpha!r}. Use a number above 0 and at most 1.")
         check_hidden(self.hidden)
         check_choice(self.mixture, "mixture", MIXTURES)
+        check_choice(self.network, "network", ("mlp", "relu"))
+        if self.features is not None:
+            check_choice(self.features, "features", FEATURES)
         if self.featurizer is not None and not isinstance(self.featurizer, FlowFeaturizer):
             raise TypeError(f"`featurizer` is {self.featurizer!r}. Use a `FlowFeaturizer`, or None for a default one.")
         if is_fitted(self.featurizer) or isinstance(getattr(self.featurizer, "flow", None), nn.Module):
@@ -149,13 +172,20 @@ class JointFeaturizedRatio(RatioEstimator):
 class _JointLoss:
     """The loss of scaled pairs of a row of p and a row of q, (b, 2 d). `share` is that of each in the mixture, (2,)."""
 
-    def __init__(self, flow: Flow, network: MLP, alpha: float, share: Tensor) -> None:
-        self.flow, self.network, self.alpha, self.share = flow, network, alpha, share
+    def __init__(
+        self, flow: Flow, network: MLP | SmoothEnsemble, features: str, alpha: float, share: Tensor
+    ) -> None:
+        self.flow, self.network, self.features = flow, network, features
+        self.alpha, self.share = alpha, share
         self.sign = torch.tensor([-1.0, 1.0], device=share.device)
 
     def __call__(self, pairs: Tensor) -> Tensor:
-        z, log_det = self.flow(pairs.view(-1, self.flow.n_features))
-        loss = self.alpha * softplus(self.sign * self.network(z).view(-1, 2)).mean()
+        x = pairs.view(-1, self.flow.n_features)
+        z, log_det = self.flow(x)
+        inputs = z if self.features == "z" else torch.cat([x, z], dim=1)
+        network = self.network
+        logits = network.members(inputs) if isinstance(network, SmoothEnsemble) else network(inputs)
+        loss = self.alpha * softplus(self.sign * logits.view(-1, 2)).mean()
         if self.alpha < 1:
             log_p = (self.flow.base_log_prob(z) + log_det).view(-1, 2) @ self.share
             loss = loss - (1 - self.alpha) * log_p.mean()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from flowratio._support import validation
 from flowratio._support.types import Matrix, Vector
@@ -15,9 +16,13 @@ from flowratio._support.validation import RandomState, seed_from
 from flowratio.flows.base import choose_device
 from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.neural import networks
+from flowratio.ratios.neural.ensemble import SmoothEnsemble, ensemble_recipe, train_ensemble
 from flowratio.ratios.neural.networks import evaluate
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.training.run import Callback, Recipe
+
+HIDDEN, _N_NETWORKS = (64, 64, 64), 3
+_FILTERS = (64, 64, 64, 64)
 
 
 class NetworkRatio(RatioEstimator):
@@ -30,16 +35,20 @@ class NetworkRatio(RatioEstimator):
     Parameters
     ----------
     network
-        `"mlp"` (three hidden layers) or `"cnn"` (convolutions, for images).
+        `"mlp"` (the mean of a few smooth networks), `"cnn"` (convolutions, for images), or `"relu"` (one network with
+        ReLU, as in the paper).
     hidden
-        Widths of the hidden layers, by default three of 32 to 200 units. For `"cnn"` the numbers of filters, by default
-        four layers of 64.
+        Widths of the hidden layers. If None: three of 64 units for `"mlp"`, three of 32 to 200 units for `"relu"`. For
+        `"cnn"` the numbers of filters, four layers of 64 if None.
+    n_networks
+        Number of networks of `"mlp"`. Each has its own first weights and held-out rows. None for 3. The other networks
+        are single.
     max_epochs, batch_size, learning_rate, weight_decay, patience
         Settings of the training. If None, they are chosen from the number of rows. A batch is half p and half q.
     l2_penalty
         λ of a term λ/2 · |weights|² in the loss, instead of `weight_decay`, which shrinks the weights after each step.
     validation_fraction
-        Share of the rows held out to decide when to stop. Small samples hold out more.
+        Share of the rows held out to decide when to stop. Small samples hold out more. None for 0.15 (`"mlp"`) or 0.1.
     image_shape
         Channels, height and width of the image in a row. If None: one square channel for `"cnn"`, and no image for
         `"mlp"`, which standardizes each column by itself.
@@ -56,10 +65,15 @@ class NetworkRatio(RatioEstimator):
 
     Notes
     -----
-    For n rows of the smaller sample and d columns, the hidden layers are 32 wide below 500 rows, 64 below 2000,
-    otherwise 10 d, from 100 to 200. Batches have 256 to 2048 rows. Training takes 1000 steps or 10 epochs, with a
-    learning rate of 0.002 and a weight decay of 300/n, from 0.03 to 1. It stops after a sixth of the epochs without
-    progress. The weights of the first 150 steps are never selected: on a small validation set they can look best.
+    `"mlp"`: each network has layers with SiLU and a linear term. The last layer starts at 0, so r = 1 is the first
+    candidate, and stays if no step improves the held-out loss. The layers see x clamped to the range of the training
+    rows: far outside both samples log r is linear. Training takes up to 3000 steps with a learning rate of 0.002, a
+    weight decay of 300/n, from 0.03 to 1, and averaged weights. A batch is a twentieth of the rows, 64 to 2048. It
+    stops after 400 steps without progress. n is the effective number of rows of the smaller sample.
+
+    `"relu"`: the hidden layers are 32 wide for n below 500, 64 below 2000, otherwise 10 d, from 100 to 200. Training
+    takes 1000 steps or 10 epochs, and stops after a sixth of the epochs without progress. The weights of the first 150
+    steps are never selected: on a small validation set they can look best.
 
     References
     ----------
@@ -78,23 +92,24 @@ class NetworkRatio(RatioEstimator):
 
     def __init__(
         self,
-        network: Literal["mlp", "cnn"] = "mlp",
+        network: Literal["mlp", "cnn", "relu"] = "mlp",
         *,
         hidden: Sequence[int] | None = None,
+        n_networks: int | None = None,
         max_epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
         weight_decay: float | None = None,
         patience: int | None = None,
         l2_penalty: float | None = None,
-        validation_fraction: float = 0.1,
+        validation_fraction: float | None = None,
         image_shape: Sequence[int] | None = None,
         random_state: RandomState = None,
         device: str = "auto",
         callback: Callback | None = None,
         verbose: bool = False,
     ) -> None:
-        self.network, self.hidden, self.image_shape = network, hidden, image_shape
+        self.network, self.hidden, self.n_networks, self.image_shape = network, hidden, n_networks, image_shape
         self.max_epochs, self.batch_size, self.learning_rate = max_epochs, batch_size, learning_rate
         self.weight_decay, self.patience, self.l2_penalty = weight_decay, patience, l2_penalty
         self.validation_fraction, self.random_state = validation_fraction, random_state
@@ -103,29 +118,42 @@ class NetworkRatio(RatioEstimator):
     def _fit(self, samples: TwoSamples) -> None:
         self._check_settings()
         seed, d = seed_from(self.random_state), samples.X.shape[1]
-        images = self.network == "cnn"
-        shape = self._shape(d) if images or self.image_shape is not None else None
+        shape = self._shape(d) if self.network == "cnn" or self.image_shape is not None else None
         self.pixel_scale_, self.pixel_shift_ = (None, None) if shape is None else _pixel_units(self.mean_, self.scale_)
-        hidden = self.hidden or ((64, 64, 64, 64) if images else networks.choose_hidden(samples.n_least, d))
-        network = networks.new_network(d, shape if images else None, hidden, seed).to(choose_device(self.device))
-        self.history_ = networks.train_classifier(
-            network,
-            samples.mapped(self._in_pixels) if shape else samples,
-            self._recipe(samples, images),
-            seed=seed,
-            validation_fraction=self.validation_fraction,
-            callback=self.callback,
-            verbose=self.verbose,
-        )
+        samples = samples.mapped(self._in_pixels) if shape else samples
+        options: dict[str, Any] = {"seed": seed, "callback": self.callback, "verbose": self.verbose}
+        if self.validation_fraction is not None:
+            options["validation_fraction"] = self.validation_fraction
+        device = choose_device(self.device)
+        if self.network == "mlp":
+            network = self._new_ensemble(d, seed).to(device)
+            self.history_ = train_ensemble(network, samples, self._recipe(samples), **options)
+        else:
+            network = self._new_network(samples, shape, seed).to(device)
+            self.history_ = networks.train_classifier(network, samples, self._recipe(samples), **options)
         self.network_ = network.double().eval()  # float64: how rows are batched does not change the output
 
-    def _recipe(self, samples: TwoSamples, images: bool) -> Recipe:
-        defaults = {} if images else {"weight_decay": networks.choose_decay(samples.n_least)}
-        n_pairs = networks.n_pairs(samples.n_p, samples.n_q)
-        recipe = networks.choose_recipe(n_pairs, defaults | networks.recipe_settings(self), images)
-        if self.l2_penalty is not None:
-            recipe = replace(recipe, optimizer="adam", weight_decay=float(self.l2_penalty))
-        return replace(recipe, settle=networks.SETTLE)
+    def _new_ensemble(self, d: int, seed: int) -> SmoothEnsemble:
+        generator = torch.Generator().manual_seed(seed)
+        return SmoothEnsemble(d, self.hidden or HIDDEN, self.n_networks or _N_NETWORKS, generator=generator)
+
+    def _new_network(self, samples: TwoSamples, shape: Sequence[int] | None, seed: int) -> networks.Network:
+        images, d = self.network == "cnn", samples.X.shape[1]
+        hidden = self.hidden or (_FILTERS if images else networks.choose_hidden(samples.n_least, d))
+        return networks.new_network(d, shape if images else None, hidden, seed)
+
+    def _recipe(self, samples: TwoSamples) -> Recipe:
+        images, n_pairs = self.network == "cnn", networks.n_pairs(samples.n_p, samples.n_q)
+        defaults = {} if images else {"weight_decay": networks.choose_decay(samples.n_effective)}
+        settings = defaults | networks.recipe_settings(self)
+        if self.network == "mlp":
+            recipe = ensemble_recipe(n_pairs, settings)
+        else:
+            recipe = replace(networks.choose_recipe(n_pairs, settings, images), settle=networks.SETTLE)
+        if self.l2_penalty is not None:  # the loss is the mean over the networks
+            n_networks = self.n_networks or _N_NETWORKS if self.network == "mlp" else 1
+            recipe = replace(recipe, optimizer="adam", weight_decay=float(self.l2_penalty) / n_networks)
+        return recipe
 
     def _in_pixels(self, X: Matrix) -> Matrix:
         """Bring standardized columns to one mean and one scale for all pixels."""
@@ -147,8 +175,11 @@ class NetworkRatio(RatioEstimator):
         return shape
 
     def _check_settings(self) -> None:
-        validation.check_choice(self.network, "network", ("mlp", "cnn"))
-        validation.check_training_settings(self)
+        validation.check_choice(self.network, "network", ("mlp", "cnn", "relu"))
+        validation.check_training_settings(self, counts=("n_networks",))
+        if self.network != "mlp" and self.n_networks not in (None, 1):
+            problem = f"`n_networks` is {self.n_networks}, but `network` is {self.network!r}, which is a single network"
+            raise ValueError(f"{problem}. Use `network='mlp'`, or leave `n_networks` out.")
         validation.check_nonnegative(self.l2_penalty, "l2_penalty", optional=True)
         if self.l2_penalty is not None and self.weight_decay is not None:
             both = f"`l2_penalty` is {self.l2_penalty} and `weight_decay` is {self.weight_decay}"

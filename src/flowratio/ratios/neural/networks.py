@@ -153,8 +153,8 @@ def choose_hidden(n: int, d: int) -> tuple[int, int, int]:
     return width, width, width
 
 
-def choose_decay(n: int) -> float:
-    """Return the weight decay of a classifier for n rows of the smaller sample. The exact value hardly matters."""
+def choose_decay(n: float) -> float:
+    """Return the weight decay of a classifier for n effective rows of the smaller sample."""
     return min(max(300 / n, 0.03), 1.0)
 
 

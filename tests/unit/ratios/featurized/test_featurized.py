@@ -109,7 +109,7 @@ class TestAlgorithm:
     @pytest.mark.parametrize("name", ["logistic", "mlp"])
     def test_is_a_flow_of_all_rows_then_a_ratio_of_z(self, name: str) -> None:
         ratio = ClassifierRatio(name) if name == "logistic" else NetworkRatio("mlp", hidden=(8,), max_epochs=5)
-        model = quick(ratio).fit(X, Y)
+        model = quick(ratio, features="z", base=None).fit(X, Y)
         rows = rows_of_the_map()  # both samples, in an order of their own
         assert sorted(rows.tolist()) == sorted(X.tolist())
         by_hand = flow(random_state=0).fit(rows)
@@ -121,7 +121,7 @@ class TestAlgorithm:
 
     @pytest.mark.parametrize("ratio", ["logistic", "kliep", "mlp"])
     def test_ratio_of_x_is_the_ratio_of_z(self, ratio: str) -> None:
-        model = quick(ratio).fit(X, Y)
+        model = quick(ratio, features="z", base=None).fit(X, Y)
         np.testing.assert_array_equal(
             model.log_ratio(X_NEW), model.ratio_.log_ratio(model.featurizer_.transform(X_NEW))
         )
@@ -230,7 +230,7 @@ class TestImages:
         monkeypatch.setattr(PairedRows, "split", split)
         images = np.random.default_rng(0).permutation(256 * 256)[:201, None] // [[256, 1]] % 256  # no two are equal
         chain = ScalerChain([Dequantizer(), Standardizer()])
-        ratio = NetworkRatio("mlp", hidden=(4,), max_epochs=2)
+        ratio = NetworkRatio("relu", hidden=(4,), max_epochs=2)
         model = quick(ratio, featurizer=chain).fit(images, np.arange(201) < 83)
         (parts,) = splits
         of_z = (model.ratio_.mean_ + model.ratio_.scale_ * part for part in parts)
@@ -444,7 +444,7 @@ class TestNestedSettings:
         model = quick(featurizer)
         assert model.estimator is featurizer
         assert model.get_params()["estimator__classifier"] == "lda"
-        names = {"estimator", "featurizer", "mixture", "random_state", "verbose"}
+        names = {"estimator", "featurizer", "features", "base", "mixture", "random_state", "verbose"}
         assert model.get_params(deep=False).keys() == names
         np.testing.assert_allclose(model.fit(X, Y).ratio(X_NEW), np.exp(model.log_ratio(X_NEW)))
         assert "estimator=ClassifierRatio(classifier='lda')" in repr(model).replace("\n", "").replace(" ", "")

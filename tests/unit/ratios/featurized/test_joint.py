@@ -55,7 +55,7 @@ class TestLoss:
 
     def loss(self, alpha: float, share_p: float = 0.5) -> _JointLoss:
         share = torch.tensor([share_p, 1 - share_p], dtype=torch.float64)
-        return _JointLoss(self.flow, self.network, alpha, share)
+        return _JointLoss(self.flow, self.network, "z", alpha, share)
 
     @torch.no_grad()
     def parts(self, share_p: float) -> tuple[float, float]:

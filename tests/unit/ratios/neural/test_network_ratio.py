@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import brentq
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -89,7 +90,7 @@ def test_same_seed_same_bits_in_any_order() -> None:
 def test_a_penalty_is_part_of_the_loss_and_a_decay_is_not() -> None:
     X_p, X_q = _shifted(400, 400)
     free, penalized, none, decayed = (
-        NetworkRatio("mlp", hidden=(16, 16), random_state=0).set_params(**{name: value}).fit_samples(X_p, X_q)
+        NetworkRatio("relu", hidden=(16, 16), random_state=0).set_params(**{name: value}).fit_samples(X_p, X_q)
         for name in ("l2_penalty", "weight_decay")
         for value in (0.0, 1.0)
     )
@@ -97,6 +98,39 @@ def test_a_penalty_is_part_of_the_loss_and_a_decay_is_not() -> None:
     assert np.abs(penalized.log_ratio(X_q)).max() < 0.01
     assert np.abs(decayed.log_ratio(X_q)).max() > 1
     np.testing.assert_allclose(free.log_ratio(X_q), none.log_ratio(X_q), rtol=0, atol=1e-4)  # float32, two kernels
+
+
+def test_the_penalty_of_an_ensemble_counts_for_each_network() -> None:
+    # with one column and a penalty that only a linear term can pay, each slope a has the closed form of ridge logistic
+    X_p, X_q = _shifted(400, 400, d=1)
+    ratio = NetworkRatio("mlp", hidden=(4, 4), l2_penalty=1.0, random_state=0).fit_samples(X_p, X_q)
+    u_p, u_q = ((X - ratio.mean_) / ratio.scale_ for X in (X_p, X_q))
+
+    def slope_of_ridge(a: float) -> float:
+        return 0.5 * np.mean(u_p / (1 + np.exp(a * u_p))) - 0.5 * np.mean(u_q / (1 + np.exp(-a * u_q))) - a
+
+    root = brentq(slope_of_ridge, 0.0, 1.0)
+    values = ratio.log_ratio(ratio.mean_ + ratio.scale_ * np.array([[-1.0], [1.0]]))
+    assert (values[1] - values[0]) / 2 == pytest.approx(root, rel=0.3)  # each network leaves out 15 % of the rows
+
+
+def test_log_r_is_linear_far_outside_the_samples() -> None:
+    ratio = NetworkRatio("mlp", random_state=0).fit_samples(*_shifted(300, 300))
+    direction = np.array([[0.6, -0.8]])
+    far = ratio.log_ratio(np.array([[100.0], [200.0], [300.0]]) * direction)
+    assert far[2] - far[1] == pytest.approx(far[1] - far[0], rel=1e-6, abs=1e-9)
+
+
+def test_equal_samples_have_a_ratio_of_1() -> None:
+    X, _ = _shifted(300, 2)
+    assert np.abs(NetworkRatio("mlp", random_state=0).fit_samples(X, X).log_ratio(X)).max() < 0.2
+
+
+def test_one_network_of_another_kind() -> None:
+    with pytest.raises(ValueError, match="`n_networks` is 3"):
+        NetworkRatio("relu", n_networks=3).fit_samples(*_shifted(20, 20))
+    one = NetworkRatio("mlp", n_networks=1, hidden=(4,), random_state=0).fit_samples(*_shifted(60, 60))
+    assert one.network_.config()["n_members"] == 1
 
 
 def test_a_penalty_is_saved(tmp_path: Path) -> None:
@@ -178,10 +212,12 @@ def test_groups_are_held_out_together(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = [lambda X: X + 1e-6 * rng.normal(size=X.shape)] * 4
     samples = two_samples(*_shifted(80, 90)).mapped(*noise)
     ratio = NetworkRatio("mlp", random_state=0, **SHORT).fit_prepared(samples)
-    ((rest, held_out),) = splits
-    rows, copies = (set(map(tuple, (X * ratio.scale_ + ratio.mean_).round(3).tolist())) for X in (rest, held_out))
-    assert not rows & copies
-    assert len(rest) == 4 * len(rows)
+    assert len(splits) == 3
+    for parts in splits:
+        rows, copies = (set(map(tuple, (X * ratio.scale_ + ratio.mean_).round(3).tolist())) for X in parts)
+        assert not rows & copies
+        assert len(parts[0]) == 4 * len(rows)
+    assert len({tuple(np.sort(held_out[:, 0])) for _, held_out in splits}) == 3  # each network has rows of its own
 
 
 def test_callback_sees_every_evaluation() -> None:
