@@ -42,6 +42,7 @@ from flowratio.applications.weighted_means import (
 )
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.verdict import verdict_of
+from flowratio.samples.pairing import check_pairs
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -139,6 +140,7 @@ def average_effect(
     """
     name: Any = checked_estimand(estimand)
     way = checked_method(method)
+    check_pairs({"X": X, "outcome": outcome})
     seed, groups = seed_from(random_state), treatment_groups(X, treatment, sample_weight)
     values = checked_values(outcome, groups.n, "outcome", "X")[groups.order]
     check_outcome_model(outcome_model, values)

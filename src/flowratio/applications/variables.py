@@ -11,6 +11,7 @@ from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix
 from flowratio._support.wording import listed
 from flowratio.samples.containers import to_table
+from flowratio.samples.pairing import check_pairs
 from flowratio.samples.stacking import to_matrix
 from flowratio.tables.detection import is_mixed
 
@@ -40,6 +41,7 @@ class Variables:
 
 def variables_of(values: dict[str, Any]) -> Variables:
     """Check variables of shapes (n,) or (n, d), and encode tables. X comes first."""
+    check_pairs(values)
     parts: dict[str, Matrix] = {}
     grouped: dict[str, float] = {}
     for name, value in values.items():
