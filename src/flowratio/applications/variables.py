@@ -130,12 +130,17 @@ def _part(value: Any, name: str) -> _Part:
     return _Part(np.delete(matrix, encoder.codes_, axis=1), labels, grouped, is_missing, constants)
 
 
+def identifier_text(place: str, column: str) -> str:
+    """Return the warning of an identifier that is used."""
+    problem = f"{place} has {quoted(column)}, which looks like an identifier, with distinct integers"
+    return f"{problem}. It is used. To ignore it, leave it out."
+
+
 def _numeric_part(value: Any, name: str) -> _Part:
     """Return a table of numbers as a matrix. An identifier is used, with a warning."""
     matrix, is_named = to_matrix(value, name), library_of(value) is not None
     for column in identifier_columns(value) if is_named else ():
-        problem = f"`{name}` has {quoted(column)}, which looks like an identifier, with distinct integers"
-        warn_caller(ArgumentWarning(name, f"{problem}. It is used. To ignore it, leave it out."))
+        warn_caller(ArgumentWarning(name, identifier_text(f"`{name}`", column)))
     columns = value.columns if is_named else range(1, matrix.shape[1] + 1)
     labels = [quoted(column) if is_named else str(column) for column in columns]
     is_constant = (matrix == matrix[:1]).all(axis=0)

@@ -10,11 +10,13 @@ import numpy as np
 import polars as pl
 
 from flowratio._support.errors import ArgumentError
-from flowratio._support.wording import counted, listed, nearest, quoted, shown
+from flowratio._support.wording import counted, listed, shown
+from flowratio.applications.variables import identifier_text
+from flowratio.cli.headers import check_excluded, check_roles, header_of
 from flowratio.cli.options import TextOptions
 from flowratio.ratios.registry import named_ratio
 from flowratio.report.model import places_named
-from flowratio.storage.reading import open_table, read_table
+from flowratio.storage.reading import read_table
 from flowratio.tables.cells import check_formats, pooled
 from flowratio.tables.encoder import TableEncoder
 from flowratio.tables.formats import Kind
@@ -31,11 +33,8 @@ def read_tables(
 ) -> list[pl.DataFrame]:
     """Read columns of the files (None for all), without those to exclude, which must be in at least one file."""
     tables = [read_table(path, columns, encoding=text.encoding) for path in paths]
-    names = {name for path, table in zip(paths, tables, strict=True) for name in _all_columns(path, table, text)}
-    for name in exclude or ():
-        if name not in names:
-            fault = f"`exclude` names {quoted(name)}, which is not a column of {' or '.join(paths)}."
-            raise ArgumentError("exclude", fault + nearest(name, names))
+    names = [name for path, table in zip(paths, tables, strict=True) for name in _all_columns(path, table, text)]
+    check_excluded(exclude, names, paths)
     tables = [table.drop(exclude or (), strict=False) for table in tables]
     for path, table in zip(paths, tables, strict=True):
         if not table.columns:
@@ -45,25 +44,22 @@ def read_tables(
 
 
 def _all_columns(path: str, table: pl.DataFrame, text: TextOptions) -> list[str]:
-    if path == "-":
-        return table.columns
-    with open_table(path, text.encoding) as file:
-        return list(file.columns)
+    columns = header_of(path, text.encoding).columns
+    return table.columns if columns is None else columns
 
 
-def divided(path: str, table: pl.DataFrame, x: Sequence[str] | None, y: Sequence[str]) -> list[pl.DataFrame]:
-    """Return the columns of X and of Y of one table. Without `x`, X has all columns that are not in Y."""
-    for argument, names in (("x", x or ()), ("y", y)):
-        absent = [name for name in names if name not in table.columns]
-        if absent:
-            problem = f"`{argument}` has {listed(absent)}, which {path} does not have"
-            advice = f"Use columns of the file: {listed(table.columns)}.{nearest(absent[0], table.columns)}"
-            raise ArgumentError(argument, f"{problem}. {advice}")
-    of_y = table.select(list(dict.fromkeys(y)))
-    of_x = table.select(list(dict.fromkeys(x))) if x else _without_identifiers_of(table.drop(of_y.columns))
+def divided(
+    path: str, table: pl.DataFrame, x: Sequence[str] | None, y: Sequence[str], z: Sequence[str] | None = None
+) -> list[pl.DataFrame]:
+    """Return the columns of X, of Y and, with `z`, of Z of one table. Without `x`, X has all other columns."""
+    check_roles({"x": x, "y": y, "given": z}, table.columns, path)
+    of_y, of_z = (table.select(list(dict.fromkeys(names or ()))) for names in (y, z))
+    rest = table.drop(of_y.columns).drop(of_z.columns)
+    of_x = table.select(list(dict.fromkeys(x))) if x else _without_identifiers_of(rest)
     if not of_x.columns:
-        raise ArgumentError(("x", "y"), f"`y` has all columns of {path}. Leave at least one column for X.")
-    return [of_x, of_y]
+        problem = f"`y` has all columns of {path}" if z is None else f"`y` and `given` have all columns of {path}"
+        raise ArgumentError(("x", "y", "given"), f"{problem}. Leave at least one column for X.")
+    return [of_x, of_y] if z is None else [of_x, of_y, of_z]
 
 
 def _without_identifiers_of(table: pl.DataFrame) -> pl.DataFrame:
@@ -105,7 +101,11 @@ def comparable(paths: Sequence[str], tables: Sequence[pl.DataFrame], text: TextO
                 warnings.filterwarnings("ignore", "Left out")
             encoder = TableEncoder(text_format=text.format).fit(rows, labels)
         used = encoder.used_columns() if len(tables) > 1 else []
-        return [encoder.parse(table).select(_without_identifiers(encoder) if used else pl.all()) for table in tables]
+        typed = [encoder.parse(table).select(_without_identifiers(encoder) if used else pl.all()) for table in tables]
+    for name in encoder.identifiers() if len(tables) == 1 else ():
+        if typed[0][name].dtype.is_numeric():  # text is left out later, with a warning
+            warnings.warn(identifier_text(paths[0], name), stacklevel=2)
+    return typed
 
 
 def _without_identifiers(encoder: TableEncoder) -> list[str]:
