@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 
 from flowratio._support.callers import warn_caller
 from flowratio._support.errors import ArgumentError, ArgumentWarning
-from flowratio._support.types import Matrix, Vector
+from flowratio._support.types import Matrix
 from flowratio._support.wording import listed, quoted
 from flowratio.applications.margins import is_continuous
 from flowratio.samples.containers import library_of, to_table
@@ -33,7 +33,7 @@ class _Part:
     matrix: Matrix  # (n, d)
     labels: list[str]  # (d,): names of the columns in quotes, or their numbers in an array
     grouped: dict[str, float] = field(default_factory=dict)
-    is_missing: Vector | bool = False  # (n,): whether a value of the row is missing
+    is_missing: np.ndarray | bool = False  # (n,): whether a value of the row is missing
     constants: list[str] = field(default_factory=list)  # labels of constant columns, which may not be in the matrix
 
 
@@ -125,7 +125,7 @@ def _part(value: Any, name: str) -> _Part:
     codes, columns = encoder.category_codes(matrix), [column for column in encoder.columns_ if column.rare]
     grouped = {one.name: float(np.mean(codes[one.name].codes >= len(one.categories))) for one in columns}
     places = [encoder.missing_position(k) for k in range(len(encoder.columns_))]
-    is_missing = (matrix[:, [place for place in places if place is not None]] > 0.5).any(axis=1)
+    is_missing = np.any(matrix[:, [place for place in places if place is not None]] > 0.5, axis=1)
     labels = [quoted(label) for label in encoder.get_feature_names_out()]  # codes of categories have no order
     return _Part(np.delete(matrix, encoder.codes_, axis=1), labels, grouped, is_missing, constants)
 

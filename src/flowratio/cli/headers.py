@@ -17,11 +17,11 @@ class Header(NamedTuple):
 
     path: str
     columns: list[str] | None
-    index: Sequence[str] = ()  # columns that pandas wrote to number the rows
+    row_numbers: Sequence[str] = ()  # columns that pandas wrote as the index
 
     def without(self, names: Sequence[str]) -> list[str] | None:
         """Return the columns that a command uses, without some of them."""
-        return None if self.columns is None else [c for c in self.columns if c not in (*self.index, *names)]
+        return None if self.columns is None else [c for c in self.columns if c not in (*self.row_numbers, *names)]
 
 
 def header_of(path: str, encoding: str | None) -> Header:

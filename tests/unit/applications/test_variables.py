@@ -65,7 +65,7 @@ def test_columns_that_determine_each_other() -> None:
 
     assert copies(b).startswith("`X` and `Y` hold the same column 'b'. The information of a continuous column")
     assert copies(b.to_numpy()).startswith("`X` and `Y` hold the same column. ")
-    for y in (np.exp(b).rename("e"), (5 - 2 * b).rename("e")):
+    for y in (pd.Series(np.exp(b), name="e"), pd.Series(5 - 2 * b, name="e")):
         assert copies(y).startswith("Column 'b' of `X` and column 'e' of `Y` sort the rows alike. If one of them")
     assert copies(c) == copies(b.round()) == copies(b + 1e-2 * c) == ""
     assert variables_of({"X": b.round(), "Y": b.round()}).copies() == ""  # discrete: its entropy is finite
