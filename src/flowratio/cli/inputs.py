@@ -57,8 +57,8 @@ def divided(
     rest = table.drop(of_y.columns).drop(of_z.columns)
     of_x = table.select(list(dict.fromkeys(x))) if x else _without_identifiers_of(rest)
     if not of_x.columns:
-        problem = f"`y` has all columns of {path}" if z is None else f"`y` and `given` have all columns of {path}"
-        raise ArgumentError(("x", "y", "given"), f"{problem}. Leave at least one column for X.")
+        names, verb = (("y",), "`y` has") if z is None else (("y", "given"), "`y` and `given` have")
+        raise ArgumentError(("x", *names), f"{verb} all columns of {path}. Leave at least one column for X.")
     return [of_x, of_y] if z is None else [of_x, of_y, of_z]
 
 
