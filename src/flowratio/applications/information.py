@@ -360,9 +360,9 @@ def _flexible_result(parts: Dependence, resolution: float) -> MutualInformation:
 
 def _flexible_conclusion(parts: Dependence, held_out: float, error: float, resolution: float) -> Conclusion:
     if parts.effective_size < max(_FEWEST_PAIRS, _PAIRS_PER_ROW * len(parts.rows)):
-        pairs = counted(round(parts.effective_size), "shuffled pair")
-        reason = f"the dependence is so strong that only {pairs} of x and y can be mistaken for real rows. That is"
-        reason += f" too few to confirm the value, which depends on the form of the {parts.copula}."
+        pairs = counted(round(parts.effective_size), "pair")
+        reason = f"only {pairs} of x and y from different rows look like real rows. That is too few to confirm"
+        reason += f" the value, which depends on the form of the {parts.copula}. {_MORE_ROWS}"
         return Conclusion(Verdict.CARE, Limit.CEILING, reason)
     largest = max(THRESHOLDS.growth * held_out, THRESHOLDS.small / 2, 2 * resolution)
     if parts.growth > largest:

@@ -429,7 +429,7 @@ def test_reasons_of_the_default_in_plain_words() -> None:
     text = "boosting and a network find 0.04 nats that a t-copula of normal scores misses. They differ by 0.01 nats."
     assert reason(gain=0.04, disagreement=0.01) == text
     assert "grew by 0.2 nats, and more rows may change it." in reason(growth=0.2)
-    text = "only 60 shuffled pairs of x and y can be mistaken for real rows. That is too few to confirm the value"
+    text = "only 60 pairs of x and y from different rows look like real rows. That is too few to confirm the value"
     assert text in reason(effective_size=60.0)
 
 
