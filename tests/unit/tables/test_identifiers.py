@@ -144,7 +144,7 @@ FUNCTIONS = {
         make_pipeline(FunctionTransformer(lambda X: X[:, :1].astype(float)), LinearRegression()),
         ratio=ClassifierRatio(),
         n_folds=None,
-    ).fit(Q, np.arange(len(Q)), X_target=P),
+    ).fit(Q, np.sin(np.arange(len(Q))), X_target=P),  # no copy of a counter in X
 }
 
 
