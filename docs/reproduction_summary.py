@@ -94,7 +94,7 @@ SUMMARY = [
         "separate training is the best strategy, weight decay 0.0005",
         "figure",
         "{0|separate|λ = 0.0005}, next {0|joint 0.5|λ = 0.0005}",
-        "Without weight decay, the verdict is no.",
+        "Only with weight decay. Without it, joint training has the lower mean.",
         "λ = 0.0005: separate training is the best strategy",
     ),
     Line(
@@ -103,7 +103,7 @@ SUMMARY = [
         "among joint trainings, the smallest α is best",
         "figure",
         "{0|joint 0.01|λ = 0.0005} for α = 0.01, {0|joint 0.5|λ = 0.0005} for α = 0.5",
-        "α does not scale the weight decay.",
+        "α does not scale the weight decay. Checked in one run: if it does, the smallest α is better than the largest.",
         "λ = 0.0005: among joint trainings, the smallest α is best",
     ),
     Line(
@@ -157,7 +157,7 @@ SUMMARY = [
         "KLIEP: weights bring no significant improvement",
         ".550 in z, .537 none (C = 1)",
         "{0|KLIEP/held-out score/z|C = 1}, {0|none|C = 1}",
-        "All differences are within two standard errors.",
+        "All 95 % intervals contain 0.",
         "Table 6 (KLIEP, separate scaling): weights from x or z bring no significant improvement",
     ),
     Line(
@@ -175,7 +175,7 @@ SUMMARY = [
         "KLIEP: weights bring no significant improvement",
         ".260 in z, .257 none (C = 1)",
         "{2|KLIEP/z|C = 1}, {2|none|C = 1}",
-        "One of eight comparisons differs by .001, beyond two standard errors.",
+        "No mean changes by more than .001.",
         "Table 1 (wine-code, KLIEP): weights from x or z bring no significant improvement",
     ),
     Line(
@@ -184,7 +184,7 @@ SUMMARY = [
         "the true value is 16.67 nats",
         "16.67",
         "{measured}",
-        "Misprint.",
+        "Misprint. Checked by the closed form −10 log(1 − .9²).",
         "the mutual information is 16.67 nats, as the paper prints",
     ),
     Line(
@@ -193,7 +193,7 @@ SUMMARY = [
         "separate training is nearest to the true value",
         "11.0",
         "{0|separate|best epoch}",
-        "Nearer than the baseline. Against the others inconclusive.",
+        "Nearer than the baseline only with the same weight decay.",
         "Fig. 4: separate training is nearer to the true value than every other strategy",
     ),
     Line(
@@ -229,7 +229,7 @@ SUMMARY = [
         "weights from z draw more of the target than weights from x",
         "7 of 8 cells",
         "{measured} cells",
-        "A network separates digits more easily in pixels than in z.",
+        "A network separates digits more easily in pixels. Checked: its loss is 0.031 in pixels, 0.142 in z.",
         "weights from z draw more of the target than weights from x in at least three of four cells",
     ),
     Line(
@@ -265,7 +265,7 @@ SUMMARY = [
         "real drawings are better than generated ones",
         ".756, .557",
         "{0|data only|test}, {0|synthetic only|test}",
-        "Our generator bends real drawings, five from each.",
+        "Our generator bends real drawings, five from each. Not checked with the paper's generator.",
         "real drawings alone are better than generated ones alone",
     ),
 ]

@@ -1,6 +1,6 @@
 """Write the results of the experiments to Markdown: all of them to results/, and parts to the pages docs/reproduction/.
 
-Each results/NAME-laptop.json becomes results/NAME-laptop.md with all tables and claims. On a page, a part begins with
+Each results/NAME-PRESET.json becomes results/NAME-PRESET.md with all tables and claims. On a page, a part begins with
 `<!-- NAME PART ROWS COLUMNS -->` and ends with `<!-- end -->`. PART is the number of a table, or `claims`. ROWS and
 COLUMNS are numbers, such as `0,3-5`, or `all`. `<!-- summary -->` and `<!-- NAME origin -->` have no numbers. Command:
 python docs/reproduction_tables.py
@@ -23,13 +23,26 @@ RESULTS = ROOT / "results"
 PAGES = ROOT / "docs" / "reproduction"
 MARK = re.compile(r"^<!-- (summary|[\w-]+ origin|[\w-]+ \w+ \S+ \S+) -->\n.*?^<!-- end -->$", re.DOTALL | re.MULTILINE)
 CELL = re.compile(r"\{(\d)\|([^|]+)\|([^}]+)\}")
+ERROR = re.compile(r" ± [\d.]+( %)?")
 PUBLISHED = re.compile(r" \[[\d.]+\]$")
 
 
+def path_of(name: str, preset: str) -> Path:
+    """Return the path of the results of an experiment."""
+    return RESULTS / f"{name}-{preset}.json"
+
+
 @cache
-def load(name: str) -> dict[str, Any]:
-    """Return the results of an experiment."""
-    return json.loads((RESULTS / f"{name}-laptop.json").read_text(encoding="utf-8"))
+def load(name: str, preset: str = "laptop") -> dict[str, Any]:
+    """Return the results of an experiment. A file of another experiment or preset is refused."""
+    path = path_of(name, preset)
+    results = json.loads(path.read_text(encoding="utf-8"))
+    if (results["experiment"], results["preset"]) != (name, preset):
+        raise ValueError(
+            f"{path} has results of {results['experiment']} with the preset {results['preset']}. Run `flowratio "
+            f"reproduce {name} --preset {preset}`, or delete the file."
+        )
+    return results
 
 
 def filled(text: str) -> str:
@@ -44,7 +57,7 @@ def part(mark: str) -> str:
     name, kind, *places = mark.split()
     if kind == "origin":
         return origin(name)
-    table = claims(name) if kind == "claims" else PaperTable(**load(name)["tables"][int(kind)])
+    table = claims(load(name)) if kind == "claims" else PaperTable(**load(name)["tables"][int(kind)])
     rows, columns = (numbers(one, n) for one, n in zip(places, (len(table.lines), len(table.head)), strict=True))
     lines = [[table.lines[row][column] for column in columns] for row in rows]
     title = f"*{table.title}*\n\n" if table.title else ""
@@ -57,9 +70,9 @@ def numbers(places: str, n: int) -> list[int]:
     return [place for one in ends for place in range(one[0], one[-1] + 1)]
 
 
-def claims(name: str) -> PaperTable:
+def claims(results: dict[str, Any]) -> PaperTable:
     """Return the table of claims. A *no* is bold."""
-    lines = [[holds(one["verdict"]), one["words"], one["measured"]] for one in load(name)["claims"]]
+    lines = [[holds(one["verdict"]), one["words"], one["measured"]] for one in results["claims"]]
     return PaperTable("", ["holds", "claim", "measured"], lines)
 
 
@@ -69,52 +82,78 @@ def holds(verdict: str) -> str:
 
 
 def origin(name: str) -> str:
-    """Return a link to all results, the command, and the time of all runs together."""
-    results = load(name)
-    minutes = sum(run["seconds"] for run in results["runs"]) / 60
+    """Return a link to all results, the command, the time of all runs together, and the same for the preset paper."""
     links = f"[All tables and claims](../../results/{name}-laptop.md)"
-    return f"{links}. Command: `flowratio reproduce {name} --preset laptop` ({minutes:.1f} minutes on one core)."
+    text = f"{links}. Command: `flowratio reproduce {name} --preset laptop` ({minutes(name, 'laptop')})."
+    if not path_of(name, "paper").exists():
+        return text
+    return f"{text} Preset `paper`: [results](../../results/{name}-paper.md) ({minutes(name, 'paper')})."
+
+
+def minutes(name: str, preset: str) -> str:
+    """Return the time of all runs together."""
+    return f"{sum(run['seconds'] for run in load(name, preset)['runs']) / 60:.1f} minutes on one core"
 
 
 def summary() -> str:
     """Return the table of the paper's claims."""
-    head = ["in the paper", "claim", "paper", "ours", "holds", "reason"]
+    head = ["in the paper", "claim", "paper", "ours", "holds", "preset `paper`", "reason"]
     lines = []
     for line in SUMMARY:
-        (claim,) = [one for one in load(line.name)["claims"] if one["words"] == line.words]
         where = f"[{line.where}]({line.name}.md)"
-        lines.append([where, line.claim, line.paper, ours(line, claim), holds(claim["verdict"]), line.reason])
+        verdict = holds(claim_of(line, "laptop")["verdict"])
+        lines.append([where, line.claim, line.paper, ours(line, "laptop"), verdict, by_paper(line), line.reason])
     return PaperTable("", head, lines).markdown()
 
 
-def ours(line: Line, claim: dict[str, str]) -> str:
+def claim_of(line: Line, preset: str) -> dict[str, str]:
+    """Return the claim in the results that has the verdict."""
+    (claim,) = [one for one in load(line.name, preset)["claims"] if one["words"] == line.words]
+    return claim
+
+
+def by_paper(line: Line) -> str:
+    """Return means and verdict by the preset paper, if it was run. Equal means are not repeated."""
+    if not path_of(line.name, "paper").exists():
+        return "not run"
+    means, others = (ERROR.sub("", ours(line, preset)) for preset in ("paper", "laptop"))
+    return f"{'same' if means == others else means}: {holds(claim_of(line, 'paper')['verdict'])}"
+
+
+def ours(line: Line, preset: str) -> str:
     """Return our numbers: cells of tables, written as {TABLE|ROW|COLUMN}, or {measured}, the start of the claim's."""
-    text = line.ours.replace("{measured}", claim["measured"].partition(",")[0])
-    return CELL.sub(lambda place: cell(line.name, int(place[1]), place[2], place[3]), text)
+    text = line.ours.replace("{measured}", claim_of(line, preset)["measured"].partition(",")[0])
+    return CELL.sub(lambda place: cell(load(line.name, preset), int(place[1]), place[2], place[3]), text)
 
 
-def cell(name: str, table: int, row: str, column: str) -> str:
+def cell(results: dict[str, Any], table: int, row: str, column: str) -> str:
     """Return a cell without the paper's number. The row has its first cells as a name, joined by slashes."""
-    content = load(name)["tables"][table]
+    content = results["tables"][table]
     n = row.count("/") + 1
     (line,) = [one for one in content["lines"] if "/".join(one[:n]) == row]
     return PUBLISHED.sub("", line[content["head"].index(column)])
 
 
-def results_page(name: str) -> str:
+def results_page(name: str, preset: str = "laptop") -> str:
     """Return all tables and claims of an experiment in Markdown."""
-    results = load(name)
+    results = load(name, preset)
     tables = [PaperTable(**table) for table in results["tables"]]
     parts = [f"# {results['title']}", f"Command: `{results['command']}`, commit {results['commit']}."]
     parts += [f"## {table.title}\n\n{table.markdown()}" for table in tables]
-    return "\n\n".join([*parts, f"## Claims\n\n{claims(name).markdown()}"]) + "\n"
+    parts += [
+        "## Claims",
+        "Numbers in parentheses after a difference are its 95 % interval.",
+        claims(results).markdown(),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def main() -> None:
     """Write all files."""
-    for path in sorted(RESULTS.glob("*-laptop.json")):
-        name = path.name.removesuffix("-laptop.json")
-        path.with_suffix(".md").write_text(results_page(name), encoding="utf-8")
+    for preset in ("laptop", "paper"):
+        for path in sorted(RESULTS.glob(f"*-{preset}.json")):
+            name = path.name.removesuffix(f"-{preset}.json")
+            path.with_suffix(".md").write_text(results_page(name, preset), encoding="utf-8")
     for page in sorted(PAGES.glob("*.md")):
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 

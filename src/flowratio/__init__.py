@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # each public name is written once: here, or in the registry 
     from flowratio.applications.effects import AverageEffect as AverageEffect, average_effect as average_effect
     from flowratio.applications.generation import TargetedSample as TargetedSample, TargetedSampler as TargetedSampler
     from flowratio.applications.generation import DepletedWarning as DepletedWarning
+    from flowratio.applications.against_draws import AgainstDraws as AgainstDraws, against_draws as against_draws
     from flowratio.applications.draw_check import DrawCheck as DrawCheck, check_draws as check_draws
     from flowratio.applications.augmentation import augmentation_weights as augmentation_weights
     from flowratio.applications.result import Limit as Limit

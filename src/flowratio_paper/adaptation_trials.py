@@ -35,7 +35,7 @@ from flowratio import KLIEP, KMM, FlowFeaturizer, stack
 from flowratio_paper.figure_style import MARKERS, OF_SPACE
 from flowratio_paper.reports import Claim
 from flowratio_paper.settings import paper_featurizer
-from flowratio_paper.verdicts import Answer, beyond, standard_error
+from flowratio_paper.verdicts import Answer, beyond, standard_error, welch_quantile, with_interval
 
 SPACES = ("x", "z", "z, our flow")
 KMM_GAPS = {"KMM": 1e-7, "KMM, our gap": None}  # the exact quadratic program, and the default of the library
@@ -292,7 +292,7 @@ def _short(number: float) -> str:
 def comparisons(ours: np.ndarray, other: np.ndarray) -> list[Comparison]:
     """Return for each classifier how errors compare with others of the same trials, both of shape (t, k).
 
-    `BETTER` and `WORSE` are beyond two standard errors of the differences, `EQUAL` is the same in every trial.
+    `BETTER` and `WORSE` are beyond the 95 % interval of the paired differences, `EQUAL` is the same in every trial.
     """
     by_answer = {
         Answer.YES: Comparison.BETTER,
@@ -358,8 +358,7 @@ def _counts(by_classifier: Sequence[Comparison]) -> str:
 
 def _measured(ours: np.ndarray, other: np.ndarray, labels: Sequence[str]) -> str:
     differences, by_classifier = ours - other, comparisons(ours, other)
-    pairs = zip(differences.mean(axis=0), standard_error(differences), strict=True)
-    bars = [f"{mean:+.3f}" if np.isnan(error) else f"{mean:+.3f} ± {error:.3f}" for mean, error in pairs]
+    bars = [with_interval(one) for one in differences.T]
     if len(labels) == 1:
         return f"{by_classifier[0]}: difference {bars[0]}"
     by_label = ", ".join(f"{label} {bar}" for label, bar in zip(labels, bars, strict=True))
@@ -367,7 +366,7 @@ def _measured(ours: np.ndarray, other: np.ndarray, labels: Sequence[str]) -> str
 
 
 def as_published(words: str, ours: np.ndarray, paper: Sequence[float], spread: Sequence[float]) -> Claim:
-    """Return the claim that errors are those of the paper, within two standard errors of the difference.
+    """Return the claim that errors are those of the paper, within the 95 % interval of Welch: trials are not paired.
 
     Parameters
     ----------
@@ -380,10 +379,12 @@ def as_published(words: str, ours: np.ndarray, paper: Sequence[float], spread: S
     """
     if len(ours) < 2:
         return Claim(words, Answer.INCONCLUSIVE, "one trial")
-    error = np.hypot(standard_error(ours), np.asarray(spread) / np.sqrt(_PAPER_TRIALS))
-    distance = (ours.mean(axis=0) - np.asarray(paper)) / error
+    errors = standard_error(ours), np.asarray(spread) / np.sqrt(_PAPER_TRIALS)
+    limits = welch_quantile(*errors, len(ours), _PAPER_TRIALS)
+    distance = (ours.mean(axis=0) - np.asarray(paper)) / np.hypot(*errors)
     measured = f"differences of {', '.join(f'{one:+.1f}' for one in distance)} standard errors"
-    return Claim(words, Answer.of((np.abs(distance) <= 2).all()), measured)
+    measured += f", limits {', '.join(f'{one:.2f}' for one in limits)}"
+    return Claim(words, Answer.of((np.abs(distance) <= limits).all()), measured)
 
 
 def draw_errors(axes: Any, errors_of: Mapping[str, np.ndarray], paper: Mapping[str, Sequence[float]]) -> None:

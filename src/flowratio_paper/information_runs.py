@@ -199,6 +199,7 @@ def run_joint(data: Data, alpha: float) -> dict[str, Any]:
     flow = _flow(settings, settings.joint_epochs, data.seed).set_params(patience=settings.joint_epochs)
     ratio = JointFeaturizedRatio(
         alpha,
+        network="relu",
         featurizer=flow,
         hidden=settings.hidden,
         random_state=data.seed,

@@ -46,7 +46,7 @@ from flowratio_paper.figure_style import BLACK, GRAY, LIGHT_GRAY, MARKERS, OF_SP
 from flowratio_paper.reports import Claim, PaperTable, Report
 from flowratio_paper.running import Outcome, Task
 from flowratio_paper.stages import Workspace
-from flowratio_paper.verdicts import Answer, beyond, of_runs, standard_error, with_error
+from flowratio_paper.verdicts import Answer, beyond, of_runs, standard_error, with_error, with_interval
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -167,7 +167,7 @@ def _claims_of_paper(results: Sequence[dict[str, Any]], method: str) -> list[Cla
     claims = []
     for better, worse in (("z", "x"), ("x", "none")):
         ours, other = errors_of[better], errors_of[worse]
-        measured = f"{cells(ours)[0]} against {cells(other)[0]}, difference {cells(ours - other)[0]}"
+        measured = f"{cells(ours)[0]} against {cells(other)[0]}, difference {with_interval((ours - other)[:, 0])}"
         words = f"Table 5 ({method}, {choice}): weights from {better} are better than {_NAMES[worse]}"
         claims.append(Claim(words, beyond((other - ours)[:, 0]), measured))
     return claims
@@ -190,7 +190,7 @@ def _claim_of_exact(settings: TrialSettings, results: Sequence[dict[str, Any]]) 
         for space in settings.spaces
     }
     name, gain = max(gains.items(), key=lambda item: item[1].mean())
-    measured = f"best {name}: gain {with_error(gain, '+.3f')}. For large n the exact ratio has {exact_error():.3f}"
+    measured = f"best {name}: gain {with_interval(gain)}. For large n the exact ratio has {exact_error():.3f}"
     words = "not in the paper: by the held-out score, no ratio is significantly better than the exact one"
     answer = Answer.of(all(beyond(gain) is not Answer.YES for gain in gains.values()))
     return Claim(words, Answer.INCONCLUSIVE if len(results) < 2 else answer, measured)

@@ -23,8 +23,12 @@ steps also draws images that belong neither to p nor to q. On these a classifier
 repeated in a pass, with new noise too. Otherwise the ratio would memorize the noise.
 
 *Against draws* is our own method. It weights the same candidates by the ratio of q to the draws of the flow. The other
-weights use the mixture that a perfect flow would draw. See `against_draws`. In z draws cost nothing. A ratio in x would
-have to decode them. This ratio has 30 passes, the others have the ten of the paper.
+weights use the mixture that a perfect flow would draw. See `flowratio.against_draws`. In z draws cost nothing. This
+ratio has 30 passes, the others have the ten of the paper.
+
+*Two stages* are our own method too. The weights from z select five of 100 candidates for each image. Only these are
+decoded and weighted in x. *Against draws* then has a ratio of all training images to as many draws in x. It makes
+images rarer that the flow draws too often, such as specks. The draws are decoded once, for the fit.
 
 *Presets.* `paper` has the settings of the paper's appendix and the two hidden layers of its code. `laptop` has 5 blocks
 with batch norm and one hidden layer of 1024 units, as in the paper's table. It has a maximum of 12 700 images of p, the
@@ -39,9 +43,9 @@ in x. The ratio in latent space uses each of its codes once and keeps its last w
 four times or less, so a pass is shorter if images of q are few. There are perc times as many images of q as of p in
 every cell: at perc = 1, digits have 12 188 of each.
 
-*Verdicts.* All methods of a run share its flow, so that they are compared run by run. A difference counts beyond two
-standard errors: that over the runs, or that of the draws from the candidates if it is larger. One run is inconclusive.
-Of three runs without any difference, one in five passes by chance.
+*Verdicts.* All methods of a run share its flow, so that they are compared run by run. A difference counts if its
+95 % interval is on one side of 0. The interval is that over the runs (Student), or that of the draws from the
+candidates (Gaussian) if it is larger. One run is inconclusive.
 
 *Outlier images.* A flow also draws specks, which the classifier of the attribute assigns to p or q. Images that are
 brighter or darker than nearly all images of p and q are counted separately.
@@ -49,22 +53,33 @@ brighter or darker than nearly all images of p and q are counted separately.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowratio_paper.figure_style import BLACK, BLUE, GRAY, GREEN, LIGHT_GRAY, VERMILION, legend_below, new_figure
+from flowratio_paper.figure_style import (
+    BLACK,
+    BLUE,
+    GRAY,
+    GREEN,
+    LIGHT_GRAY,
+    ORANGE,
+    PURPLE,
+    VERMILION,
+    legend_below,
+    new_figure,
+)
 from flowratio_paper.image_distributions import BACKGROUND, DIGITS, TASKS
 from flowratio_paper.images import sheets
-from flowratio_paper.reports import Claim, PaperTable, Report
+from flowratio_paper.mnist_cells import MAF_BITS, MAF_LOGIT, METHODS, RATIOS, cell, published, recorded
+from flowratio_paper.mnist_claims import claims_of
+from flowratio_paper.reports import PaperTable, Report
 from flowratio_paper.running import Outcome, Task
 from flowratio_paper.stages import Workspace, read_arrays
-from flowratio_paper.targeted_generation import IMAGES, PERCS, Settings, folder_of, run_cell
-from flowratio_paper.verdicts import Answer, Gain, beyond, every, of_runs, standard_error, with_error
+from flowratio_paper.targeted_generation import IMAGES, Settings, folder_of, run_cell
+from flowratio_paper.verdicts import of_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,30 +89,15 @@ TARGETS = {
     DIGITS: "zeros and sevens",
     BACKGROUND: "black digits on white",
 }
-# candidates of the flow are resampled by their weights (sampling-importance-resampling, SIR)
-METHODS = {
-    "z": "weights from z",
-    "draws": "weights from z (against draws)",
-    "x": "weights from x",
-    "regular": "no weights",
+_LOOKS = {  # marker and color of each method
+    "z": ("s", BLUE),
+    "draws": ("^", GREEN),
+    "two-stage": ("v", ORANGE),
+    "corrected": ("P", PURPLE),
+    "x": ("o", VERMILION),
+    "regular": ("D", GRAY),
 }
-_MARKERS, _COLORS = "s^oD", (BLUE, GREEN, VERMILION, GRAY)  # of `METHODS`
 _PERC = "perc: training images of the target\nfor each other training image"
-RATIOS = {"z": "p/q in z", "draws": "q to draws of the flow in z", "x": "p/q in x"}
-PAPER = {
-    DIGITS: {
-        "z": (0.447, 0.518, 0.777, 0.860),
-        "x": (0.441, 0.528, 0.639, 0.754),
-        "regular": (0.406, 0.457, 0.596, 0.720),
-    },
-    BACKGROUND: {
-        "z": (0.186, 0.377, 0.580, 0.732),
-        "x": (0.085, 0.202, 0.345, 0.528),
-        "regular": (0.084, 0.196, 0.304, 0.493),
-    },
-}
-# Papamakarios, Pavlakou, Murray (2017): MAF of 5 blocks, test images of MNIST. Nats of logits, bits of a pixel
-MAF_LOGIT, MAF_BITS = -1300.5, 1.89
 PRESETS = {
     "quick": Settings(
         1,
@@ -147,86 +147,22 @@ def run(settings: Settings, task: Task, workspace: Workspace) -> dict[str, Any]:
     return run_cell(settings, task, workspace)
 
 
-@dataclass(frozen=True)
-class Cell:
-    """The draws of a method in the runs of one task and perc.
-
-    Parameters
-    ----------
-    draws
-        By run: see `targeted_generation`.
-    samples
-        Images of each run.
-    weighted
-        Whether they were resampled from candidates by weights.
-    """
-
-    draws: list[dict[str, Any]]
-    samples: int
-    weighted: bool
-
-    @property
-    def shares(self) -> np.ndarray:
-        """Share of the target in each run, of shape (t,)."""
-        return np.array([one["share"] for one in self.draws])
-
-    @property
-    def of_draws(self) -> float:
-        r"""Standard error of their mean if all runs are alike.
-
-        For n images and an effective sample size of m, the variance of a share s is about :math:`s (1 - s) (1/n +
-        1/m)`. Without weights it is :math:`s (1 - s) / n`. Weights of the target are larger than the others, so this is
-        too large for s near 1 and too small for s near 0.
-        """
-        mean = float(self.shares.mean())
-        sizes = [one["effective"] * one["candidates"] if self.weighted else math.inf for one in self.draws]
-        return math.sqrt(mean * (1 - mean) * sum(1 / self.samples + 1 / m for m in sizes)) / len(self.draws)
-
-    @property
-    def error(self) -> float:
-        """Standard error of the mean share: that over the runs, or that of the draws if it is larger."""
-        return max(self.of_draws, float(standard_error(self.shares, 0.0)))
-
-    @property
-    def strange(self) -> float:
-        """Share of strange images, a mean over runs."""
-        return float(np.mean([one["strange"] for one in self.draws]))
-
-    @property
-    def target_shares(self) -> tuple[str, str]:
-        """Share of the target in strange images, and in the others. A dash if there are none."""
-        strange = float(np.mean([one["strange_target"] for one in self.draws]))
-        parts = (strange, self.strange), (self.shares.mean() - strange, 1 - self.strange)
-        first, second = (f"{target / share:.3f}" if share > 0 else "–" for target, share in parts)
-        return first, second
-
-
-def cell(settings: Settings, outcomes: Sequence[Outcome], task: str, method: str, perc: float) -> Cell:
-    """Return the draws of a method for a task and perc, run by run."""
-    draws = [one.result["methods"][method] for one in outcomes if one.task["task"] == task and one.task["perc"] == perc]
-    return Cell(draws, settings.samples, weighted=method != "regular")
-
-
 def report(settings: Settings, outcomes: list[Outcome]) -> Report:
     """Return the shares with those of the paper, the quality of flow and weights, and the claims."""
     shares = [_table(settings, outcomes, task) for task in TASKS]
     behind = [_of_strange(settings, outcomes), _of_flows(settings, outcomes), _of_ratios(settings, outcomes)]
-    return Report([*shares, *behind], _claims(settings, outcomes))
-
-
-def _published(task: str, method: str, perc: float) -> float | None:
-    return PAPER[task][method][PERCS.index(perc)] if method in PAPER[task] and perc in PERCS else None
+    return Report([*shares, *behind], claims_of(settings, outcomes))
 
 
 def _table(settings: Settings, outcomes: list[Outcome], task: str) -> PaperTable:
     lines = []
-    for method, name in METHODS.items():
+    for method in recorded(outcomes):
         cells = []
         for perc in settings.percs:
-            ours, paper = cell(settings, outcomes, task, method, perc), _published(task, method, perc)
-            published = "" if paper is None else f" [{paper:.3f}]"
-            cells.append(f"{ours.shares.mean():.3f} ± {ours.error:.3f}{published}")
-        lines.append([name, *cells])
+            ours, paper = cell(settings, outcomes, task, method, perc), published(task, method, perc)
+            theirs = "" if paper is None else f" [{paper:.3f}]"
+            cells.append(f"{ours.shares.mean():.3f} ± {ours.error:.3f}{theirs}")
+        lines.append([METHODS[method], *cells])
     lines.append(["no weights, perfect flow", *[f"{perc / (1 + perc):.3f}" for perc in settings.percs]])
     runs = of_runs(settings.seeds)
     runs += " ± standard error of the draws" if settings.seeds == 1 else ", or of the draws if larger"
@@ -238,9 +174,9 @@ def _of_strange(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
     """Return the share of strange images, and that of the target in these and in the others, as means."""
     lines = []
     for task, perc, _ in _cells(settings, outcomes):
-        for method, name in METHODS.items():
+        for method in recorded(outcomes):
             images = cell(settings, outcomes, task, method, perc)
-            lines.append([task, f"{perc:g}", name, f"{images.strange:.3f}", *images.target_shares])
+            lines.append([task, f"{perc:g}", METHODS[method], f"{images.strange:.3f}", *images.target_shares])
     title = "Outlier images (brighter or darker than nearly all of p and q), and the share of the target (means)"
     return PaperTable(
         title, ["task", "perc", "method", "outliers", "target in outliers", "target in the others"], lines
@@ -249,14 +185,14 @@ def _of_strange(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
 
 def _of_flows(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
     """Return scores of flow and attribute classifier on test images, and seconds of the draws, as means over runs."""
-    lines = []
+    lines, methods = [], recorded(outcomes)
     for task, perc, results in _cells(settings, outcomes):
         flow = [np.mean([one["flow"][name] for one in results]) for name in ("logit", "bits")]
-        seconds = [np.mean([one["methods"][method]["seconds"] for one in results]) for method in METHODS]
+        seconds = [np.mean([one["methods"][method]["seconds"] for one in results]) for method in methods]
         line = [task, f"{perc:g}", "{} + {}".format(*results[0]["rows"]), f"{flow[0]:.1f}", f"{flow[1]:.3f}"]
         line.append(f"{np.mean([one['accuracy'] for one in results]):.4f}")
         lines.append([*line, *[f"{each:.1f}" for each in seconds]])
-    lines.append(["MAF (5), published", "", "MNIST", f"{MAF_LOGIT:.1f}", f"{MAF_BITS:.2f}", *[""] * (1 + len(METHODS))])
+    lines.append(["MAF (5), published", "", "MNIST", f"{MAF_LOGIT:.1f}", f"{MAF_BITS:.2f}", *[""] * (1 + len(methods))])
     head = [
         "task",
         "perc",
@@ -265,7 +201,7 @@ def _of_flows(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
         "bits per pixel",
         "attribute accuracy",
     ]
-    head += [f"seconds, {name}" for name in METHODS]
+    head += [f"seconds, {name}" for name in methods]
     title = f"Flow and attribute classifier on test images, and seconds for {settings.samples} images (means)"
     return PaperTable(title, head, lines)
 
@@ -274,10 +210,10 @@ def _of_ratios(settings: Settings, outcomes: list[Outcome]) -> PaperTable:
     """Return scores of the ratios on test images, and effective shares of candidates, as means over runs."""
     lines = []
     for task, perc, results in _cells(settings, outcomes):
-        for of, name in RATIOS.items():
+        for of in (method for method in RATIOS if method in recorded(outcomes)):
             ratio = [np.mean([one["ratio"][of][what] for one in results]) for what in ("loss", "accuracy")]
             draws = [np.mean([one["methods"][of][what] for one in results]) for what in ("effective", "unique")]
-            line = [task, f"{perc:g}", name, *[f"{each:.3f}" for each in (*ratio, *draws)]]
+            line = [task, f"{perc:g}", RATIOS[of], *[f"{each:.3f}" for each in (*ratio, *draws)]]
             lines.append([*line, _tail(results, of)])
     title = (
         "Ratios on test images, and their weights: ESS as a share of the candidates, Pareto k̂ (means, -inf: no tail)"
@@ -296,79 +232,6 @@ def _tail(results: Sequence[dict[str, Any]], space: str) -> str:
     return f"{np.mean([float(one['methods'][space]['k_hat']) for one in results]):.2f}"
 
 
-def _claims(settings: Settings, outcomes: list[Outcome]) -> list[Claim]:
-    weighted = [method for method in METHODS if method != "regular"]
-    return [
-        *[_claim_of_order(settings, outcomes, task, method, "regular") for method in weighted for task in TASKS],
-        *[_claim_of_spaces(settings, outcomes, better, other) for better, other in (("z", "x"), ("draws", "x"))],
-        _claim_of_spaces(settings, outcomes, "draws", "z"),
-        *_claims_of_level(settings, outcomes),
-        *_claims_of_flow(settings, outcomes),
-    ]
-
-
-def _gains(settings: Settings, outcomes: list[Outcome], task: str, better: str, other: str) -> dict[str, Gain]:
-    """Return the gain of a method over another for each perc."""
-    gains = {}
-    for perc in settings.percs:
-        one, two = (cell(settings, outcomes, task, method, perc) for method in (better, other))
-        gains[f"perc {perc:g}"] = Gain(one.shares - two.shares, math.hypot(one.of_draws, two.of_draws))
-    return gains
-
-
-def _claim_of_order(settings: Settings, outcomes: list[Outcome], task: str, better: str, other: str) -> Claim:
-    gains = _gains(settings, outcomes, task, better, other)
-    answer = every([gain.verdict for gain in gains.values()])
-    return Claim(
-        f"{task}: {METHODS[better]} draw more of the target than {METHODS[other]} at every perc", answer, _listed(gains)
-    )
-
-
-def _claim_of_spaces(settings: Settings, outcomes: list[Outcome], better: str, other: str) -> Claim:
-    gains = {f"{task}, {p}": g for task in TASKS for p, g in _gains(settings, outcomes, task, better, other).items()}
-    verdicts, n_least = [gain.verdict for gain in gains.values()], 0.75 * len(gains)
-    n_above, n_open = verdicts.count(Answer.YES), verdicts.count(Answer.INCONCLUSIVE)
-    answer = Answer.of(n_above >= n_least)
-    if answer is Answer.NO and n_above + n_open >= n_least:
-        answer = Answer.INCONCLUSIVE
-    words = f"{METHODS[better]} draw more of the target than {METHODS[other]} in at least three of four cells"
-    return Claim(words, answer, f"{n_above} of {len(gains)}, {n_open} inconclusive: {_listed(gains)}")
-
-
-def _claims_of_level(settings: Settings, outcomes: list[Outcome]) -> list[Claim]:
-    claims, perc = [], settings.percs[-1]
-    for method in ("z", "draws"):
-        for task in TASKS:
-            ours, paper = cell(settings, outcomes, task, method, perc), _published(task, "z", perc)
-            if paper is not None:
-                words = (
-                    f"{task}: {METHODS[method]} draw more of the target than the paper's {paper:.3f} at perc = {perc:g}"
-                )
-                gain = Gain(ours.shares - paper, ours.of_draws)
-                claims.append(Claim(words, gain.verdict, f"{ours.shares.mean():.3f}, {gain}"))
-    return claims
-
-
-def _claims_of_flow(settings: Settings, outcomes: list[Outcome]) -> list[Claim]:
-    """Return whether flows are as good as the published one, for comparable images.
-
-    An inverted image has the density of the original, in logit space too, and a mixture of both costs log 2 nats or
-    less. So the mixtures of `diff-background` are comparable with all of MNIST.
-    """
-    claims = []
-    for perc in settings.percs:
-        flows = [one.result["flow"] for one in outcomes if one.task["task"] == BACKGROUND and one.task["perc"] == perc]
-        nats, bits = (np.array([one[name] for one in flows]) for name in ("logit", "bits"))
-        words = f"{BACKGROUND}, perc = {perc:g}: the flow is above the log-density published for a MAF of MNIST"
-        measured = f"{with_error(nats, '.1f')} nats in logit space and {bits.mean():.3f} bits per pixel"
-        claims.append(Claim(words, beyond(nats - MAF_LOGIT), f"{measured}, published {MAF_LOGIT} and {MAF_BITS}"))
-    return claims
-
-
-def _listed(gains: Mapping[Any, Gain]) -> str:
-    return ", ".join(f"{name} {gain}" for name, gain in gains.items())
-
-
 def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, Figure]:
     """Return the shares with those of the paper, and sheets of 100 images of the first run, if they are on disk."""
     figures = {"": _draw_shares(settings, outcomes)}
@@ -377,7 +240,7 @@ def draw(settings: Settings, outcomes: list[Outcome], keep: Path) -> dict[str, F
             path = keep / folder_of({"task": task, "perc": perc, "seed": 0}) / f"{IMAGES}.entry.safetensors"
             if path.is_file():
                 arrays = read_arrays(path)
-                pages = {METHODS[name]: arrays[name] for name in METHODS}
+                pages = {name: arrays[key] for key, name in METHODS.items() if key in arrays}
                 title = f"Images toward the target ({TARGETS[task]}), perc = {perc:g}"
                 figures[f"{task}-{perc:g}"] = sheets(pages, title)
     return figures
@@ -389,14 +252,16 @@ def _draw_shares(settings: Settings, outcomes: list[Outcome]) -> Figure:
     row = figure.subplots(1, len(TASKS), sharey=True)
     at = np.arange(len(settings.percs))
     for axes, task in zip(row, TASKS, strict=True):
-        for k, (method, name) in enumerate(METHODS.items()):
+        methods = recorded(outcomes)
+        for k, method in enumerate(methods):
+            name, (marker, color) = METHODS[method], _LOOKS[method]
             cells = [cell(settings, outcomes, task, method, perc) for perc in settings.percs]
-            means, errors, x = [one.shares.mean() for one in cells], [one.error for one in cells], at + 0.2 * (k - 1.5)
-            look: Any = {"fmt": _MARKERS[k], "color": _COLORS[k], "ms": 6, "capsize": 2}
-            axes.errorbar(x, means, errors, label=name, **look)
-            published = [_published(task, method, perc) for perc in settings.percs]
-            if None not in published:
-                axes.plot(x, published, _MARKERS[k], color=_COLORS[k], mfc="white", ms=6, label=f"{name}, paper")
+            means, errors = [one.shares.mean() for one in cells], [one.error for one in cells]
+            x = at + 0.8 / len(methods) * (k - (len(methods) - 1) / 2)
+            axes.errorbar(x, means, errors, label=name, fmt=marker, color=color, ms=6, capsize=2)
+            theirs = [published(task, method, perc) for perc in settings.percs]
+            if None not in theirs:
+                axes.plot(x, theirs, marker, color=color, mfc="white", ms=6, label=f"{name}, paper")
         for place, perc in zip(at, settings.percs, strict=True):
             label = "no weights, perfect flow" if place == 0 else None
             axes.hlines(perc / (1 + perc), place - 0.4, place + 0.4, color=BLACK, lw=1, ls="--", label=label)

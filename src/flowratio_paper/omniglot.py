@@ -34,9 +34,9 @@ takes a maximum of 27 passes over the mixture instead of 100, and ends after nin
 rises and is annealed, with clipped gradients and averaged weights. `paper` has plain Adam, and a generator that only
 paints.
 
-*Verdicts.* All settings of a run share its drawings, so that they are compared run by run. A difference counts beyond
-two standard errors: that over the runs and that over the characters together, as all runs have the same test drawings.
-One run is inconclusive.
+*Verdicts.* All settings of a run share its drawings, so that they are compared run by run. A difference counts if
+its 95 % interval is on one side of 0. The interval joins that over the runs (Student) and that over the characters
+(Gaussian), as all runs have the same test drawings. One run is inconclusive.
 """
 
 from __future__ import annotations

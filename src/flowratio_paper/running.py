@@ -224,8 +224,7 @@ class ResultsFile:
                 f"{self.path} is not a result of this experiment, or is damaged ({error!r}). Delete it to resume with "
                 "the stages next to it, use --restart to run all tasks again, or use another --out."
             ) from error
-        if about != self.about:
-            raise ValueError(f"{self.path} has results of other settings. Use --restart, or another --out.")
+        self._refuse_others(about)
         for name in ("commit", "versions"):
             if origin[name] != self.origin[name] and not of_any_commit:
                 raise ValueError(
@@ -233,6 +232,17 @@ class ResultsFile:
                     f"{_listed(self.origin[name])}. Use --restart to run all tasks again, or another --out."
                 )
         self.outcomes, self.origin = by_key, origin
+
+    def _refuse_others(self, about: dict[str, Any]) -> None:
+        """Raise an error if a file is of another experiment, preset or settings than this run."""
+        remedy = "Use --restart to run all tasks again, or another --out."
+        for name in ("experiment", "preset"):
+            if about.get(name) != self.about.get(name):
+                raise ValueError(
+                    f"{self.path} has results of the {name} {about[name]}, but this is {self.about[name]}. {remedy}"
+                )
+        if about != self.about:
+            raise ValueError(f"{self.path} has results of other settings. {remedy}")
 
     def has(self, task: Task) -> bool:
         """Return whether there is a result of a task."""

@@ -2,7 +2,9 @@ r"""One cell of targeted generation: a flow of p and q, ratios in latent space (
 
 The flow draws N candidates, and n of them are selected by the weights q/h, with h the mixture of p and q. The ratio
 in latent space weights the candidates directly, and only the selected candidates are decoded. For a ratio in x all are
-decoded. A third ratio, of q to the draws of the flow in z, corrects for an imperfect flow: see `against_draws`.
+decoded. In two stages the ratio in latent space selects five candidates for each image, and the ratio in x weights
+these. Ratios to the draws of the flow, of q in z and of both samples in x, correct for an imperfect flow: see
+`flowratio.against_draws`.
 """
 
 from __future__ import annotations
@@ -18,8 +20,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flowratio import MAF, FlowFeaturizer, Journal, NetworkRatio, TargetedSample, TargetedSampler
-from flowratio_paper.against_draws import fit_against_draws
+from flowratio import (
+    MAF,
+    AgainstDraws,
+    FlowFeaturizer,
+    Journal,
+    NetworkRatio,
+    Recipe,
+    TargetedSample,
+    TargetedSampler,
+    against_draws,
+)
 from flowratio_paper.image_classifier import ImageClassifier
 from flowratio_paper.image_distributions import (
     TASKS,
@@ -122,13 +133,10 @@ def _cell(settings: Settings, task: Task, journal: Journal) -> dict[str, Any]:
     train = [X.astype(np.float32) for X in two_samples(*all_train, perc, settings.rows, rng)]
     test = [X.astype(np.float32) for X in two_samples(*all_test, 1.0, settings.test_rows, rng)]
     featurizer = new_flow(settings, sum(map(len, train)), seed, checkpoint).fit(np.concatenate(train))
-    codes = [codes_of(featurizer, X, settings.noises * max(map(len, train)), rng) for X in train]
+    ratios = _ratios(settings, featurizer, train, rng, seed)
     test_latents = [featurizer.encode(X, rng) for X in test]
-    ratios = {
-        "z": new_ratio(settings.ratio_epochs // settings.noises, seed).fit_samples(*map(np.concatenate, codes)),
-        "x": new_ratio(settings.ratio_epochs, seed).fit_samples(*train),
-        "draws": fit_against_draws(codes[0], codes[1], settings.draws_epochs // settings.noises, seed),
-    }
+    n_mixture = len(test[0]), round(perc * len(test[1]))
+    mixture = np.concatenate([X[:n] for X, n in zip(test, n_mixture, strict=True)])
     draws, seconds = draw_images(settings, featurizer, ratios, len(train[0]) / sum(map(len, train)), seed)
     classifier, accuracy = _of_attribute(task["task"], settings.attribute_rows, settings.attribute_epochs)
     if seed == 0:
@@ -141,9 +149,29 @@ def _cell(settings: Settings, task: Task, journal: Journal) -> dict[str, Any]:
             "z": _of_ratio(ratios["z"], *test_latents),
             "x": _of_ratio(ratios["x"], *test),
             "draws": _of_ratio(ratios["draws"], test_latents[1], rng.standard_normal(test_latents[1].shape)),
+            "corrected": _of_ratio(ratios["corrected"], mixture, featurizer.sample(len(test[0]), rng)),
         },
         "methods": {one: {**_of_draw(draws[one], classifier, all_train), "seconds": seconds[one]} for one in draws},
     }
+
+
+def _ratios(
+    settings: Settings, featurizer: FlowFeaturizer, train: Sequence[np.ndarray], rng: np.random.Generator, seed: int
+) -> dict[str, Any]:
+    """Fit p/q in z and in x, q to the draws of the flow in z, and both samples to the draws in x."""
+    codes = [codes_of(featurizer, X, settings.noises * max(map(len, train)), rng) for X in train]
+    ratios: dict[str, Any] = {
+        "z": new_ratio(settings.ratio_epochs // settings.noises, seed).fit_samples(*map(np.concatenate, codes)),
+        "x": new_ratio(settings.ratio_epochs, seed).fit_samples(*train),
+    }
+    both, is_q = np.concatenate(train), np.repeat([0, 1], [len(X) for X in train])
+    epochs = settings.draws_epochs // settings.noises
+    recipe = Recipe(epochs, 64, 1e-3, optimizer="adam", patience=epochs)
+    fitted = against_draws(featurizer, both, is_q, n_versions=settings.noises, recipe=recipe, random_state=seed)
+    ratios["draws"] = fitted.of(1)
+    in_x = new_ratio(settings.ratio_epochs, seed)
+    ratios["corrected"] = against_draws(featurizer, both, ratio=in_x, space="x", random_state=seed)
+    return ratios
 
 
 def codes_of(featurizer: FlowFeaturizer, images: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -220,7 +248,7 @@ def new_ratio(epochs: int, seed: int) -> NetworkRatio:
 def draw_images(
     settings: Settings, featurizer: FlowFeaturizer, ratios: Mapping[str, Any], proportion: float, seed: int
 ) -> tuple[dict[str, TargetedSample], dict[str, float]]:
-    """Draw images toward q, by each of the ratios, and from the flow alone. Return the draws, and seconds of each.
+    """Draw images toward q by each method, and from the flow alone. Return the draws, and seconds of each.
 
     Parameters
     ----------
@@ -229,21 +257,27 @@ def draw_images(
     featurizer
         The flow of p and q, fitted.
     ratios
-        p/q in `"z"` and in `"x"`, and q to the `"draws"` of the flow, in z, fitted.
+        p/q in `"z"` and in `"x"`, q to the `"draws"` of the flow in z, and for `"corrected"` images both samples to
+        the draws in x, fitted.
     proportion
         Share of p in the images that the flow was fitted to.
     seed
         Seed of the draws.
     """
 
-    def of(ratio: Any, share: float, space: Literal["z", "x"], n: int) -> TargetedSampler:
-        return TargetedSampler(ratio, featurizer, space=space, proportion=share, n_candidates=n, random_state=seed)
+    def of(ratio: Any, n: int = settings.candidates_z, **options: Any) -> TargetedSampler:
+        options = {"proportion": proportion, "random_state": seed, **options}
+        return TargetedSampler(ratio, featurizer, n_candidates=n, **options)
 
-    of_z = of(ratios["z"], proportion, "z", settings.candidates_z)
-    to_draws = of(ratios["draws"], 0.0, "z", settings.candidates_z)
-    of_x = of(ratios["x"], proportion, "x", settings.candidates_x)
-    samplers: dict[str, tuple[TargetedSampler, Literal["p", "q"] | None]]
-    samplers = {"z": (of_z, "q"), "draws": (to_draws, "p"), "x": (of_x, "q"), "regular": (of_z, None)}
+    correction: AgainstDraws = ratios["corrected"]
+    samplers: dict[str, tuple[TargetedSampler, Literal["p", "q"] | None]] = {
+        "z": (of(ratios["z"]), "q"),
+        "draws": (of(ratios["draws"], proportion=0.0), "p"),
+        "two-stage": (of(ratios["z"], refine=ratios["x"]), "q"),
+        "corrected": (of(ratios["z"], refine=ratios["x"], correction=correction), "q"),
+        "x": (of(ratios["x"], settings.candidates_x, space="x"), "q"),
+        "regular": (of(ratios["z"]), None),
+    }
     draws, seconds = dict[str, TargetedSample](), dict[str, float]()
     for method, (sampler, toward) in samplers.items():
         start = time.perf_counter()

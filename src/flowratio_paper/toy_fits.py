@@ -60,6 +60,11 @@ def joint(alpha: float) -> str:
     return f"joint {alpha:g}"
 
 
+def joint_scaled(alpha: float) -> str:
+    """Return the name of the same with the penalty α λ, λ being the paper's."""
+    return f"{joint(alpha)}, penalty α λ"
+
+
 def fits(settings: Settings, part: str, seed: int) -> Iterator[Fit]:
     """Yield the ratios of a part: method, penalty, the fitted ratio, and numbers of its training.
 
@@ -121,13 +126,16 @@ def _in_space(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, part: str, s
 
 
 def _trained_together(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, alpha: float, seed: int) -> Iterator[Fit]:
-    """Yield flow and network in one training, for each of its penalties."""
+    """Yield flow and network in one training, for each of its penalties, and for the paper's times α."""
     method = DISCRIMINATIVE if alpha == 1 else joint(alpha)
-    for penalty in settings.joint_penalties:
+    penalties = [(method, penalty) for penalty in settings.joint_penalties]
+    if alpha < 1:
+        penalties.append((joint_scaled(alpha), alpha * settings.paper_penalty))
+    for name, penalty in penalties:
         flow = new_flow(settings, seed).set_params(weight_decay=penalty)
-        ratio = JointFeaturizedRatio(alpha, featurizer=flow, hidden=(100, 100, 100), random_state=seed)
+        ratio = JointFeaturizedRatio(alpha, network="relu", featurizer=flow, hidden=(100, 100, 100), random_state=seed)
         ratio.fit_samples(X_p, X_q)
-        yield method, penalty, ratio, _of_training(ratio.history_)
+        yield name, penalty, ratio, _of_training(ratio.history_)
 
 
 def _automatic(settings: Settings, X_p: np.ndarray, X_q: np.ndarray, seed: int) -> Iterator[Fit]:

@@ -29,7 +29,7 @@ both = pl.concat([P, Q])
 test = fr.two_sample_test(P, Q, n_permutations=19, random_state=0)
 divergence = fr.divergence(P, Q, ratio="logistic", n_folds=2, random_state=0)
 information = fr.mutual_information(P["age"], Q["age"], ratio="qda", n_folds=2, random_state=0)
-effect = fr.average_effect(both, treatment, both["age"], ratio="logistic", n_folds=2, random_state=0)
+effect = fr.average_effect(both, treatment, rng.normal(both["age"]), ratio="logistic", n_folds=2, random_state=0)
 diagnosis = fr.diagnose("logistic", P, Q, n_folds=2, n_repeats=1, random_state=0)
 ratio = fr.AutoRatio(["logistic", "lda"], random_state=0).fit_samples(P, Q)
 """

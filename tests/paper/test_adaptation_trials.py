@@ -88,15 +88,15 @@ def test_cells_show_mean_standard_error_and_paper() -> None:
     assert standard_error(values) == pytest.approx([0.1])
 
 
-# differences of two trials: -.15 ± .05, .1 ± .1, .15 ± .05, 0
-OURS = {BETTER: [0.3, 0.4], OPEN: [0.5, 0.7], WORSE: [0.6, 0.7], EQUAL: [0.5, 0.5]}
+# differences of two trials, with half an interval of 12.7 errors: -.15 ± .064, .1 ± 1.27, .15 ± .064, 0
+OURS = {BETTER: [0.345, 0.355], OPEN: [0.5, 0.7], WORSE: [0.645, 0.655], EQUAL: [0.5, 0.5]}
 
 
 def _ours(*names: Comparison) -> tuple[np.ndarray, np.ndarray]:
     return np.array([OURS[name] for name in names]).T, np.full((2, len(names)), 0.5)
 
 
-def test_differences_count_beyond_two_standard_errors() -> None:
+def test_differences_count_beyond_the_t_interval() -> None:
     names = [BETTER, OPEN, WORSE, EQUAL]
     ours, other = _ours(*names)
     assert comparisons(ours, other) == names
@@ -123,8 +123,10 @@ def test_verdicts_over_classifiers(names: tuple[Comparison, ...], as_good: Answe
 
 def test_differences_are_counted() -> None:
     measured = at_least_as_good("", *_ours(BETTER, WORSE, WORSE), "abc").measured
-    assert measured == "better 1, worse 2. Difference: a -0.150 ± 0.050, b +0.150 ± 0.050, c +0.150 ± 0.050"
-    assert at_least_as_good("", *_ours(OPEN), "a").measured == "inconclusive: difference +0.100 ± 0.100"
+    worse = "+0.150 (+0.086 to +0.214)"
+    assert measured == f"better 1, worse 2. Difference: a -0.150 (-0.214 to -0.086), b {worse}, c {worse}"
+    alone = at_least_as_good("", *_ours(OPEN), "a").measured
+    assert alone == "inconclusive: difference +0.100 (-1.171 to +1.371)"
 
 
 def test_nothing_is_significantly_better() -> None:
@@ -135,10 +137,12 @@ def test_nothing_is_significantly_better() -> None:
     assert never("", BETTER, {"x": (np.zeros((1, 2)), np.ones((1, 2)))}).verdict is Answer.INCONCLUSIVE
 
 
-def test_published_within_two_standard_errors() -> None:
-    ours = np.array([[0.1], [0.3]])  # .2 ± .1
-    assert as_published("", ours, [0.4], [0.01]).verdict is Answer.YES
-    assert as_published("", ours, [0.41], [0.0]).verdict is Answer.NO
+def test_published_within_the_interval_of_welch() -> None:
+    ours = np.array([[0.1], [0.3]])  # .2 ± .1, and a quantile of 12.7 if the paper has no error
+    assert as_published("", ours, [1.4], [0.0]).verdict is Answer.YES
+    assert as_published("", ours, [1.5], [0.0]).verdict is Answer.NO
+    assert as_published("", ours, [1.0], [3.0]).verdict is Answer.YES  # an error of .55 with 29 degrees of freedom
+    assert as_published("", ours, [1.5], [3.0]).verdict is Answer.NO
     assert as_published("", ours[:1], [0.1], [0.0]).verdict is Answer.INCONCLUSIVE
 
 

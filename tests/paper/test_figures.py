@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -26,7 +27,7 @@ def figures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def drawn(name: str, folder: Path) -> dict[str, Figure]:
     content = json.loads((RESULTS / f"{name}-laptop.json").read_text(encoding="utf-8"))
     module = experiment(name)
-    settings = module.PRESETS["laptop"]
+    settings = replace(module.PRESETS["laptop"], seeds=content["settings"]["seeds"])
     by_task = {json.dumps(run["task"]): Outcome(**run) for run in content["runs"]}
     outcomes = [by_task[json.dumps(task)] for task in module.tasks(settings)]
     with style():

@@ -31,8 +31,8 @@ def test_quick(tmp_path: Path) -> None:
         assert result["rows"] == [100, 100]
         assert result["accuracy"] > 0.95
         assert 1 < result["flow"]["bits"] < 8
-        assert set(result["methods"]) == {"z", "draws", "x", "regular"}
-        for of in ("z", "draws", "x"):
+        assert set(result["methods"]) == {"z", "draws", "two-stage", "corrected", "x", "regular"}
+        for of in ("z", "draws", "corrected", "x"):
             assert result["ratio"][of]["loss"] < math.log(2)  # better than no ratio
     methods = results[BACKGROUND]["methods"]
     assert methods["x"]["share"] > methods["regular"]["share"] + 0.1  # dark or bright is easily distinguished

@@ -23,8 +23,9 @@ def test_quick(tmp_path: Path) -> None:
     # right in x and wrong in z: the error of a linear fit to 2500 rows each is far below one
     linear, latent, auto = (values(outcomes, name, None, "all")[0] for name in (LOGISTIC_X, LOGISTIC_Z, AUTO))
     assert max(linear, auto) < 1 < 5 < latent
-    first, near, plain = report.tables
+    first, near, plain, scaled = report.tables
     assert [line[0] for line in first.lines] == [line[0] for line in near.lines] == strategies(settings)
+    assert [line[0] for line in scaled.lines] == ["joint 0.1"]
     assert "[8.7]" in first.lines[0][2]
     assert "[7.7]" in first.lines[1][2]
     assert "[151]" in plain.lines[1][1]

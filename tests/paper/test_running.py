@@ -97,6 +97,19 @@ def test_what_was_run_is_not_run_again(squares: Squares, tmp_path: Path) -> None
     assert squares.ran == [0, 1, 2, 0, 1, 0, 1]
 
 
+@pytest.mark.parametrize("report_only", [False, True])
+def test_results_of_another_preset_are_refused_by_its_name(squares: Squares, tmp_path: Path, report_only: bool) -> None:
+    squares.PRESETS["paper"] = Settings(3, 2)  # the same settings, but for the name
+    path = run(tmp_path)[1][0].rename(tmp_path / "squares-paper.json")
+    before = path.read_text()
+    with pytest.raises(ValueError, match=r"squares-paper\.json has results of the preset quick, but this is paper\."):
+        reproduce("squares", "paper", tmp_path, report_only=report_only, verbose=False)
+    assert path.read_text() == before
+    path.write_text(json.dumps({**json.loads(before), "preset": "paper", "experiment": "cubes"}))
+    with pytest.raises(ValueError, match=r"results of the experiment cubes, but this is squares\. Use --restart"):
+        reproduce("squares", "paper", tmp_path, verbose=False)
+
+
 def test_old_results_stay_until_there_is_a_new_one(squares: Squares, tmp_path: Path) -> None:
     path = run(tmp_path)[1][0]
     before = path.read_text()

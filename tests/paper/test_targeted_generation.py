@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from flowratio import MAF, Flow, FlowFeaturizer, History, TargetedSample
+from flowratio import MAF, AgainstDraws, Flow, FlowFeaturizer, History, TargetedSample
 from flowratio_paper import targeted_generation
 from flowratio_paper.image_distributions import DIGITS, log_densities
 from flowratio_paper.mnist import PRESETS
@@ -48,6 +48,13 @@ class _ToDraws:
         return np.log(np.where(Z[:, 0] > 0, 1.6, 0.4))
 
 
+class _TwiceAsOften:
+    """h/g of images: the flow draws each of them twice as often as it should, which changes nothing."""
+
+    def log_ratio(self, X: np.ndarray) -> np.ndarray:
+        return np.full(len(X), math.log(0.5))
+
+
 class _Sides:
     """A classifier of the attribute that takes images with z > 0, so x < 0, for the target."""
 
@@ -60,11 +67,15 @@ def draws() -> dict[str, TargetedSample]:
     featurizer = FlowFeaturizer(_Mirror(2), scaling="none").fit(np.zeros((2, 2)))
     settings = Settings(1, samples=4000, candidates_z=20, candidates_x=20)
     ratios: Any = {"z": _Exact(1), "x": _Exact(-1), "draws": _ToDraws()}
+    ratios["corrected"] = AgainstDraws(featurizer, _TwiceAsOften(), "x", 0.1, 0.01)
     return draw_images(settings, featurizer, ratios, 0.8, 0)[0]
 
 
+_WEIGHTED = ("z", "draws", "two-stage", "corrected", "x")
+
+
 # five standard errors of 4000 draws of 80 000 candidates: 5 sqrt(.16 (1/4000 + 1/80 000)) = .033
-@pytest.mark.parametrize(("method", "share"), [("z", 0.8), ("draws", 0.8), ("x", 0.8), ("regular", 0.5)])
+@pytest.mark.parametrize(("method", "share"), [*[(one, 0.8) for one in _WEIGHTED], ("regular", 0.5)])
 def test_draws_have_the_share_of_the_target_that_q_has(draws: Any, method: str, share: float) -> None:
     classifier: Any = _Sides()
     usual = np.array([[-9.0], [9.0]])  # the range of all draws
@@ -72,9 +83,12 @@ def test_draws_have_the_share_of_the_target_that_q_has(draws: Any, method: str, 
     assert actual["share"] == pytest.approx(share, abs=0.04)
     # weights of 1.6 and .4 on one half each: their mean, squared, over the mean of their squares
     worth = 1.0 if method == "regular" else 1 / (0.5 * 1.6**2 + 0.5 * 0.4**2)
+    two_stage = method in ("two-stage", "corrected")
+    if two_stage:  # chances are .8 of the roots in units of their mean, 4/3 and 2/3, plus .2
+        worth = 1 / (0.5 * 1.6**2 / (0.8 * 4 / 3 + 0.2) + 0.5 * 0.4**2 / (0.8 * 2 / 3 + 0.2))
     assert actual["effective"] == pytest.approx(worth, abs=0.02)
     assert (actual["unique"] == 1) == (method == "regular")
-    assert actual["candidates"] == 4000 * (1 if method == "regular" else 20)
+    assert actual["candidates"] == 4000 * (1 if method == "regular" else 5 if two_stage else 20)
     assert actual["k_hat"] == "-inf"  # weights of two values have no tail
     again = targeted_generation._of_draw(draws[method]._replace(k_hat=0.3), classifier, (usual,))
     assert again["k_hat"] == 0.3

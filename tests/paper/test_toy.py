@@ -23,6 +23,9 @@ from flowratio_paper.toy_fits import (
     _of_training,
     draw_samples,
     draw_test,
+    fits,
+    joint,
+    joint_scaled,
     log_ratio,
     new_flow,
 )
@@ -55,7 +58,7 @@ def _outcomes(changes: dict[str, tuple[float, float]] | None = None) -> list[Out
         if part != AUTO:
             for k, error in enumerate((KNOWN | (changes or {}))[part]):
                 held_out = 0.05 + 0.01 * (k if part in (RAW, X) else -k)
-                fits.append(_fit(part, SETTINGS.penalties[k], error + 0.01 * sign, held_out))
+                fits.append(_fit(part, SETTINGS.penalties[k], error + 0.005 * sign, held_out))
         outcomes.append(Outcome(task, {"fits": fits, "points": {}}, 1.0))
     return outcomes
 
@@ -105,16 +108,16 @@ def test_held_out_rows_choose_the_penalty() -> None:
     outcomes = _outcomes()
     assert by_held_out_loss(outcomes, X)[1] == [0.0, 0.0]
     assert by_held_out_loss(outcomes, SEPARATE)[1] == [5e-4, 5e-4]
-    np.testing.assert_allclose(by_held_out_loss(outcomes, SEPARATE)[0], [0.41, 0.39])
-    np.testing.assert_allclose(values(outcomes, X, 5e-4, "all"), [8.01, 7.99])
+    np.testing.assert_allclose(by_held_out_loss(outcomes, SEPARATE)[0], [0.405, 0.395])
+    np.testing.assert_allclose(values(outcomes, X, 5e-4, "all"), [8.005, 7.995])
 
 
 def test_tables_and_verdicts() -> None:
     reported = report(SETTINGS, _outcomes())
     first, near, plain = reported.tables
     assert [line[0] for line in first.lines] == strategies(SETTINGS)
-    assert first.lines[1][1:] == ["2 ± 0.01 [1.75]", "8 ± 0.01 [7.7]", "2 ± 0.01 (λ: 0, 0)"]
-    assert near.lines[1][1] == "0.5 ± 0.0025 / 0.4 ± 0.002"
+    assert first.lines[1][1:] == ["2 ± 0.005 [1.75]", "8 ± 0.005 [7.7]", "2 ± 0.005 (λ: 0, 0)"]
+    assert near.lines[1][1] == "0.5 ± 0.0012 / 0.4 ± 0.001"
     assert plain.lines[0][1] == "0.003 ± 0 [0.003]"
     verdict = {claim.words: claim.verdict for claim in reported.claims}
     assert verdict["our goal: separate training has an error below 0.5, λ = 0.0005 as in the paper"] is Answer.YES
@@ -147,10 +150,36 @@ def test_order_is_judged_by_run() -> None:
     for one in outcomes:
         if one.task["part"] == "joint 0.9":
             for fit in one.result["fits"]:
-                fit["all"] += 0.05 * (-1) ** one.task["seed"]
+                fit["all"] += 0.005 * (-1) ** one.task["seed"]
     verdict = {claim.words: claim.verdict for claim in report(SETTINGS, outcomes).claims}
     assert verdict["λ = 0.0005: among joint trainings, the smallest α is best"] is Answer.INCONCLUSIVE
     assert verdict["λ = 0.0005: separate training is the best strategy"] is Answer.YES
+
+
+def test_joint_training_with_a_penalty_that_is_scaled_by_alpha() -> None:
+    outcomes = _outcomes()
+    assert len(report(SETTINGS, outcomes).tables) == 3  # results without these fits
+    for one in outcomes:
+        for alpha in SETTINGS.alphas:
+            if one.task["part"] == joint(alpha):
+                error = 1.0 + alpha + 0.001 * (-1) ** one.task["seed"]
+                one.result["fits"].append(_fit(joint_scaled(alpha), alpha * SETTINGS.paper_penalty, error, 0.0))
+    reported = report(SETTINGS, outcomes)
+    assert [line[2] for line in reported.tables[3].lines] == ["1.1 ± 0.001", "1.9 ± 0.001"]
+    verdict = {claim.words: claim.verdict for claim in reported.claims}
+    assert (
+        verdict["not in the paper: with the penalty α λ, among joint trainings, the smallest α is best"] is Answer.YES
+    )
+    words = "not in the paper: joint 0.1 is better with the penalty α λ than with λ = 0.0005"
+    assert verdict[words] is Answer.of(KNOWN[joint(0.1)][1] > 1.1)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_penalty_of_joint_training_is_scaled_by_alpha() -> None:
+    settings = replace(PRESETS["quick"], rows=300, flow_epochs=1)
+    penalties = {method: penalty for method, penalty, _, _ in fits(settings, joint(0.1), 0)}
+    assert penalties == {joint(0.1): 5e-4, joint_scaled(0.1): pytest.approx(5e-5)}
+    assert {method for method, *_ in fits(settings, DISCRIMINATIVE, 0)} == {DISCRIMINATIVE}
 
 
 def test_one_run_is_inconclusive() -> None:

@@ -24,7 +24,7 @@ def draw(seed: int, n: int = N, d: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 def test_weighted_means_of_the_source_are_means_of_the_target() -> None:
     X, X_target = draw(0)
-    model = ImportanceWeighted(LinearRegression(), "logistic").fit(X, X[:, 0], X_target=X_target)
+    model = ImportanceWeighted(LinearRegression(), "logistic").fit(X, X[:, 0] ** 2, X_target=X_target)
     w = model.sample_weight_
     assert w.mean() == pytest.approx(1)
     # r² has mean exp(2 · 0.64) = 3.6 under q: an effective sample of 2800, 3 standard errors of a mean are 0.06

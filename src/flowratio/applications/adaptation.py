@@ -19,6 +19,7 @@ from typing_extensions import Self
 
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, check_nonnegative, seed_from, unchanged_on_failure
+from flowratio.applications.copied_columns import warn_of_copies
 from flowratio.applications.crossfit import check_folds, cross_fit, fit_prepared, log_ratio_prepared
 from flowratio.applications.refused_columns import refusal_of_text
 from flowratio.applications.weight_checks import warn_of_inversion
@@ -28,6 +29,7 @@ from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.registry import is_ready, log_ratio_of, new_ratio
 from flowratio.ratios.shared_support import LIMITS, SharedSupport, shared_support
 from flowratio.samples.folding import folds
+from flowratio.samples.pairing import check_pairs
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
 from flowratio.weights import effective_sample_size, pareto_smooth, self_normalize, temper
@@ -175,6 +177,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
     def _fit(self, X: Any, y: Any, X_target: TableLike | None, sample_weight: VectorLike | None) -> None:
         self._check_settings(X_target)
         check_consistent_length(X, y)
+        check_pairs({"X": X, "y": y, "sample_weight": sample_weight})
         counts = checked_weights(sample_weight, _num_samples(X), "sample_weight")
         validate_data(self, X, skip_check_array=True)  # names and number of the columns
         seed = seed_from(self.random_state)
@@ -188,6 +191,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
         self.effective_sample_size_ = effective_sample_size(log_w)
         self.sample_weight_ = self_normalize(log_w, total=float(counts.sum()))
         self._warn_of_overlap(log_p, log_q, counts, samples)
+        warn_of_copies(y, X, "X", "y")
         try:
             with warnings.catch_warnings():
                 if samples is not None and samples.encoder is not None and (text := samples.encoder.identifier_text()):

@@ -37,8 +37,9 @@ from flowratio.diagnostics.compared_columns import compared_columns
 from flowratio.diagnostics.diagnosis_html import balance_table
 from flowratio.diagnostics.evaluation import prepared_design
 from flowratio.diagnostics.scored_sample import ScoredSample
+from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.trust import is_confirmed
-from flowratio.diagnostics.verdict import Finding, Verdict, verdict_of, verdict_text
+from flowratio.diagnostics.verdict import Finding, Verdict, differing, verdict_of, verdict_text
 from flowratio.ratios.shared_support import kish
 from flowratio.samples.weighting import log_mean_exp
 from flowratio.weights import self_normalize
@@ -110,7 +111,9 @@ class EffectWeights:
 
     def _sizes(self) -> str:
         worst = f"largest difference {np.abs(self.balance.before).max():.2f} before and"
-        worst = f"{worst} {np.abs(self.balance.after).max():.2f} after weighting"
+        after = float(np.abs(self.balance.after).max())
+        worst = f"{worst} {after:.2f} after weighting"
+        worst += " (within chance)" * bool(after > THRESHOLDS.difference and not len(differing(self.balance)[0]))
         sizes = f"effective sample size {self.ess_treated:.0f} treated, {self.ess_control:.0f} controls"
         return f"Weights for the {ESTIMANDS[self.estimand]}: {sizes}, {worst}"
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, seed_from
+from flowratio.applications.copied_columns import refuse_copies
 from flowratio.applications.crossfit import ratio_to_fit
 from flowratio.applications.effect_weights import (
     ESTIMANDS,
@@ -42,6 +43,12 @@ from flowratio.applications.weighted_means import (
 )
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.verdict import verdict_of
+from flowratio.samples.pairing import check_pairs
+
+_ADVICE = (
+    "The estimated effect would be 0. Drop the column. If it was measured before the treatment, use the change since "
+    "then as `outcome`."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -102,7 +109,7 @@ def average_effect(
     X, treatment, estimand, ratio
         As in `effect_weights`: covariates, (n, d), 0 or 1 for each row, (n,), and the population of the average.
     outcome
-        A number for each row, (n,). Outcomes of 0 and 1 are predicted by a classifier.
+        A number for each row, (n,). Outcomes of 0 and 1 are predicted by a classifier. A copy of it in X is refused.
     method
         `"doubly-robust"`, or `"hajek"` for the difference of weighted means.
     outcome_model
@@ -117,8 +124,9 @@ def average_effect(
     Notes
     -----
     The standard error is that of the influence function. The interval is that of Student's distribution, with the
-    degrees of freedom of Satterthwaite. If another model predicts the outcome better than `outcome_model` on held-out
-    rows, the difference of the two estimates is part of the standard error. Beyond chance it lowers the verdict.
+    degrees of freedom of Satterthwaite. With few of them, it is wider than 2 standard errors. If another model predicts
+    the outcome better than `outcome_model` on held-out rows, the difference of the two estimates is part of the
+    standard error. Beyond chance it lowers the verdict.
 
     References
     ----------
@@ -139,8 +147,11 @@ def average_effect(
     """
     name: Any = checked_estimand(estimand)
     way = checked_method(method)
+    check_pairs({"X": X, "outcome": outcome})
     seed, groups = seed_from(random_state), treatment_groups(X, treatment, sample_weight)
-    values = checked_values(outcome, groups.n, "outcome", "X")[groups.order]
+    numbers = checked_values(outcome, groups.n, "outcome", "X")
+    refuse_copies(numbers, X, "outcome", _ADVICE)
+    values = numbers[groups.order]
     check_outcome_model(outcome_model, values)
     fold = content_folds(groups.samples, values, n_folds, np.random.default_rng([seed, 0, 11]))
     ratio = ratio_to_fit(ratio, groups.samples, seed, verbose)

@@ -1,13 +1,14 @@
 r"""New rows of p, or of q, from a flow of both: sampling, importance weighting, resampling.
 
-The ratio is the same in x and in z, so only the selected candidates are decoded.
+The ratio is the same in x and in z, so only the selected candidates are decoded. Two-stage sampling decodes a number of
+candidates and weights them again in x: see `refinement`.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,19 +19,20 @@ from typing_extensions import Self
 
 from flowratio._support.chunks import chunks
 from flowratio._support.errors import ArgumentError
-from flowratio._support.progress import progress
 from flowratio._support.types import Matrix, TableLike, Vector
 from flowratio._support.validation import RandomState, check_choice, check_count, seed_from
+from flowratio.applications.against_draws import AgainstDraws
+from flowratio.applications.candidate_scores import check_columns, checked_log_r, checked_ratio, log_ratio, scoring
+from flowratio.applications.candidates import candidates, gathered, resampled
 from flowratio.applications.draw_check import DrawCheck, check_draws
+from flowratio.applications.refinement import N_DECODED, N_DECODED_ONCE, decoded, refining_ratio
 from flowratio.flows import Flow
-from flowratio.flows.base import new_generator
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
 from flowratio.ratios.featurized.joint import JointFeaturizedRatio
-from flowratio.ratios.inverse import InverseRatio
 from flowratio.ratios.neural.networks import evaluate
-from flowratio.weights import check_proportion, effective_sample_size, pareto_smooth, rebalance, self_normalize
+from flowratio.weights import check_proportion, effective_sample_size, pareto_smooth, rebalance
 
 if TYPE_CHECKING:
     from flowratio.tables.encoder import TableEncoder
@@ -52,10 +54,13 @@ class TargetedSample(NamedTuple):
 
     X: Any  # the rows, of shape (n, d): an array, or a data frame of polars for a ratio of mixed tables
     Z: Matrix  # the same in latent space, of shape (n, d_z)
-    log_w: Vector  # of all candidates, of shape (n * n_candidates,), or zeros of shape (n,) for the mixture
-    effective_sample_size: float  # of the candidates. Much below n, the rows repeat each other
+    # weights of all candidates, of shape (n * n_candidates,). With `refine` those of the decoded candidates, of shape
+    # (n * n_decoded,). Zeros of shape (n,) for the mixture
+    log_w: Vector
+    effective_sample_size: float  # of these. Much below n, the rows repeat each other
     unique_share: float  # share of the rows that are distinct candidates
     k_hat: float  # shape of the tail of the weights: see `flowratio.weights.pareto_smooth`
+    check: DrawCheck | None = None  # of the rows against real rows of the target, if `draw` has these
 
 
 class TargetedSampler(BaseEstimator):
@@ -77,14 +82,25 @@ class TargetedSampler(BaseEstimator):
     space
         Where the candidates are weighted: `"z"`, or `"x"`, for which all of them are decoded first. Rows of a mixed
         table are always weighted in x.
+    refine
+        A ratio p/q that was fitted to rows of x, for two-stage sampling: the accuracy of `space="x"` at a fraction of
+        its cost. `ratio`, in latent space (z), selects `n_decoded` candidates for each row. Only these are decoded, and
+        `refine` decides their weights. Rows of a mixed table are weighted in x already, so `refine` is refused there.
+    correction
+        Of `against_draws(featurizer, X)`, for a flow that is not perfect. X has rows of p and q as the flow was fitted
+        to, with the same share of p. The correction lowers weights of candidates that the flow draws too often. It is
+        used if its held-out score is above 0 by two standard errors.
     proportion
         Share π of p in the rows that the flow was trained on. If None: n_p / (n_p + n_q) of the rows of the ratio, or
-        one half for `mixture="balanced"`. Give it if the flow was trained on other rows, or on weighted rows. Give 0 if
-        the ratio was fitted to rows of the target as p and draws of the flow as q: such weights correct the flow.
+        one half for `mixture="balanced"`. Give it if the flow was trained on other rows, or on weighted rows. It is 0
+        for a ratio of rows of the target to draws of the flow, such as `against_draws(featurizer, X_target)`.
     n_candidates
         Candidates for each row. The weights are at most 1/π (toward p), so that of N candidates π N or more are
         effective. None for 100. For tables None is 100 for up to 2000 rows, and fewer for more rows: 200 000 in all,
         and at least 10 effective ones for each row.
+    n_decoded
+        Candidates for each row that are decoded with `refine`. None for 5, or for 25 without replacement. If it is not
+        below `n_candidates`, the weights are those of `refine` with `space="x"`.
     replace
         Whether a candidate can be drawn more than once. Without replacement, rows resemble the mixture more, the more
         are drawn. A `DepletedWarning` is issued if they are more than a tenth of the effective candidates.
@@ -112,8 +128,11 @@ class TargetedSampler(BaseEstimator):
         featurizer: FlowFeaturizer | None = None,
         *,
         space: Literal["z", "x"] = "z",
+        refine: Any = None,
+        correction: AgainstDraws | None = None,
         proportion: float | None = None,
         n_candidates: int | None = None,
+        n_decoded: int | None = None,
         replace: bool = True,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -121,8 +140,11 @@ class TargetedSampler(BaseEstimator):
         self.ratio = ratio
         self.featurizer = featurizer
         self.space = space
+        self.refine = refine
+        self.correction = correction
         self.proportion = proportion
         self.n_candidates = n_candidates
+        self.n_decoded = n_decoded
         self.replace = replace
         self.random_state = random_state
         self.verbose = verbose
@@ -138,9 +160,18 @@ class TargetedSampler(BaseEstimator):
         """
         return self._draw(n, toward).X
 
-    def draw(self, n: int = 1, toward: Literal["p", "q"] | None = "p") -> TargetedSample:
-        """Draw rows of x, as `sample` does, and return them with their weights and how reliable they are."""
-        return self._draw(n, toward)
+    def draw(
+        self, n: int = 1, toward: Literal["p", "q"] | None = "p", *, X_target: TableLike | None = None
+    ) -> TargetedSample:
+        """Draw rows of x, as `sample` does, and return them with their weights and how reliable they are.
+
+        `X_target` are real rows of the target, (m, d), that no model was fitted to. The result then has a `check` of
+        the rows against them, as `flowratio.applications.draw_check.check_draws` returns it.
+        """
+        drawn = self._draw(n, toward)
+        if X_target is None:
+            return drawn
+        return drawn._replace(check=check_draws(X_target, drawn.X, random_state=seed_from(self.random_state)))
 
     def check(
         self,
@@ -167,28 +198,75 @@ class TargetedSampler(BaseEstimator):
         featurizer, seed = self._source(), seed_from(self.random_state)
         decode = self._decoding(featurizer)
         if toward is None:
-            Z = _gathered(featurizer.flow_, n, seed, np.arange(n))
+            Z = gathered(featurizer.flow_, n, seed, np.arange(n))
             return TargetedSample(decode(Z), Z, np.zeros(n), float(n), 1.0, -math.inf)
         score, proportion = self._score(featurizer), self._proportion()
+        refine, correction = self._refine(featurizer), self._correction(featurizer)
         n_all = n * self._n_candidates(n, proportion if toward == "p" else 1 - proportion)
-        log_w = rebalance(self._scored(featurizer.flow_, score, n_all, seed), proportion, toward)
+        log_r, log_c = self._scored(featurizer.flow_, score, decode, correction, n_all, seed)
+        log_w, second = rebalance(log_r, proportion, toward) + log_c, None
+        if refine is not None:
+            n_each = self.n_decoded or (N_DECODED if self.replace else N_DECODED_ONCE)
+            second = decoded(refine, correction, featurizer, log_w, n * n_each, seed, self.verbose)
+            log_w = rebalance(second.log_r, proportion, toward) + second.log_c - second.log_chance
         n_effective = effective_sample_size(log_w)
-        positions = _resampled(log_w, n, self.replace, np.random.default_rng([seed, 1]))
+        positions = resampled(log_w, n, self.replace, np.random.default_rng([seed, 1]))
         if not self.replace and n > _LARGEST_SHARE * n_effective:
-            _warn_of_depletion(n, n_effective, n_all)
-        Z = _gathered(featurizer.flow_, n_all, seed, positions)
+            self._warn_of_depletion(n, n_effective, len(log_w))
+        if second is None:
+            Z = gathered(featurizer.flow_, n_all, seed, positions)
+            X = decode(Z)
+        else:
+            X, Z = second.X[positions], second.Z[positions]
         unique_share = len(np.unique(positions)) / n
-        return TargetedSample(decode(Z), Z, log_w, n_effective, unique_share, pareto_smooth(log_w).k_hat)
+        return TargetedSample(X, Z, log_w, n_effective, unique_share, pareto_smooth(log_w).k_hat)
+
+    def _refine(self, featurizer: FlowFeaturizer) -> Any:
+        """Return the ratio of the second stage, or None."""
+        if self.refine is None:
+            return None
+        if self._is_in_x():
+            where = "rows of a table" if self._encoder is not None else "candidates of this ratio"
+            where = "candidates with `space='x'`" if self.space == "x" else where
+            raise ValueError(f"`refine` is set, but {where} are all decoded and weighted in x already. Leave it out.")
+        if isinstance(self.refine, AgainstDraws) and self._proportion() > 0:
+            problem = f"`refine` is a ratio to draws, but `proportion` is {self._proportion():.3g}"
+            raise ValueError(f"{problem}. Give the ratio p/q in x, and the ratio to draws as `correction`.")
+        return refining_ratio(self.refine, self.ratio, featurizer)
+
+    def _correction(self, featurizer: FlowFeaturizer) -> AgainstDraws | None:
+        """Return the ratio to the draws, if there is one and its held-out score is above that of no correction."""
+        correction = self.correction
+        if correction is None:
+            return None
+        if not isinstance(correction, AgainstDraws):
+            raise TypeError(f"`correction` is {correction!r}. Give the result of `against_draws(featurizer, X)`.")
+        if correction.featurizer.flow_ is not featurizer.flow_:
+            advice = "Use the flow of the sampler: `against_draws(ratio.featurizer_, X)`"
+            raise ValueError(f"`correction` was fitted to draws of another flow. {advice}.")
+        if self._proportion() == 0:
+            raise ValueError("`correction` is set, but `ratio` is a ratio to draws already. Leave `correction` out.")
+        if self._encoder is not None:
+            raise ValueError("`correction` is set, but rows of a table have no correction. Leave it out.")
+        if correction.space == "x" and self.refine is None and not self._is_in_x():
+            problem = "`correction` was fitted in x, but candidates are weighted in z"
+            raise ValueError(f"{problem}. Give a ratio in x as `refine`, or fit the correction with `space='z'`.")
+        return correction if correction.is_useful else None
 
     def _check_settings(self, n: Any, toward: Any) -> None:
         check_count(n, "n")
         check_count(self.n_candidates, "n_candidates", optional=True)
+        check_count(self.n_decoded, "n_decoded", optional=True)
         if toward not in ("p", "q", None):
             raise ArgumentError("toward", f"`toward` is {toward!r}. Use 'p', 'q', or None for the mixture of both.")
         check_choice(self.space, "space", ["z", "x"])
         if self.proportion is not None:
             check_proportion(self.proportion)
-        if self.proportion == 0 and toward == "q":
+        is_to_draws = isinstance(self.ratio, AgainstDraws)
+        if is_to_draws and self.ratio.space != self.space:
+            space = self.ratio.space
+            raise ValueError(f"`ratio` was fitted in {space}. Use `space={space!r}`.")
+        if (self.proportion == 0 or (is_to_draws and self.proportion is None)) and toward == "q":
             raise ValueError("`proportion` is 0, so candidates come from q. Use toward='p', or None for no weights.")
 
     @property
@@ -207,7 +285,7 @@ class TargetedSampler(BaseEstimator):
         """Return the fitted map whose flow draws the candidates."""
         featurizer = self.featurizer
         if featurizer is None:
-            check_is_fitted(_checked_ratio(self.ratio))
+            check_is_fitted(checked_ratio(self.ratio))
             featurizer = getattr(self.ratio, "featurizer_", None)
             if isinstance(self.ratio, RatioEstimator) and featurizer is None:
                 featurizer = self.ratio.mixture_flow()
@@ -228,6 +306,15 @@ class TargetedSampler(BaseEstimator):
         """Return whether the flow is that of the ratio."""
         return self.featurizer is None or self.featurizer is getattr(self.ratio, "featurizer_", None)
 
+    def _is_in_x(self) -> bool:
+        """Return whether all candidates are decoded before they are weighted by `ratio`."""
+        if self._encoder is not None or self.space == "x":
+            return True
+        # an `AutoRatio` has ratios of x too, and a `FeaturizedRatio` may have features or a base in x
+        return self._is_own() and not (
+            isinstance(self.ratio, FeaturizedRatio | JointFeaturizedRatio) and self.ratio.is_latent()
+        )
+
     def _decoding(self, featurizer: FlowFeaturizer) -> Callable[[Matrix], Any]:
         """Return the function from z, of shape (m, d_z), to rows of x, or to rows of a table."""
         if (encoder := self._encoder) is None:
@@ -244,28 +331,30 @@ class TargetedSampler(BaseEstimator):
         return decode
 
     def _score(self, featurizer: FlowFeaturizer) -> Score:
-        """Return the function from candidates z, of shape (m, d_z), to log r, of shape (m,)."""
-        ratio, encoder, decode = _checked_ratio(self.ratio), self._encoder, self._decoding(featurizer)
+        """Return the function from candidates, codes z or decoded rows, to log r, of shape (m,)."""
+        ratio, encoder = checked_ratio(self.ratio), self._encoder
         if hasattr(ratio, "fit"):
             check_is_fitted(ratio)
         if encoder is not None:
-            return lambda Z: _log_ratio(ratio, encoder.encode(decode(Z))[0])
+            return lambda rows: log_ratio(ratio, encoder.encode(rows)[0])
         has_own = isinstance(ratio, FeaturizedRatio | JointFeaturizedRatio)
         if self.space == "z" and has_own and not self._is_own():
             problem = "`ratio` has a flow, and `featurizer` is another one"
             raise ValueError(f"{problem}. Leave `featurizer` out, give a ratio fitted to z, or use `space='x'`.")
         if not self._is_own():
-            _check_columns(ratio, featurizer, self.space)
-        if self.space == "x" or (self._is_own() and not (has_own and ratio.is_latent())):  # it needs x too
-            return lambda Z: _log_ratio(ratio, decode(Z))
+            check_columns(ratio, featurizer, self.space)
+        if self._is_in_x():
+            return lambda X: log_ratio(ratio, X)
         if isinstance(ratio, JointFeaturizedRatio):
             return lambda Z: evaluate(ratio.network_, Z)[:, 0]
         latent = ratio.ratio_ if isinstance(ratio, FeaturizedRatio) else ratio
-        return lambda Z: _log_ratio(latent, Z)
+        return lambda Z: log_ratio(latent, Z)
 
     def _proportion(self) -> float:
         if self.proportion is not None:
             return float(self.proportion)
+        if isinstance(self.ratio, AgainstDraws):
+            return 0.0
         if self._is_own() and getattr(self.ratio, "mixture", "pooled") == "balanced":
             return 0.5
         if not hasattr(self.ratio, "log_odds_"):
@@ -273,85 +362,30 @@ class TargetedSampler(BaseEstimator):
             raise ValueError(f"{problem}. Give the share of p in the rows that the flow was trained on.")
         return float(expit(self.ratio.log_odds_))
 
-    def _scored(self, flow: Flow, score: Score, n: int, seed: int) -> Vector:
-        """Return log r of all candidates, of shape (n,)."""
-        log_r = np.empty(n)
+    def _scored(
+        self,
+        flow: Flow,
+        score: Score,
+        decode: Callable[[Matrix], Any],
+        correction: AgainstDraws | None,
+        n: int,
+        seed: int,
+    ) -> tuple[Vector, Vector]:
+        """Return log r of all candidates, and the log of the correction as far as their space allows it, (n,) each."""
+        log_r, log_c, is_in_x = np.empty(n), np.zeros(n), self._is_in_x()
         n_batches = sum(1 for _ in chunks(n, flow.n_features))
-        with warnings.catch_warnings(), progress(n_batches, "batches of candidates", self.verbose) as step:
-            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)  # they were compared
-            for part, Z in _candidates(flow, n, seed):
-                values = np.asarray(score(Z), np.float64)
-                if values.shape != (len(Z),) or not (values < np.inf).all():
-                    bad = f"{np.count_nonzero(~(values < np.inf))} of them NaN or inf"
-                    problem = f"`log_ratio` of {self.ratio!r} returned {values.shape} values for {len(Z)} rows, {bad}"
-                    raise ValueError(f"{problem}. It must return one number for each row.")
-                log_r[part] = values
+        with scoring(n_batches, "batches of candidates", self.verbose) as step:
+            for part, Z in candidates(flow, n, seed):
+                rows = decode(Z) if is_in_x else Z
+                log_r[part] = checked_log_r(self.ratio, score(rows), len(Z))
+                if correction is not None and (is_in_x or correction.space == "z"):
+                    log_c[part] = correction.log_correction(Z, rows)
                 step()
-        return log_r
+        return log_r, log_c
 
-
-def _log_ratio(ratio: Any, X: Matrix) -> Any:
-    """Return log r of candidates. That of a foreign ratio may be -inf: such a candidate is never drawn."""
-    return ratio.log_ratio_prepared(X) if isinstance(ratio, RatioEstimator) else ratio.log_ratio(X)
-
-
-def _candidates(flow: Flow, n: int, seed: int) -> Iterator[tuple[slice, Matrix]]:
-    """Yield n candidates z in batches, the same for the same seed: their positions, and z, of shape (m, d_z)."""
-    generator = new_generator().manual_seed(seed)
-    for part in chunks(n, flow.n_features):
-        yield part, flow.base_sample(part.stop - part.start, generator).detach().cpu().double().numpy()
-
-
-def _gathered(flow: Flow, n: int, seed: int, positions: np.ndarray) -> Matrix:
-    """Return some of n candidates, (m,) to (m, d_z). All are drawn again, so that they are never all in memory."""
-    Z = np.empty((len(positions), flow.n_features))
-    for part, batch in _candidates(flow, n, seed):
-        here = np.flatnonzero((part.start <= positions) & (positions < part.stop))
-        Z[here] = batch[positions[here] - part.start]
-    return Z
-
-
-def _resampled(log_w: Vector, n: int, replace: bool, rng: np.random.Generator) -> np.ndarray:
-    """Return n positions of candidates, drawn by their weights, of shape (n,)."""
-    if replace:
-        return rng.choice(len(log_w), n, p=self_normalize(log_w))
-    n_positive = np.count_nonzero(log_w > -np.inf)
-    if n > n_positive:
-        problem = f"`n` is {n}, but {n_positive} of {len(log_w)} candidates have a positive weight"
-        raise ValueError(f"{problem}. Use more `n_candidates`, a smaller `n`, or `replace=True`.")
-    # the largest of log w plus Gumbel noise is a draw by w, the next one a draw from the rest, and so on
-    key = log_w + rng.gumbel(size=len(log_w))
-    largest = np.argpartition(key, -n)[-n:]
-    return largest[np.argsort(-key[largest])]
-
-
-def _warn_of_depletion(n: int, n_effective: float, n_all: int) -> None:
-    problem = f"{n} rows were drawn without replacement from {n_effective:.0f} effective candidates of {n_all}"
-    remedy = f"Use `n_candidates` of {math.ceil(n_all / _LARGEST_SHARE / n_effective)} or more, or `replace=True`."
-    words = f"{problem}, so they resemble the mixture of both samples. {remedy}"
-    warnings.warn(words, DepletedWarning, stacklevel=4)
-
-
-def _checked_ratio(ratio: Any) -> Any:
-    if isinstance(ratio, type) or not callable(getattr(ratio, "log_ratio", None)):
-        raise TypeError(f"`ratio` is {ratio!r}. Give a fitted ratio, such as `FeaturizedRatio().fit(X, y)`.")
-    if isinstance(ratio, InverseRatio):
-        raise TypeError(f"`ratio` is {ratio!r}, which is q/p. Give the ratio p/q, and choose by `toward`.")
-    return ratio
-
-
-def _check_columns(ratio: Any, featurizer: FlowFeaturizer, space: str) -> None:
-    """Refuse a ratio that was fitted to other columns than the candidates have."""
-    d = featurizer.flow_.n_features if space == "z" else featurizer.n_features_in_
-    if getattr(ratio, "n_features_in_", d) != d:
-        remedy = f"Fit it to {'`featurizer.transform(X)`' if space == 'z' else 'the rows of `featurizer`'}."
-        problem = f"`ratio` was fitted to {ratio.n_features_in_} columns, but {space} of `featurizer` has {d}"
-        raise ValueError(f"{problem}. {remedy}")
-    names, names_x = (getattr(of, "feature_names_in_", None) for of in (ratio, featurizer))
-    if names is None or names_x is None:
-        return
-    if space == "z" and list(names) == list(names_x):
-        raise ValueError("`ratio` was fitted to columns of x. Fit it to `featurizer.transform(X)`, or use `space='x'`.")
-    if space == "x" and list(names) != list(names_x):
-        problem = f"`ratio` was fitted to the columns {list(names)[:8]}, but `featurizer` to {list(names_x)[:8]}"
-        raise ValueError(f"{problem}. Both must have the same columns in the same order.")
+    def _warn_of_depletion(self, n: int, n_effective: float, n_all: int) -> None:
+        argument = "n_candidates" if self.refine is None else "n_decoded"
+        problem = f"{n} rows were drawn without replacement from {n_effective:.0f} effective candidates of {n_all}"
+        remedy = f"Use `{argument}` of {math.ceil(n_all / _LARGEST_SHARE / n_effective)} or more, or `replace=True`."
+        words = f"{problem}, so they resemble the mixture of both samples. {remedy}"
+        warnings.warn(words, DepletedWarning, stacklevel=4)

@@ -9,6 +9,7 @@ import numpy as np
 
 from flowratio._support.types import TableLike, Vector, VectorLike
 from flowratio._support.validation import RandomState, seed_from
+from flowratio.applications.copied_columns import warn_of_copies
 from flowratio.applications.crossfit import ratio_to_fit
 from flowratio.applications.outcome_model import Measurement, better_prediction, check_outcome_model, prediction_of
 from flowratio.applications.treatment import HeldOutRatios, content_folds, cross_fitted
@@ -44,6 +45,7 @@ from flowratio.diagnostics.scored_sample import ScoredSample
 from flowratio.diagnostics.trust import is_confirmed
 from flowratio.diagnostics.verdict import Finding, verdict_of
 from flowratio.ratios.shared_support import kish
+from flowratio.samples.pairing import check_pairs
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
 from flowratio.weights import self_normalize
@@ -100,7 +102,8 @@ def target_mean(
     X_p, X_q
         Rows of p and of q, of shapes (n_p, d) and (n_q, d): arrays, or tables with text, dates and missing values.
     values_q
-        The value of each row of q, (n_q,): an outcome, a loss, or 0 and 1.
+        The value of each row of q, (n_q,): an outcome, a loss, or 0 and 1. For losses of held-out predictions, the
+        result is the error on the target. For the difference of two losses, it compares two models.
     method
         `"doubly-robust"`, or `"hajek"` for the weighted mean.
     ratio
@@ -113,6 +116,11 @@ def target_mean(
         Number of folds of the cross-fit, seed of folds and models, and whether to show progress bars.
     sample_weight_p, sample_weight_q
         Weights of the rows, (n_p,) and (n_q,). Integer weights are counts. Other weights are relative.
+
+    Notes
+    -----
+    The interval is that of Student's distribution. If a handful of rows decide, it has few degrees of freedom and is
+    wider than 2 standard errors. A warning is issued if a column of X_q is a copy of the values.
 
     References
     ----------
@@ -129,7 +137,9 @@ def target_mean(
     (True, True)
     """
     way = checked_method(method)
+    check_pairs({"X_q": X_q, "values_q": values_q})
     seed, samples = seed_from(random_state), two_samples(X_p, X_q, sample_weight_p, sample_weight_q)
+    warn_of_copies(values_q, X_q, "X_q", "values_q")
     w, values_q = _weights_and_values(samples, values_q, sample_weight_p, sample_weight_q)
     values = np.concatenate([np.zeros(samples.n_p), values_q])
     check_outcome_model(outcome_model, values_q)

@@ -12,8 +12,10 @@ from sklearn.utils.validation import _num_samples
 from typing_extensions import Self
 
 from flowratio._support.types import TableLike, VectorLike
+from flowratio.applications.copied_columns import warn_of_copies
 from flowratio.applications.weight_checks import warn_of_inversion
 from flowratio.ratios.registry import is_ready, log_ratio_of
+from flowratio.samples.pairing import check_pairs
 from flowratio.samples.weighting import checked_weights
 from flowratio.weights import self_normalize
 
@@ -32,6 +34,11 @@ class TargetScorer:
     ratio
         A ratio that was fitted to rows of the target (y = 1) and of the source, with the columns of the model. It uses
         no labels, so it may be fitted to the rows that are scored. A warning is issued if it looks inverted.
+
+    Notes
+    -----
+    A score has no interval. For an interval, or to compare two models, use `target_mean` of their losses. A warning is
+    issued if a column of X is a copy of y.
 
     References
     ----------
@@ -66,9 +73,11 @@ class TargetScorer:
 
     def __call__(self, estimator: Any, X: TableLike, y: Any, sample_weight: VectorLike | None = None) -> float:
         """Return the weighted score of a fitted estimator on labeled source rows."""
+        check_pairs({"X": X, "y": y, "sample_weight": sample_weight})
         counts = checked_weights(sample_weight, _num_samples(X), "sample_weight")
         log_r = np.asarray(log_ratio_of(self.ratio)(X), np.float64)
         warn_of_inversion(log_r, counts, "X_target", "X")
+        warn_of_copies(y, X, "X", "y")
         w = self_normalize(log_r, total=len(y)) * counts
         return self.scorer(estimator, X, y, sample_weight=w)
 

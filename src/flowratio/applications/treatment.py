@@ -11,9 +11,11 @@ from sklearn.utils.validation import _num_samples
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio._support.wording import quoted
+from flowratio.applications.copied_columns import refuse_copies
 from flowratio.applications.crossfit import FEWEST_ROWS, check_folds, cross_fit
 from flowratio.samples.containers import to_table
 from flowratio.samples.folding import folds
+from flowratio.samples.pairing import check_pairs
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
 
@@ -39,6 +41,7 @@ class Groups(NamedTuple):
 
 def treatment_groups(X: TableLike, treatment: VectorLike, sample_weight: VectorLike | None) -> Groups:
     """Check the rows and their treatment, and return the two groups."""
+    check_pairs({"X": X, "treatment": treatment, "sample_weight": sample_weight})
     X = to_table(X)
     n = _num_samples(X)
     is_treated = _checked_treatment(treatment, n)
@@ -48,6 +51,7 @@ def treatment_groups(X: TableLike, treatment: VectorLike, sample_weight: VectorL
         if len(rows) < FEWEST_ROWS:
             problem = f"`treatment` is {name} on {len(rows)} row{'s' * (len(rows) != 1)} of positive weight"
             raise ArgumentError("treatment", f"{problem}. Give at least {FEWEST_ROWS} rows of each group.")
+    refuse_copies(is_treated, X, "treatment", "No weights make such groups comparable. Drop the column.")
     tables: list[Any] = [_safe_indexing(X, rows) for rows in parts]
     names = "X[treatment == 1]", "X[treatment == 0]"
     samples = two_samples(tables[0], tables[1], *(w[rows] for rows in parts), arguments=names)

@@ -17,7 +17,7 @@ from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.residual import Residual, residual
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.trust import grouped, is_confirmed, wrong_form
-from flowratio.diagnostics.verdict import Finding, differing
+from flowratio.diagnostics.verdict import Finding, differing, grave_first
 from flowratio.ratios.shared_support import kish
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.samples.weighting import repeated
@@ -101,6 +101,24 @@ def warn_of_inversion(log_source: Vector, w_source: Vector, target: str, source:
     warn_caller(f"{problem}. {rule}. If the samples were swapped, use `ratio.inverse()`.")
 
 
+def warn_of_swapped_samples(log_target: Vector, log_source: Vector, arguments: tuple[str, str]) -> None:
+    r"""Issue a warning if log r, up to a constant, is smaller on rows of the target than on rows of the source.
+
+    For r = target/source the difference of the means is the sum of the KL divergences in both directions. The vectors
+    have the shapes (m,) and (n,). Rows with -inf do not count. `arguments` are the names of both.
+    """
+    target, source = (log_r[np.isfinite(log_r)] for log_r in (log_target, log_source))
+    if min(len(target), len(source)) < THRESHOLDS.fewest_ess:
+        return
+    difference = float(target.mean() - source.mean())
+    error = math.sqrt(target.var() / len(target) + source.var() / len(source))
+    if difference >= -_INVERTED * error or difference > -THRESHOLDS.rounding:
+        return
+    problem = f"`ratio` looks inverted: the mean of `{arguments[0]}` is {-difference:.2g} ± {error:.1g} below that of"
+    rule = "It is above for a ratio of target to source. If the samples were swapped, use `ratio.inverse()`"
+    warn_caller(f"{problem} `{arguments[1]}`. {rule}.")
+
+
 def size_findings(name: str, n: float) -> list[Finding]:
     """Return whether a group is too small for an interval, whatever its weights. `n` is its effective sample size."""
     if n >= THRESHOLDS.small_ess:
@@ -110,8 +128,7 @@ def size_findings(name: str, n: float) -> list[Finding]:
 
 def reason_of(findings: Sequence[Finding], otherwise: str) -> str:
     """Return why an estimate has its verdict, the grave findings first."""
-    ordered = sorted(findings, key=lambda finding: not finding.grave)
-    return " ".join(finding.words for finding in ordered) or otherwise
+    return " ".join(finding.words for finding in grave_first(findings)) or otherwise
 
 
 def balance_findings(table: Balance, ess: float, is_confirmed: bool) -> list[Finding]:
@@ -159,8 +176,10 @@ def rarity_findings(samples: TwoSamples) -> list[Finding]:
 def good_words(overlap: Sequence[SourceOverlap], table: Balance) -> str:
     """Return what speaks for the weights."""
     sizes = " and ".join(f"{group.ess:.0f} of {group.n:.0f} {group.name}" for group in overlap)
-    largest = f"the largest standardized mean difference after weighting is {np.abs(table.after).max():.2f}"
-    return f"the effective sample size is {sizes}, and {largest}."
+    size = float(np.abs(table.after).max())
+    largest = f"the largest standardized mean difference after weighting is {size:.2f}"
+    chance = " (within chance)" * (size > THRESHOLDS.difference)  # otherwise it would be a finding
+    return f"the effective sample size is {sizes}, and {largest}{chance}."
 
 
 def balance_rows(table: Balance) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from flowratio._support.types import Matrix, Vector, VectorLike
 from flowratio._support.validation import check_choice, check_fraction
 from flowratio.applications.result import Result, interval_text
 from flowratio.diagnostics.thresholds import THRESHOLDS
-from flowratio.diagnostics.verdict import Finding, verdict_text
+from flowratio.diagnostics.verdict import Finding, Verdict, verdict_text
 from flowratio.weights import finite_vector
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Method = Literal["doubly-robust", "hajek"]
 METHODS = ("doubly-robust", "hajek")
+_FEW_DF = 30.0  # degrees of freedom: an interval of 95 % is over 2 % wider than 2 standard errors
 _LARGEST_DF = 1e6  # degrees of freedom: Student's distribution is the Gaussian
 _ERRORS_APART = 1.2  # factor between two standard errors from which coverage of 95 % can be 98 %
 _FARTHEST = 10.0  # standard deviations of a column
@@ -47,7 +48,9 @@ class MeanEstimate(Result):
     """A mean, or a difference of means, with an interval of Student's distribution.
 
     `weighted` is the estimate without a prediction of the values (Hájek), and `unweighted` the one without weights. The
-    degrees of freedom are those of Satterthwaite: few if a handful of rows decide.
+    degrees of freedom are those of Satterthwaite. If a handful of rows decide, they are few, and the interval is wider
+    than 2 standard errors. With the verdict *do not use* no interval is printed, because the standard error ignores the
+    reasons of the verdict.
     """
 
     method: Method
@@ -67,6 +70,8 @@ class MeanEstimate(Result):
         return {**super().to_dict(), "method": self.method, **others, "degrees_of_freedom": self.degrees_of_freedom}
 
     def _numbers(self) -> list[tuple[str, str]]:
+        if self.verdict is Verdict.DO_NOT_USE:
+            return [("estimate", f"{self.value:.4g}"), ("without weights", f"{self.unweighted:.4g}")]
         others = {"weights alone": self.weighted, "without weights": self.unweighted}
         return [*super()._numbers(), *((name, f"{value:.4g}") for name, value in others.items())]
 
@@ -79,8 +84,15 @@ class MeanEstimate(Result):
         axes.legend(frameon=False, loc="upper center", ncols=2, fontsize="small")
 
     def __str__(self) -> str:
-        value = f"{self._title()}: {self.value:.4g} ± {self.standard_error:.2g}"
-        return f"{value} (95 % interval: {interval_text(self.interval())})\n{verdict_text(self.verdict, self.reason)}"
+        return f"{self._title()}: {self.value:.4g}{self._spread()}\n{verdict_text(self.verdict, self.reason)}"
+
+    def _spread(self) -> str:
+        """Return the standard error and the interval in words. Without overlap they would be far too small."""
+        if self.verdict is Verdict.DO_NOT_USE:
+            return " (no interval: it would ignore the problems below)"
+        t = f", Student's t with {self.degrees_of_freedom:.0f} degrees of freedom"
+        few = t * (self.degrees_of_freedom < _FEW_DF)
+        return f" ± {self.standard_error:.2g} (95 % interval: {interval_text(self.interval())}{few})"
 
 
 class WeightedMean(NamedTuple):

@@ -321,7 +321,9 @@ def mi(
     y: Annotated[str | None, Argument(metavar="Y", help="Rows of Y, in the same order. Not with --y.")] = None,
     x_columns: opt.ColumnsOfX = None,
     y_columns: opt.ColumnsOfY = None,
-    given: Annotated[str | None, Option(metavar="Z", help="Rows of Z, for I(X; Y | Z).")] = None,
+    given: Annotated[
+        str | None, Option(metavar="Z", help="Columns of Z in one file, or a file, for I(X; Y | Z).")
+    ] = None,
     method: opt.Method = "auto",
     exclude: opt.Exclude = None,
     decimal: opt.Decimal = None,
@@ -337,18 +339,25 @@ def mi(
     """
     opt.check_variables(y, x_columns, y_columns)
     text = opt.TextOptions(decimal, date_format, encoding)
-    paths = [path for path in (x, y, given) if path is not None]
-    files = {"X": x, "Y": y, "Z": given} if y else {"X": "--x", "Y": "--y", "Z": given}
+    paths = [path for path in (x, y) if path is not None]
+    files = {"X": x, "Y": y, "Z": given} if y else {"X": "--x", "Y": "--y"}
     with messages(opt.argument_names("mi", files)):
+        check_paths(tables=paths if given is None or y_columns else [*paths, given])
+        from flowratio.cli import headers
+
+        z_columns = headers.columns_given(given, x, exclude, encoding) if given and y_columns else None
+        paths = paths if given is None or z_columns else [*paths, given]
         check_paths(tables=paths)
+        headers.check_columns(paths, {"x": x_columns, "y": y_columns, "given": z_columns}, exclude, encoding)
         from flowratio.applications.information import mutual_information
         from flowratio.cli.inputs import divided, named_method, read_tables, result_names_identifiers, variable
 
         ratio = None if method == "auto" else named_method(method)  # without a ratio: copulas and their corrections
         tables = read_tables(paths, None, exclude, text)
         if y_columns:
-            paths, tables = [x, *paths], [*divided(x, tables[0], x_columns, y_columns), *tables[1:]]
-        chosen = (bool(x_columns), bool(y_columns), False)  # a choice may name an identifier
+            parts = divided(x, tables[0], x_columns, y_columns, z_columns)
+            paths, tables = [x] * len(parts) + paths[1:], [*parts, *tables[1:]]
+        chosen = map(bool, (x_columns, y_columns, z_columns))  # a choice may name an identifier
         inputs = [variable(*one, text) for one in zip(paths, tables, "XYZ", chosen, strict=False)]
         with result_names_identifiers():
             values = [value for value, _ in inputs]

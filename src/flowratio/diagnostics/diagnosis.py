@@ -101,7 +101,7 @@ class Diagnosis:
     @property
     def advice(self) -> list[str]:
         """What held-out rows confirm to be better, in words. Empty if there is nothing."""
-        return [] if self.remedy is None else [str(self.remedy)]
+        return [] if self.remedy is None else [self.remedy.in_python()]
 
     def summary(self) -> str:
         """Return a text: the verdict, its reasons, then all numbers. `print(diagnosis)` is shorter."""
@@ -114,11 +114,14 @@ class Diagnosis:
         return plot_diagnosis(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything except log r and weights, ready for JSON: flags as positions, None if not finite."""
+        """Return everything except log r and weights, ready for JSON: flags as positions, None if not finite.
+
+        The advice has options of the command line.
+        """
         names = [field.name for field in fields(self) if field.name not in ("log_p", "log_q", "log_w")]
         document = {name: _plain(getattr(self, name)) for name in names}
         del document["residual"]["log_correction"]
-        return {**document, "advice": self.advice}
+        return {**document, "advice": [] if self.remedy is None else [self.remedy.on_command_line()]}
 
     def _repr_html_(self) -> str:
         return html_of(self)
@@ -216,29 +219,29 @@ def _diagnosis(
     rest = _residual(evaluation, plain_p, plain_q, rows, log_c, seed)
     grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
     spread = None if evaluation.each is None else stability(evaluation.each[:, rows[0]], p.share)
-    known = trust.fitted_rows(evaluation.fitted_share)
     scores = (score, score_error), _score(*_corrected(p, q, rest.log_correction))
-    own_z = alike.evidence_of(own, shared, evaluation.fold is not None)
+    known, own_z = trust.fitted_rows(evaluation.fitted_share), alike.evidence_of(own, shared, evaluation.n_folds > 0)
     is_equal = not is_different and alike.is_alike(*scores, own_z, left, columns, shared, (plain_p.X, plain_q.X))
     noise = alike.Noise(is_equal, is_equal and alike.is_harmless(shared))
     not_needed, notes = alike.weights_not_needed(shared) if is_equal else ([], [])
     beyond = rules.out_of_range(plain_p, plain_q, names) or rules.far_out(plain_p, plain_q, names)
+    is_apart = shared.is_absent or any(finding.grave for finding in beyond)  # no weights or other ratios help
     findings = [
-        *not_needed,
         *([] if noise.is_constant else rules.direction(own, *_score(p, q))),
         *beyond,
         *(known or _wrong_shape(shape, rest, _deviation(p, q), beyond, evaluation.advice, noise)),
         *trust.unstable(spread),
         *rules.low_overlap(shared),
         *rules.wrong_scale(means, shared),
-        *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest)),
+        *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest), is_apart),
         *trust.grouped(grouping),
     ]
-    verdict, rng = verdict_of(findings), np.random.default_rng([seed, 3])
+    verdict, rng = verdict_of(not_needed + findings), np.random.default_rng([seed, 3])
+    is_final = verdict is Verdict.RELIABLE or known or is_apart
     return Diagnosis(
         verdict=verdict,
-        warnings=[finding.words for finding in findings],
-        remedy=None if verdict is Verdict.RELIABLE or known else confirmed_remedy(plain_p, plain_w, rng),
+        warnings=[finding.words for finding in not_needed + rules.grave_first(findings)],
+        remedy=None if is_final else confirmed_remedy(plain_p, plain_w, rng),
         notes=[*notes, *filter(None, [trust.identifier_note(evaluation.encoder), evaluation.note])],
         n_p=len(log_p),
         n_q=len(log_q),

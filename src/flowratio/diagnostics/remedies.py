@@ -20,13 +20,22 @@ class Remedy(NamedTuple):
 
     words: str
     option: str  # of `flowratio score`
+    call: str  # in Python
     before: float
     after: float
 
-    def __str__(self) -> str:
+    def in_python(self) -> str:
+        """Return the advice with a call of Python."""
+        return self._text(self.call)
+
+    def on_command_line(self) -> str:
+        """Return the advice with an option of the command line."""
+        return self._text(self.option)
+
+    def _text(self, how: str) -> str:
         size = f"from {self.before:.2g} to {self.after:.2g} standard deviations (root mean square)"
         effect = f"on held-out rows this lowers the differences of column means {size}"
-        return f"{self.words} (`{self.option}`): {effect}."
+        return f"{self.words} (`{how}`): {effect}."
 
 
 def confirmed_remedy(p: ScoredSample, q: ScoredSample, rng: np.random.Generator) -> Remedy | None:
@@ -49,13 +58,18 @@ def confirmed_remedy(p: ScoredSample, q: ScoredSample, rng: np.random.Generator)
     before, after = (np.sqrt([of_half[key] for of_half in losses]) for key in ("", option))
     if not (after < _BETTER * before).all():
         return None
-    return Remedy(_words()[option], option, float(before.mean()), float(after.mean()))
+    words, call = _words()[option]
+    return Remedy(words, option, call, float(before.mean()), float(after.mean()))
 
 
-def _words() -> dict[str, str]:
-    """Return each change of the weights in words, by its option."""
-    powers = {_power_option(gamma): f"Raise the weights to the power {gamma:g}" for gamma in _POWERS}
-    return powers | {_cap_option(largest): f"Cap the weights at {largest:g} times their mean" for largest in _CAPS}
+def _words() -> dict[str, tuple[str, str]]:
+    """Return each change of the weights in words and as a call of Python, by its option."""
+    call, words = "self_normalize({}(ratio.log_ratio(X_q), {:g}))", {}
+    for gamma in _POWERS:
+        words[_power_option(gamma)] = f"Raise the weights to the power {gamma:g}", call.format("temper", gamma)
+    for largest in _CAPS:
+        words[_cap_option(largest)] = f"Cap the weights at {largest:g} times their mean", call.format("cap", largest)
+    return words
 
 
 def _power_option(gamma: float) -> str:

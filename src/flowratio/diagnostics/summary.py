@@ -22,9 +22,9 @@ _WIDTH = 100
 _UNKNOWN = 100.0  # nats: a standard error of a log-mean from which on it says nothing
 _COLUMNS = 8  # listed, the worst or most important first
 MEANING = {
-    Verdict.RELIABLE: "no check speaks against weights r on rows of q.",
-    Verdict.CARE: "read the points below before you use weights r on rows of q.",
-    Verdict.DO_NOT_USE: "weights r on rows of q would mislead.",
+    Verdict.RELIABLE: "no check speaks against weighting q (`X_q`) to match p (`X_p`).",
+    Verdict.CARE: "read the points below before you weight q (`X_q`) to match p (`X_p`).",
+    Verdict.DO_NOT_USE: "weighting q (`X_q`) to match p (`X_p`) would mislead.",
 }
 
 

@@ -65,6 +65,11 @@ class Finding(NamedTuple):
     grave: bool
 
 
+def grave_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings, those that decide a verdict *do not use* first."""
+    return sorted(findings, key=lambda finding: not finding.grave)
+
+
 def verdict_of(findings: list[Finding]) -> Verdict:
     """Return the verdict."""
     if any(finding.grave for finding in findings):
@@ -198,24 +203,30 @@ def miscalibrated(curve: Reliability) -> list[Finding]:
 
 
 def imbalanced(
-    balance: Balance, left: Separation, curve: Reliability, ess_q: float, is_confirmed: bool = True
+    balance: Balance,
+    left: Separation,
+    curve: Reliability,
+    ess_q: float,
+    is_confirmed: bool = True,
+    is_apart: bool = False,
 ) -> list[Finding]:
     """Check what differs between p and weighted q, if the effective sample size is at least 10.
 
-    Columns that the ratio misses are named only if held-out rows have confirmed that another one is better.
+    Columns that the ratio misses are named only if held-out rows have confirmed that another one is better. If the
+    samples are apart, no other ratio helps, so there is no advice.
     """
     if ess_q < THRESHOLDS.fewest_ess:
         return []
     findings = []
     size, (worst, words) = np.abs(balance.after), differing(balance)
     if len(worst):
-        is_apart = size.max() >= _NO_SPREAD  # no other ratio helps
+        is_apart = is_apart or bool(size.max() >= _NO_SPREAD)
         remedy = "" if is_apart else _remedy(curve, [balance.names[j] for j in worst[:3]], is_confirmed)
         findings.append(Finding(f"{words}{remedy}", float(size[worst].max()) > THRESHOLDS.difference_grave))
     else:
         findings.extend(_worse(balance, size))
     if left.z > THRESHOLDS.z and left.auc > THRESHOLDS.auc:
-        remedy = "" if findings else _remedy(curve, _odd_columns(balance), is_confirmed)
+        remedy = "" if findings or is_apart else _remedy(curve, _odd_columns(balance), is_confirmed)
         problem = "After weighting, a simple classifier still distinguishes p from q"
         size = f"it is right in {in_percent(left.auc)} of held-out pairs, {errors(left.z)} above one half."
         findings.append(Finding(f"{problem}: {size}{remedy}", left.auc > THRESHOLDS.auc_grave))
@@ -239,7 +250,7 @@ def is_within_chance(balance: Balance) -> bool:
 
 def _changes(balance: Balance, columns: Iterable[int]) -> list[str]:
     return [
-        f"{shown(balance.names[j])} ({_difference(balance.before[j])} to {_difference(balance.after[j])})"
+        f"{shown(balance.names[j])} ({_difference(balance.before[j])} before, {_difference(balance.after[j])} after)"
         for j in columns
     ]
 
@@ -265,7 +276,7 @@ def _remedy(curve: Reliability, columns: list[str], is_confirmed: bool) -> str:
     """Return what to do about columns that differ after weighting, nothing where held-out rows confirm nothing."""
     lean = lean_of(curve.slope, curve.slope_error)
     if lean is not Lean.NONE:
-        return f" The ratio is {lean}: fix that first."
+        return f" The ratio is {lean}. {_ADVICE[lean]}."
     return f" The ratio misses {' and '.join(columns)}." * is_confirmed
 
 

@@ -16,6 +16,7 @@ from flowratio.weights import MIN_ESS, MIN_ESS_SHARE, effective_sample_size, eff
 
 LIMITS = 'the page "Limits" (docs/limits.md)'
 _MOST_NAMED = 3  # columns in a warning
+_WIDE = 0.1  # share of the rows: with 200 rows or more such an effective sample size is large enough
 _BY_CHANCE = 1e-3  # probability with which two samples of one distribution may have a column with separate ranges
 
 
@@ -45,7 +46,9 @@ class SharedSupport(NamedTuple):
         size, (p, q) = f"{self.ess:.3g} of {self.n:.0f}", names
         remedy = _remedy(len(columns), p, q) if columns else advice
         if is_small(self.ess, self.n):
-            reason = reason or f", because {p} and {q} hardly overlap. Weights depend on a handful of rows of {q}"
+            is_wide = self.ess > _WIDE * self.n
+            cause = "there are few rows" if is_wide else f"{p} and {q} hardly overlap"
+            reason = reason or f", because {cause}. Weights depend on a handful of rows of {q}"
             return f"The effective sample size is {size}{reason}. {remedy}"
         far = f"{_percent(self.far_share)} of the rows of {p} lie where {q} has hardly any rows{reason}"
         effect = f"No weights of {q} can represent them, and the effective sample size of {size} does not show it"

@@ -529,10 +529,11 @@ def test_a_pipeline_without_an_estimator_is_refused(last: Any) -> None:
 def test_a_target_beyond_the_source_leaves_no_rows() -> None:
     rng = np.random.default_rng(0)
     X, X_target = rng.normal(size=(500, 1)), rng.normal(100, 1, size=(500, 1))
+    y = rng.normal(size=500)
     model = ImportanceWeighted(Ridge(), "logistic")
     text = "100 % of the rows of the target lie where the source has hardly any rows, because column `x1` separates"
     with pytest.warns(OverlapWarning, match=text) as caught:
-        model.fit(X, X[:, 0], X_target=X_target)
+        model.fit(X, y, X_target=X_target)
     assert [warning.filename for warning in caught] == [__file__]
     # the weights of the source rows alone do not show it
     assert model.effective_sample_size_ == pytest.approx(effective_sample_size(np.log(model.sample_weight_)))
@@ -540,9 +541,9 @@ def test_a_target_beyond_the_source_leaves_no_rows() -> None:
     assert model.ratio_.effective_sample_size_ == pytest.approx(model.effective_sample_size_)
     assert model.ratio_.uncovered_share_ == 1.0
     with pytest.warns(OverlapWarning, match="100 % of the rows of the target") as caught:
-        ImportanceWeighted(Ridge(), model.ratio_).fit(X, X[:, 0])
+        ImportanceWeighted(Ridge(), model.ratio_).fit(X, y)
     assert [warning.filename for warning in caught] == [__file__]
-    flat = ImportanceWeighted(Ridge(), "logistic", gamma=0).fit(X, X[:, 0], X_target=X_target)
+    flat = ImportanceWeighted(Ridge(), "logistic", gamma=0).fit(X, y, X_target=X_target)
     assert flat.effective_sample_size_ == pytest.approx(500)
 
 
@@ -551,7 +552,7 @@ def test_draws_of_flattened_weights_are_those_of_a_large_sample(gamma: float) ->
     # p = N(1.5, 1), q = N(0, 1): mean_q r^g = exp(g (g - 1) m² / 2), so that draws are n exp(-g² m²)
     rng = np.random.default_rng(0)
     X, X_target = rng.normal(size=(5000, 1)), rng.normal(1.5, 1, size=(5000, 1))
-    model = ImportanceWeighted(Ridge(), KnownRatio(1.5), gamma=gamma).fit(X, X[:, 0], X_target=X_target)
+    model = ImportanceWeighted(Ridge(), KnownRatio(1.5), gamma=gamma).fit(X, rng.normal(size=5000), X_target=X_target)
     # r^2g is lognormal with sigma = 3 g, so that its mean over 5000 rows has this relative standard error
     error = math.sqrt(math.expm1((3 * gamma) ** 2) / 5000)
     assert model.effective_sample_size_ == pytest.approx(5000 * math.exp(-((1.5 * gamma) ** 2)), rel=3 * error)

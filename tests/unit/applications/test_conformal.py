@@ -67,3 +67,20 @@ def test_quantiles_refuse_bad_input() -> None:
     for match, arguments in cases:
         with pytest.raises(ValueError, match=match):
             conformal_quantile(*arguments)
+
+
+def test_weights_in_the_place_of_log_ratios_are_named() -> None:
+    rng = np.random.default_rng(0)
+    scores, log_c, log_t = rng.normal(size=500), rng.normal(-0.5, 1, 500), rng.normal(0.5, 1, 300)  # of a shift by 1
+    with pytest.warns(UserWarning, match=r"^`log_r_calibration` looks like weights: no value is negative.* mean is"):
+        conformal_quantile(scores, np.exp(log_c), np.exp(log_t))
+    for constant in (0.0, 1.0, 5.0):  # warnings are errors
+        conformal_quantile(scores, log_c + constant, log_t + constant)
+    conformal_quantile(scores, np.ones(500), np.ones(300))  # equal weights: a constant cancels
+
+
+def test_a_swapped_ratio_is_named() -> None:
+    rng = np.random.default_rng(0)
+    scores, log_c, log_t = rng.normal(size=500), rng.normal(-0.5, 1, 500), rng.normal(0.5, 1, 300)
+    with pytest.warns(UserWarning, match=r"^`ratio` looks inverted: the mean of `log_r_test`"):
+        conformal_quantile(scores, -log_c, -log_t)

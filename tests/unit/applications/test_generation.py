@@ -16,7 +16,7 @@ from scipy.stats import ks_2samp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from flowratio.applications.generation import DepletedWarning, TargetedSample, TargetedSampler, _resampled
+from flowratio.applications.generation import DepletedWarning, TargetedSample, TargetedSampler
 from flowratio.flows import Flow
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.auto.auto import AutoRatio
@@ -233,13 +233,6 @@ class TestWhatADrawRestsOn:
             targeted = sampler(0.1, n_candidates=2, replace=False).draw(500, "p")
         assert len(np.unique(targeted.X, axis=0)) == 500
         assert targeted.unique_share == 1.0
-
-    def test_without_replacement_the_first_row_is_a_draw_by_weight(self) -> None:
-        # of 3 candidates with weights 1 : 2 : 5; 600 seeds, 4 standard errors
-        log_w = np.log([1.0, 2.0, 5.0])
-        first = [_resampled(log_w, 2, False, np.random.default_rng(seed))[0] for seed in range(600)]
-        share = np.bincount(first, minlength=3) / 600
-        assert (np.abs(share - [0.125, 0.25, 0.625]) < 4 * np.sqrt(share * (1 - share) / 600)).all()
 
     def test_batches_do_not_change_what_is_drawn(self, monkeypatch: pytest.MonkeyPatch) -> None:
         batches = []

@@ -77,6 +77,19 @@ def test_no_overlap_must_not_be_used() -> None:
     X_p, X_q, y = draw()
     mean = target_mean(X_p + 6, X_q, y, ratio="logistic", outcome_model="linear", random_state=0)
     assert str(mean.verdict) == "do not use"
+    for text in (str(mean).splitlines()[0], mean._repr_html_()):
+        assert f"{mean.value:.4g}" in text
+        assert "95 %" not in text
+        assert "standard error</" not in text
+    assert "±" not in str(mean).splitlines()[0]
+
+
+def test_an_interval_with_few_degrees_of_freedom_has_its_reason() -> None:
+    few, many = (target_mean(*draw(n, n), ratio="lda", outcome_model="linear", random_state=0) for n in (20, 2000))
+    assert few.degrees_of_freedom < 30 < many.degrees_of_freedom
+    reason = f", Student's t with {few.degrees_of_freedom:.0f} degrees of freedom)"
+    assert str(few).splitlines()[0].endswith(reason)
+    assert "Student" not in str(many)
 
 
 def test_the_result_is_ready_for_json_figures_and_pages() -> None:

@@ -15,12 +15,14 @@ from flowratio.applications.weight_checks import (
     SourceOverlap,
     balance_findings,
     form_check,
+    good_words,
     overlap_findings,
     rarity_findings,
     reason_of,
     size_findings,
     source_overlap,
     warn_of_inversion,
+    warn_of_swapped_samples,
 )
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.trust import wrong_form
@@ -79,8 +81,18 @@ def test_a_more_flexible_ratio_is_advice_only_if_confirmed(is_confirmed: bool) -
     one = np.array([0.4])
     table = Balance(["age"], one, one, np.array([0.01]), one, one)
     (finding,) = balance_findings(table, 1000.0, is_confirmed)
-    assert "age (+0.40 to +0.40)" in finding.words
+    assert "age (+0.40 before, +0.40 after)" in finding.words
     assert ("more flexible" in finding.words) == is_confirmed
+
+
+@pytest.mark.parametrize(("size", "is_named"), [(0.17, True), (0.05, False)])
+def test_a_difference_above_the_rule_is_within_chance(size: float, is_named: bool) -> None:
+    one = np.array([size])
+    table = Balance(["age"], one, one, np.array([0.1]), one, one)
+    assert balance_findings(table, 1000.0, True) == []
+    words = good_words([overlap_of(0.7)], table)
+    assert f"after weighting is {size}" in words
+    assert ("(within chance)" in words) == is_named
 
 
 @pytest.mark.parametrize(("n", "verdict"), [(25, "reliable"), (15, "use with care"), (9, "do not use")])
@@ -138,3 +150,22 @@ def test_inversion_needs_more_than_a_handful_of_rows_and_ignores_rows_of_weight_
         warn_of_inversion(np.ones(3), np.ones(3), "X_target", "X")
     with pytest.warns(UserWarning, match="looks inverted"):
         warn_of_inversion(log_r, 1 - w, "X_target", "X")
+
+
+@pytest.mark.parametrize("m", [0.0, 0.3, 2.0])
+def test_samples_in_the_right_order_do_not_look_swapped(m: float) -> None:
+    samples, log_r = of_shift(m)
+    log_p, log_q = np.split(log_r, [samples.n_p])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_swapped_samples(log_p, log_q, ("a", "b"))
+        warn_of_swapped_samples(log_q[:9], log_p, ("a", "b"))  # a handful of rows shows nothing
+        warn_of_swapped_samples(np.append(log_p, -np.inf), log_q, ("a", "b"))  # a row that does not count
+
+
+def test_swapped_samples_are_named_whatever_constant_was_added() -> None:
+    samples, log_r = of_shift(0.5)
+    log_p, log_q = np.split(7 - log_r, [samples.n_p])  # the difference of the means is the squared shift
+    expected = r"^`ratio` looks inverted: the mean of `a` is 0\.2\d ± 0\.01 below that of `b`.*`ratio\.inverse\(\)`\.$"
+    with pytest.warns(UserWarning, match=expected):
+        warn_of_swapped_samples(log_p, log_q, ("a", "b"))

@@ -26,7 +26,8 @@ def diagnosis(shift: float) -> Diagnosis:
 def test_the_verdict_is_first_and_tables_have_captions() -> None:
     page = diagnosis(0.5)._repr_html_()
     assert page.startswith(
-        "<p><strong>Verdict: reliable.</strong> No check speaks against weights r on rows of q.</p><table>"
+        "<p><strong>Verdict: reliable.</strong> No check speaks against weighting q (`X_q`) to match p (`X_p`).</p>"
+        "<table>"
     )
     assert re.findall(r"<caption[^>]*>(.*?)</caption>", page) == [
         "Checks of the ratio r = p/q",

@@ -16,9 +16,11 @@ from flowratio.diagnostics.residual import Residual
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation
 from flowratio.diagnostics.trust import grouped, unstable, wrong_form, wrong_slope
 from flowratio.diagnostics.verdict import (
+    Finding,
     direction,
     errors,
     far_out,
+    grave_first,
     imbalanced,
     low_overlap,
     miscalibrated,
@@ -160,8 +162,9 @@ def test_cure_is_that_of_the_slope(slope: float, error: float, words: str) -> No
     curve = replace(CURVE, error=0.06, p_value=1e-4, slope=slope, slope_error=error)
     assert words in miscalibrated(curve)[0].words
     left = imbalanced(balanced(0.3, 0.01), CHANCE, curve, 80.0)[0].words
-    assert ("fix that first" in left) == (abs(slope - 1) > 3 * error and abs(slope - 1) > 0.15)
-    assert ("misses a" in left) != ("fix that first" in left)
+    remedy = words.partition(". ")[2]
+    assert (remedy in left) == (abs(slope - 1) > 3 * error and abs(slope - 1) > 0.15)
+    assert ("misses a" in left) != (remedy in left)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +263,7 @@ def test_rare_categories_lower_the_verdict() -> None:
 def test_column_that_weighting_makes_worse_is_named() -> None:
     worse = Balance(["a", "b"], np.array([1.0, 0.02]), np.array([0.01, 0.16]), np.array([0.05, 0.05]), ONE, ONE)
     (finding,) = imbalanced(worse, CHANCE, CURVE, 80.0)
-    assert finding.words == "Weighting moves columns of q away from p: b (+0.02 to +0.16)."
+    assert finding.words == "Weighting moves columns of q away from p: b (+0.02 before, +0.16 after)."
     assert imbalanced(replace(worse, standard_error=np.array([0.05, 0.06])), CHANCE, CURVE, 80.0) == []  # by chance
 
 
@@ -268,3 +271,8 @@ def test_columns_that_the_ratio_misses_are_named_only_if_it_is_confirmed() -> No
     (advice,), (plain,) = (imbalanced(balanced(0.3, 0.01), CHANCE, CURVE, 80.0, known) for known in (True, False))
     assert advice.words.endswith("The ratio misses a.")
     assert "misses" not in plain.words
+
+
+def test_findings_that_decide_come_first_in_their_order() -> None:
+    findings = [Finding(words, words.isupper()) for words in "aBcD"]
+    assert [finding.words for finding in grave_first(findings)] == ["B", "D", "a", "c"]

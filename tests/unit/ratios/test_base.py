@@ -360,7 +360,7 @@ def test_effective_draws_of_two_normals() -> None:
 
 def test_overlap_warning_names_the_draws_and_the_line() -> None:
     with pytest.warns(
-        OverlapWarning, match=r"^The effective sample size is \d\.\d+ of 30, because p and q hardly overlap"
+        OverlapWarning, match=r"^The effective sample size is \d\.\d+ of 30, because there are few rows\."
     ) as told:
         Tilt(slope=2.0).fit(X, Y)
     assert told[0].filename == __file__

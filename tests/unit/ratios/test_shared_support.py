@@ -72,6 +72,10 @@ def test_words() -> None:
         "of old. Try this."
     )
     assert small.problem(None).startswith("The effective sample size is 2 of 50, because p and q hardly overlap")
+    assert SharedSupport(15.0, 80.0, None).problem(rows, ("the target", "the source"), "Try this.") == (
+        "The effective sample size is 15 of 80, because there are few rows. Weights depend on a handful of rows of the "
+        "source. Try this."
+    )
     hidden = SharedSupport(49.0, 50.0, np.arange(50) < 5)
     assert hidden.problem(rows, advice="Try this.") == (
         "10 % of the rows of p lie where q has hardly any rows. No weights of q can represent them, and the effective "
