@@ -20,7 +20,7 @@ from flowratio.samples.two_samples import TwoSamples
 from flowratio.training.loop import train
 from flowratio.training.run import Callback, History, Recipe
 
-_STEPS, _PATIENT_STEPS = 3000, 400  # of a run, and without progress before it stops
+_STEPS, _PATIENT_STEPS = 2000, 200  # of a run, and without progress before it stops
 _BATCHES, _BATCH_PAIRS = 20, (32, 1024)  # batches in a pass, and smallest and largest number of pairs in one
 _UNBOUNDED = 1e30  # of a box without limits: the mean of weights over steps cannot take an infinite value
 _MIN_EPOCHS, _MIN_PATIENCE = 10, 2  # of many rows, where a pass has many steps
