@@ -52,15 +52,21 @@ class RatioEntry:
     cls: str  # the name of a public class of flowratio
     settings: Mapping[str, Any] = field(default_factory=dict)  # its arguments. A `RatioEntry` among them is built too
     candidate: bool = False  # whether `AutoRatio` tries it by default
+    in_folds: Mapping[str, Any] = field(default_factory=dict)  # settings where all folds are averaged
 
-    def build(self) -> Any:
-        """Return a new, unfitted object."""
-        settings = {k: v.build() if isinstance(v, RatioEntry) else v for k, v in self.settings.items()}
+    def build(self, in_folds: bool = False) -> Any:
+        """Return a new, unfitted object, for one fit or for one in each of several folds."""
+        settings = {**self.settings, **self.in_folds} if in_folds else self.settings
+        settings = {k: v.build() if isinstance(v, RatioEntry) else v for k, v in settings.items()}
         return getattr(import_module("flowratio"), self.cls)(**settings)
 
 
-def _after_gaussianizing(name: str) -> RatioEntry:
-    return RatioEntry("FeaturizedRatio", {"estimator": name, "featurizer": RatioEntry("Gaussianizer")}, candidate=True)
+_ONE_NETWORK = RatioEntry("NetworkRatio", {"network": "mlp", "n_networks": 1})  # the mean over the folds is an ensemble
+
+
+def _after_gaussianizing(name: str, **in_folds: Any) -> RatioEntry:
+    settings = {"estimator": name, "featurizer": RatioEntry("Gaussianizer")}
+    return RatioEntry("FeaturizedRatio", settings, candidate=True, in_folds=in_folds)
 
 
 # Candidates are in order of simplicity: of two that are equally good, `AutoRatio` takes the first.
@@ -76,10 +82,13 @@ RATIOS: dict[str, RatioEntry] = {
     "kliep": RatioEntry("KLIEP", candidate=True),
     "ulsif": RatioEntry("ULSIF", candidate=True),
     "boosting": RatioEntry("ClassifierRatio", {"classifier": "boosting"}, candidate=True),
-    "mlp": RatioEntry("NetworkRatio", {"network": "mlp"}, candidate=True),
-    "mlp after gaussianizing": _after_gaussianizing("mlp"),
+    "mlp": RatioEntry("NetworkRatio", {"network": "mlp"}, candidate=True, in_folds={"n_networks": 1}),
+    "mlp after gaussianizing": _after_gaussianizing("mlp", estimator=_ONE_NETWORK),
     "difference": RatioEntry("FlowDifferenceRatio", candidate=True),
-    "mlp in z": RatioEntry("FeaturizedRatio", {"estimator": "mlp", "base": None}, candidate=True),  # the base is one too
+    # as a candidate it needs no base: the ratios of the base are candidates too
+    "mlp in z": RatioEntry(
+        "FeaturizedRatio", {"estimator": "mlp"}, candidate=True, in_folds={"estimator": _ONE_NETWORK, "base": None}
+    ),
     "kliep in z": RatioEntry("FeaturizedRatio", {"estimator": "kliep"}, candidate=True),
     "telescoping in z": RatioEntry("FeaturizedRatio", {"estimator": "telescoping"}, candidate=True),
     "cnn": RatioEntry("NetworkRatio", {"network": "cnn"}),
@@ -89,15 +98,18 @@ RATIOS: dict[str, RatioEntry] = {
 }
 
 
-def named_ratio(name: str, argument: str = "ratio") -> Any:
-    """Return the unfitted ratio of a name of `RATIOS`. Hyphens may stand for spaces. Errors call it `argument`."""
+def named_ratio(name: str, argument: str = "ratio", in_folds: bool = False) -> Any:
+    """Return the unfitted ratio of a name of `RATIOS`. Hyphens may stand for spaces. Errors call it `argument`.
+
+    With `in_folds` it is meant for a fit in each of several folds.
+    """
     entry = RATIOS.get(name) or RATIOS.get(name.replace("-", " "))
     if entry is None:
         hint = nearest(name, RATIOS)
         raise ArgumentError(
             argument, f"`{argument}` is {quoted(name)}.{hint} Use a ratio, or one of {', '.join(RATIOS)}."
         )
-    return entry.build()
+    return entry.build(in_folds)
 
 
 def new_ratio(ratio: Any, seed: int, verbose: bool = False, argument: str = "ratio") -> Any:

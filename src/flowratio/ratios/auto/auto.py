@@ -118,7 +118,7 @@ class AutoRatio(RatioEstimator):
     def _fit(self, samples: TwoSamples, start: float | None = None) -> None:
         """Choose among the candidates. `start` is the time at which the budget began, now if it is None."""
         start = time.perf_counter() if start is None else start
-        candidates, seed = self._candidates(), seed_from(self.random_state)
+        candidates, seed = self._candidates(in_folds=True), seed_from(self.random_state)
         for ratio in candidates.values():
             if isinstance(ratio, FeaturizedRatio) and is_fitted(ratio.featurizer):
                 check_featurizer(ratio.featurizer, samples)
@@ -220,10 +220,11 @@ class AutoRatio(RatioEstimator):
         if budget is not None and not (is_number(budget) and budget > 0):
             raise ArgumentError("time_budget", f"`time_budget` is {budget!r}. Use seconds above 0, or None.")
 
-    def _candidates(self) -> dict[str, Any]:
+    def _candidates(self, in_folds: bool = False) -> dict[str, Any]:
+        """Return the unfitted candidates, for a fit in each fold or for a single fit."""
         candidates = self.candidates
         if candidates is None:
-            return {name: entry.build() for name, entry in RATIOS.items() if entry.candidate}
+            return {name: entry.build(in_folds) for name, entry in RATIOS.items() if entry.candidate}
         if isinstance(candidates, str) or not isinstance(candidates, Mapping | Sequence) or not candidates:
             raise ValueError(f"`candidates` is {candidates!r}. Use a list of names or ratios, or a dict of ratios.")
         if isinstance(candidates, Mapping):
@@ -233,7 +234,7 @@ class AutoRatio(RatioEstimator):
             name = one if isinstance(one, str) else one.__name__ if isinstance(one, type) else type(one).__name__
             while name in by_name:
                 name += "'"
-            by_name[name] = named_ratio(one, "candidates") if isinstance(one, str) else one
+            by_name[name] = named_ratio(one, "candidates", in_folds) if isinstance(one, str) else one
         return by_name
 
 
