@@ -19,7 +19,7 @@ from flowratio.report.numbers import count, fixed, pair, percent, shares
 
 MAX_CHANGES = 8  # columns that are listed as changed
 _IMPORTANT = 0.05  # share of the squared changes of log r from which on a column is listed without a test
-_MORE = 0.01  # total variation beyond the largest change of a share, from which on it is stated
+_CATEGORIES = 3  # new and vanished categories of a column that are listed
 _SIZES = ((0.55, "very small"), (0.65, "small"), (0.8, "clear"), (0.95, "large"), (math.inf, "very large"))
 _SAMPLE = re.compile(r"\b(of |from |about |like |where )([pq])\b(?![-\w]| =)|()\b([pq])(?= has | lies )")
 _BOTH = re.compile(r"(?<![\w'`-])p( and | from | ‖ )q(?![\w'`-])")
@@ -37,18 +37,20 @@ class Change(NamedTuple):
     what: str  # such as "median age" or "citizen = No"
     before: str  # in the file of q
     after: str  # in the file of p
-    note: str = ""  # on other changes of the column
+    note: str = ""  # such as "new"
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.before} → {self.after}{f' ({self.note})' * bool(self.note)}"
+        values = f": {self.before} → {self.after}" * bool(self.before)
+        return f"{self.what}{values}{f' ({self.note})' * bool(self.note)}"
 
 
 def changed_columns(evidence: dict[str, Any], most: int = MAX_CHANGES) -> list[str]:
-    """Return a text for each of the columns that changed most, the clearest change first.
+    """Return texts for the columns that changed most, the clearest change first.
 
-    Examples are "citizen = No: 23 % → 9 %", "median age: 34 → 41" and "missing values of income: 1 % → 12 %". The arrow
-    points from the file that is weighted (q, the second one of `fit`) to the file that it should match (p). The list is
-    empty if no difference is found. Names are legible: control characters are escaped, and long names are shortened.
+    Examples are "citizen = No: 23 % → 9 %", "median age: 34 → 41" and "missing values of income: 1 % → 12 %". A column
+    with new or vanished categories has a text for each of the first three of them. The arrow points from the file that
+    is weighted (q, the second one of `fit`) to the file that it should match (p). The list is empty if no difference is
+    found. Names are legible: control characters are escaped, and long names are shortened.
     """
     return [str(change) for change in changes_of(legible_evidence(evidence), most)]
 
@@ -65,48 +67,57 @@ def changes_of(evidence: dict[str, Any], most: int = MAX_CHANGES) -> list[Change
     if is_significant(evidence["test"]):
         drivers = [one for one in evidence["test"]["drivers"] if is_significant(one)]
         if drivers:
-            return [_change(columns[one["column"]], one) for one in drivers[:most]]
+            return [change for one in drivers[:most] for change in _changes(columns[one["column"]], one, drivers)]
     if not differs(evidence):
         return []
     important = [column for column in evidence["columns"] if (column["driver"]["share"] or 0) >= _IMPORTANT]
-    return [_change(column, {"kind": ChangeKind.MEAN.value}) for column in important[:most]]
+    return [change for column in important[:most] for change in _changes(column, {"kind": ChangeKind.MEAN.value}, [])]
 
 
-def _change(column: dict[str, Any], driver: dict[str, Any]) -> Change:
-    """Return what changed in a column. `driver` is its result of the test."""
+def _changes(column: dict[str, Any], driver: dict[str, Any], drivers: list[dict[str, Any]]) -> list[Change]:
+    """Return what changed in a column. `driver` is its result of the test, one of the `drivers`."""
     name, kind = column["name"], ChangeKind(driver["kind"])
     if kind is ChangeKind.CORRELATION:
-        texts = [fixed(driver.get(sample), 2) for sample in "qp"]
-        return Change(name, f"correlation of {name} and {driver['partner']}", texts[0], texts[1])
-    largest = max(_category_changes(column), key=_rank, default=None)
+        return [] if _is_repeated(driver, drivers) else [_change_of_correlation(driver)]
+    categories = _changed_categories(column)
     of_missing = abs(column["missing"]["p"] - column["missing"]["q"])
-    is_missing = kind is ChangeKind.MISSING or (largest is not None and of_missing > abs(largest["p"] - largest["q"]))
-    if is_missing or (largest is None and not _has_values(column)):
-        return Change(name, f"missing values of {name}", *shares(column["missing"]["q"], column["missing"]["p"]))
-    if largest is not None:
-        before, after = shares(largest["q"], largest["p"])
-        return Change(name, f"{name} = {largest['category']}", before, after, _note_on_others(column, largest))
-    return _change_of_numbers(column, kind)
+    is_larger = all(of_missing > abs(one["p"] - one["q"]) for one in categories[:1])
+    is_text = "categories" in column
+    if kind is ChangeKind.MISSING or (is_text and of_missing and is_larger) or not (is_text or _has_values(column)):
+        return [Change(name, f"missing values of {name}", *shares(column["missing"]["q"], column["missing"]["p"]))]
+    if not is_text:
+        return [_change_of_numbers(column, kind)]
+    if not categories:
+        return [Change(name, f"categories of {name}", "", "", "too few rows to say which ones")]
+    changes = [Change(name, f"{name} = {one['category']}", *shares(one["q"], one["p"]), one["note"]) for one in categories]
+    n_more = column["changes"]["n_clear"] - len(changes) if "changes" in column else 0
+    if n_more > 0 and len(column["categories"]) > 2:  # of two categories, one says it all
+        more = f"{counted(n_more, 'more category', 'more categories')} changed"
+        changes[-1] = changes[-1]._replace(note=", ".join(filter(None, [changes[-1].note, more])))
+    return changes
 
 
-def _note_on_others(column: dict[str, Any], largest: dict[str, Any]) -> str:
-    """Return how much all categories changed together. Empty if that is hardly more than the largest change."""
-    total = column.get("changes", {}).get("total_variation", 0.0)
-    if total - abs(largest["p"] - largest["q"]) < _MORE:
-        return ""
-    return f"largest of several changes: {percent(total)} of the rows would have to change their category"
+def _is_repeated(driver: dict[str, Any], drivers: list[dict[str, Any]]) -> bool:
+    """Return whether a column before this one has the same change of a correlation."""
+    before = drivers[: drivers.index(driver)]
+    is_correlation = {one["column"] for one in before if one["kind"] == driver["kind"] and one["partner"] == driver["column"]}
+    return driver["partner"] in is_correlation
 
 
-def _rank(category: dict[str, Any]) -> tuple[float, float]:
-    """Return a key by which the largest change of a share comes last, and of equal changes that of the rarest."""
-    return round(abs(category["p"] - category["q"]), 3), -category["p"] - category["q"]
+def _change_of_correlation(driver: dict[str, Any]) -> Change:
+    before, after = (fixed(driver.get(sample), 2) for sample in "qp")
+    return Change(driver["column"], f"rank correlation of {driver['column']} and {driver['partner']}", before, after)
 
 
-def _category_changes(column: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the categories of a column with their shares. Of a boolean, only true."""
-    categories = [one for one in column.get("categories", []) if "n_others" not in one]
-    is_boolean = column["kind"] == "boolean"
-    return [one for one in categories if one["category"] == "true"] or categories if is_boolean else categories
+def _changed_categories(column: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the clearly new and vanished categories of a column, or the one that changed most. Of a boolean, true."""
+    changes = column.get("changes")
+    if changes is None:
+        true_first = sorted(column.get("categories", []), key=lambda one: one["category"] != "true")
+        return [{**one, "note": ""} for one in true_first[:1]]
+    absent = [{**one, "note": kind} for kind in ("new", "vanished") for one in changes[kind] if one["is_clear"]]
+    absent.sort(key=lambda one: -one["p"] - one["q"])
+    return absent[:_CATEGORIES] or [{**one, "note": ""} for one in changes["changed"][:1]]
 
 
 def is_zero_or_one(column: dict[str, Any]) -> bool:
@@ -166,15 +177,24 @@ def weight_sentence(evidence: dict[str, Any]) -> str:
     p, q = file_names(evidence["origin"])
     if is_apart(evidence):
         return f"No weights can turn rows of {q} into rows of {p}: the files do not overlap."
-    size = f"{count(overlap['ess_q'])} ± {count(overlap['ess_error'])}"
-    rows = f"the {count(n_q)} rows of {q} carry as much information as {size} rows of {p}"
-    return f"After weighting, {rows} (effective sample size, ESS)."
+    size = f"{count(overlap['ess_q'])} ± {count(round(overlap['ess_error'], 1))}"
+    rows = f"the {count(n_q)} weighted rows of {q} carry as much information as {size} rows without weights"
+    return f"Effective sample size (ESS): {rows}."
+
+
+def headroom_sentence(evidence: dict[str, Any]) -> str:
+    """Return whether q has enough rows for the weights."""
+    p, q = file_names(evidence["origin"])
+    if is_apart(evidence):
+        return "log n − KL cannot be estimated: the files do not overlap."
+    nats = fixed(evidence["diagnosis"]["overlap"]["headroom"], 1)
+    return f"log n − KL({p} ‖ {q}), n = rows of {q}: {nats} nats (3.5 or more is good, below 2 is too little)."
 
 
 def is_apart(evidence: dict[str, Any]) -> bool:
     """Return whether the files do not overlap."""
     overlap = evidence["diagnosis"]["overlap"]
-    return no_overlap(overlap["share_p_beyond_q"], overlap["headroom"])
+    return bool(evidence["diagnosis"]["separating"]) or no_overlap(overlap["share_p_beyond_q"], overlap["headroom"])
 
 
 def unweighted_sentence(origin: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, TypedDict
 
+import numpy as np
 import polars as pl
 
 from flowratio._support.wording import counted
@@ -12,15 +13,18 @@ from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.report.names import file_names, legible_evidence
 from flowratio.report.numbers import count, percent
 from flowratio.report.numbers import shares as texts
+from flowratio.samples.category_counts import differs_clearly
 from flowratio.tables.columns import FEWEST_OF_CATEGORY
 
 CATEGORIES = 20  # categories in the table of a column. The others are counted together
 _LISTED = 10  # categories in a list of new, vanished or changed ones
-_BEYOND_CHANCE = 3.0  # standard errors from which on a change is listed
 
 
 class ChangedCategories(TypedDict):
-    """New categories occur only in p, vanished ones only in q. Each list has shares of all rows of both samples."""
+    """New categories occur only in p, vanished ones only in q. Each list has shares of all rows of both samples.
+
+    The `is_clear` of a category is whether its shares differ by more than chance.
+    """
 
     n_new: int
     share_new: float  # of the rows of p
@@ -28,8 +32,8 @@ class ChangedCategories(TypedDict):
     n_vanished: int
     share_vanished: float  # of the rows of q
     vanished: list[dict[str, Any]]
-    total_variation: float  # share of the values that would have to change their category, without that of chance
     changed: list[dict[str, Any]]  # of those in both samples: the largest differences of shares, beyond chance
+    n_clear: int  # categories of all kinds that differ by more than chance
 
 
 def category_shares(p: pl.Series, q: pl.Series) -> pl.DataFrame:
@@ -63,32 +67,27 @@ def changed_categories(
     """
     rows_p, rows_q = (n_p, n_q) if n_rows is None else n_rows
     of_rows = {"p": pl.col("p") * n_p / max(rows_p, 1), "q": pl.col("q") * n_q / max(rows_q, 1)}
+    counts = [np.rint(shares[sample].to_numpy() * n) for sample, n in (("p", n_p), ("q", n_q))]
+    shares = shares.with_columns(**of_rows, is_clear=pl.Series(differs_clearly(counts[0], counts[1]), dtype=pl.Boolean))
     new, vanished = shares.filter(pl.col("q") == 0), shares.filter(pl.col("p") == 0)
-    mean = (pl.col("p") + pl.col("q")) / 2
-    error = (mean * (1 - mean) * (1 / max(n_p, 1) + 1 / max(n_q, 1))).sqrt()
-    change = (pl.col("p") - pl.col("q")).abs()
-    both = shares.filter((pl.col("p") > 0) & (pl.col("q") > 0) & (change > _BEYOND_CHANCE * error))
-    both = both.sort(change, descending=True)[:_LISTED].with_columns(**of_rows)
-    new, vanished = new.with_columns(**of_rows), vanished.with_columns(**of_rows)
+    both = shares.filter((pl.col("p") > 0) & (pl.col("q") > 0) & pl.col("is_clear"))
+    largest = [(pl.col("p") - pl.col("q")).abs().round(9), pl.col("p") + pl.col("q")]  # of equal changes, the rarest
+    both = both.sort(largest, descending=[True, False])
     return {
         "n_new": new.height,
         "share_new": _rounded(new["p"].sum()),
-        "new": [_shares(row) for row in new[:_LISTED].iter_rows(named=True)],
+        "new": _listed(new),
         "n_vanished": vanished.height,
         "share_vanished": _rounded(vanished["q"].sum()),
-        "vanished": [_shares(row) for row in vanished[:_LISTED].iter_rows(named=True)],
-        "total_variation": _rounded(_total_variation(shares.select(change=change, error=error))),
-        "changed": [_shares(row) for row in both.iter_rows(named=True)],
+        "vanished": _listed(vanished),
+        "changed": _listed(both),
+        "n_clear": int(shares["is_clear"].sum()),
     }
 
 
-def _total_variation(changes: pl.DataFrame) -> float:
-    """Return half the sum of the changes of shares, minus its mean if all changes are chance.
-
-    With many categories, chance alone adds up. On average, the result is too small rather than too large.
-    """
-    total, error = float(changes["change"].sum()), float(changes["error"].sum())
-    return max((total - math.sqrt(2 / math.pi) * error) / 2, 0.0)  # the mean absolute value of Gaussians
+def _listed(shares: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the first categories with their shares."""
+    return [{**_shares(row), "is_clear": row["is_clear"]} for row in shares[:_LISTED].iter_rows(named=True)]
 
 
 def category_sentences(evidence: dict[str, Any]) -> list[str]:

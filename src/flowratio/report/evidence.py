@@ -35,7 +35,7 @@ from flowratio.tables.encoder import TableEncoder
 from flowratio.tables.formats import Kind
 from flowratio.weights import largest_k_hat
 
-_FORMAT, _VERSION = "flowratio evidence", 5
+_FORMAT, _VERSION = "flowratio evidence", 6
 _LOG_RATIOS = 5_000  # log-ratios of each sample
 _ROWS, _COLUMNS = 1_000, 30  # rows of each sample with their encoded columns
 _BINS = 24

@@ -168,6 +168,10 @@ def _verdict(evidence: dict[str, Any], balance: dict[str, Any]) -> dict[str, Any
         tone, sign, name = "neutral", "=", "Weights: not needed"
         headline, answer = _ALIKE
         sentences.insert(0, f"The verdict on the weights of this model is: {diagnosis['verdict']}.")
+    beyond = evidence["diagnosis"]["overlap"]["share_p_beyond_q"]
+    if tone == "care" and beyond > THRESHOLDS.beyond:
+        headline = f"The files differ. {percent(beyond)} of {{p}} has no counterpart in {{q}}. Weight with care."
+        answer = f"For {percent(1 - beyond)} of {{p}}, with care. Read the problems below before you use the weights."
     texts = {key: [answers.with_file_names(text, origin) for text in diagnosis[key]] for key in ("warnings", "notes")}
     return {
         "tone": tone,

@@ -79,7 +79,7 @@ def test_a_more_flexible_ratio_is_advice_only_if_confirmed(is_confirmed: bool) -
     one = np.array([0.4])
     table = Balance(["age"], one, one, np.array([0.01]), one, one)
     (finding,) = balance_findings(table, 1000.0, is_confirmed)
-    assert "age (+0.40 to +0.40)" in finding.words
+    assert "age (before +0.40, after +0.40)" in finding.words
     assert ("more flexible" in finding.words) == is_confirmed
 
 

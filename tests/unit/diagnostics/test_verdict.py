@@ -259,7 +259,7 @@ def test_rare_categories_lower_the_verdict() -> None:
 def test_column_that_weighting_makes_worse_is_named() -> None:
     worse = Balance(["a", "b"], np.array([1.0, 0.02]), np.array([0.01, 0.16]), np.array([0.05, 0.05]), ONE, ONE)
     (finding,) = imbalanced(worse, CHANCE, CURVE, 80.0)
-    assert finding.words == "Weighting moves columns of q away from p: b (+0.02 to +0.16)."
+    assert finding.words == "Weighting moves columns of q away from p: b (before +0.02, after +0.16)."
     assert imbalanced(replace(worse, standard_error=np.array([0.05, 0.06])), CHANCE, CURVE, 80.0) == []  # by chance
 
 

@@ -147,7 +147,7 @@ def test_new_vanished_and_changed_categories() -> None:
     assert (evidence["n_new"], evidence["share_new"], evidence["new"]) == (
         1,
         0.2,
-        [{"category": "new", "p": 0.2, "q": 0.0}],
+        [{"category": "new", "p": 0.2, "q": 0.0, "is_clear": True}],
     )
     assert (evidence["n_vanished"], evidence["share_vanished"]) == (1, 0.35)
     assert [one["category"] for one in evidence["changed"]] == ["a"]  # b: 0.3 and 0.4, 1.7 standard errors
@@ -169,9 +169,9 @@ def test_shares_of_changed_categories_are_those_of_all_rows() -> None:
     q = pl.Series("town", [None] * 50 + ["a"] * 50 + ["b"] * 80 + ["old"] * 70)
     changes = _described(learn_column(pl.concat([p, q]), 20), p, q)["changes"]
     assert (changes["share_new"], changes["share_vanished"]) == (0.1, 0.28)  # 20 of 200 rows, 70 of 250
-    assert changes["new"] == [{"category": "new", "p": 0.1, "q": 0.0}]
+    assert changes["new"] == [{"category": "new", "p": 0.1, "q": 0.0, "is_clear": True}]
     # b has the same share of all rows nearly, and does not differ beyond chance among the cells
-    assert changes["changed"] == [{"category": "a", "p": 0.25, "q": 0.2}]
+    assert changes["changed"] == [{"category": "a", "p": 0.25, "q": 0.2, "is_clear": True}]
 
 
 def test_driver_compares_one_category_before_and_after() -> None:
@@ -355,9 +355,9 @@ def test_column_that_is_all_gaps_in_one_sample(
         ("[" * 100_000, ["cut short or not JSON"]),
         ("\udcff", ["cut short or not JSON"]),
         ("[1, 2]", ["not evidence of flowratio"]),
-        ('{"format": "flowratio evidence", "version": 6}', ["format version 6", "version 5. Upgrade flowratio."]),
-        ('{"format": "flowratio evidence", "version": 4}', ["format version 4", "version 5. Fit the model again."]),
-        ('{"format": "flowratio evidence", "version": 5}', ["was changed after it was written"]),
+        ('{"format": "flowratio evidence", "version": 7}', ["format version 7", "version 6. Upgrade flowratio."]),
+        ('{"format": "flowratio evidence", "version": 5}', ["format version 5", "version 6. Fit the model again."]),
+        ('{"format": "flowratio evidence", "version": 6}', ["was changed after it was written"]),
     ],
 )
 def test_file_that_cannot_be_read(content: str | None, words: list[str], tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
         ({"overlap": {"ess_q": 3.0}}, "Get more rows of"),
         ({"overlap": {"headroom": 1.0}}, "Get more rows of"),
         ({"remedy": {"words": "Cap", "option": "--cap 20"}}, "-o weights.csv --cap 20"),
-        ({"overlap": {"ess_q": 80.0, "ess_error": 30.0}}, "as much information as 80 ± 30 rows of a&amp;b.csv"),
+        ({"overlap": {"ess_q": 80.0, "ess_error": 30.0}}, "as much information as 80 ± 30 rows without weights"),
         ({"overlap": {"headroom": -1.0}}, "because the files do not overlap"),
         ({"overlap": {"share_p_beyond_q": 0.9}}, "the files do not overlap."),
         ({"overlap": {"share_p_beyond_q": 0.3}}, "has no counterpart in"),
@@ -232,10 +232,10 @@ def test_advice_fits_the_numbers(change: dict[str, Any], words: str, evidence: d
 
 def test_new_and_vanished_categories_are_listed(evidence: dict[str, Any]) -> None:
     changed = copy.deepcopy(evidence)
-    new = {"category": SCRIPT, "p": 0.25, "q": 0.0}
+    new = {"category": SCRIPT, "p": 0.25, "q": 0.0, "is_clear": True}
     changes = {"n_new": 40, "share_new": 0.5, "new": [new], "n_vanished": 0, "share_vanished": 0.0, "vanished": []}
     column = next(one for one in changed["columns"] if one["kind"] == "category")
-    column["changes"] = {**changes, "changed": [{"category": "b", "p": 0.09, "q": 0.23}]}
+    column["changes"] = {**changes, "changed": [{"category": "b", "p": 0.09, "q": 0.23}], "n_clear": 41}
     changed["test"]["drivers"].insert(0, {"column": column["name"], "kind": "mean", "p_value": 0.005})
     assert "Only in" not in words_of(evidence)
     text = words_of(changed)
@@ -313,7 +313,7 @@ def test_categories_of_a_column_that_did_not_change_clearly_are_not_listed(evide
     assert column["name"] not in [change.column for change in changes_of(changed)]
     column["changes"]["changed"] = [{"category": "b", "p": 0.03, "q": 0.02}]
     assert "Most changed" not in words_of(changed)
-    column["changes"] |= {"n_new": 1, "share_new": 0.2, "new": [{"category": "c", "p": 0.2, "q": 0.0}]}
+    column["changes"] |= {"n_new": 1, "share_new": 0.2, "new": [{"category": "c", "p": 0.2, "q": 0.0, "is_clear": False}]}
     assert "Only in a&b.csv (new): c (20 %)." in words_of(changed)
 
 
