@@ -263,7 +263,7 @@ def test_the_automatic_choice_prints_its_table(files: Path, tmp_path: Path, run:
     assert code == 0
     assert re.search(r"^candidate +score", out, re.MULTILINE)
     assert re.search(r"^logistic +", out, re.MULTILINE)
-    assert out.count("not fully tried for lack of time") == 1
+    assert out.count("The budget was enough to try") == 1
     assert re.search(r"^(?!- ).*(the flow |latent space)", out, re.MULTILINE | re.IGNORECASE)
 
 

@@ -38,6 +38,7 @@ class Change(NamedTuple):
     before: str  # in the file of q
     after: str  # in the file of p
     note: str = ""  # such as "new"
+    is_dependence: bool = False  # whether it is about two columns
 
     def __str__(self) -> str:
         values = f": {self.before} → {self.after}" * bool(self.before)
@@ -106,7 +107,7 @@ def _is_repeated(driver: dict[str, Any], drivers: list[dict[str, Any]]) -> bool:
 
 def _change_of_correlation(driver: dict[str, Any]) -> Change:
     before, after = (fixed(driver.get(sample), 2) for sample in "qp")
-    return Change(driver["column"], f"rank correlation of {driver['column']} and {driver['partner']}", before, after)
+    return Change(driver["column"], f"rank correlation of {driver['column']} and {driver['partner']}", before, after, "", True)
 
 
 def _changed_categories(column: dict[str, Any]) -> list[dict[str, Any]]:

@@ -37,6 +37,7 @@ _HEADLINES = {
     "bad": "The files differ. Do not weight {q} to match {p}.",
 }
 _ALIKE = ("No difference found between {q} and {p}.", "You do not need weights, because no difference was found.")
+_DRAWN = 3  # categories in a small chart
 _PLURALS = {"category": "text", "constant": "one value", "identifier": "identifiers, left out"}
 
 
@@ -81,6 +82,7 @@ def _content(evidence: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]
     balance, (p, q) = _balance(evidence), file_names(origin)
     columns = [{**one, "noun": one["kind"], "typical": _typical(one)} for one in evidence["columns"]]
     for column in columns:
+        column["largest"] = _largest_changes(column)
         column["noun"] += ", left out" * (column["kind"] == "identifier")
     return {
         **evidence,
@@ -108,7 +110,7 @@ def _content(evidence: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]
 def _payload(content: dict[str, Any]) -> dict[str, Any]:
     """Return the data of the script."""
     diagnosis, balance, weights = content["diagnosis"], content["balance"], content["weights"]
-    of_column = ("name", "kind", "histogram", "categories")
+    of_column = ("name", "kind", "histogram", "largest")
     return {
         "files": content["files"],
         "score": content["score_command"],
@@ -120,7 +122,7 @@ def _payload(content: dict[str, Any]) -> dict[str, Any]:
         "latent": content["latent"],
         "training": content["training"],
         "fitted": {
-            "now-ess": count(diagnosis["overlap"]["ess_q"]),
+            "now-ess": "0" if content["is_apart"] else count(diagnosis["overlap"]["ess_q"]),
             "now-worst": sig(balance["worst_after"]),
             "now-mean": sig(balance["mean_after"]),
             "now-half": percent(weights["half"]),
@@ -140,9 +142,13 @@ def _drift(evidence: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changes(evidence: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the columns that changed most, with their positions."""
-    positions = {column["name"]: j for j, column in enumerate(evidence["columns"])}
-    return [{**change._asdict(), "position": positions[change.column]} for change in answers.changes_of(evidence)]
+    """Return the columns that changed most, with the positions of their charts. A correlation has none."""
+    positions: dict[str, int | None] = {column["name"]: j for j, column in enumerate(evidence["columns"])}
+    changes = []
+    for change in answers.changes_of(evidence):
+        position = None if change.is_dependence else positions.pop(change.column, None)  # one chart for each column
+        changes.append({**change._asdict(), "position": position})
+    return changes
 
 
 def _category_lists(evidence: dict[str, Any]) -> list[dict[str, Any]]:
@@ -244,8 +250,19 @@ def _typical(column: dict[str, Any]) -> dict[str, str]:
         return {"what": "mean", "p": in_units(column, p and p["mean"]), "q": in_units(column, q and q["mean"])}
     if not column["categories"]:
         return {"what": "all missing", "p": "–", "q": "–"}
-    largest = max(column["categories"], key=lambda one: (one["category"] == "true", abs(one["p"] - one["q"])))
+    largest = _largest_changes(column)[0]
     return {"what": f"share of {largest['category']}", "p": percent(largest["p"]), "q": percent(largest["q"])}
+
+
+def _largest_changes(column: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return up to three categories: clearly new and vanished ones, then those that differ most. Of a boolean, true."""
+    changes = column.get("changes") or {}
+    absent = [one for kind in ("new", "vanished") for one in changes.get(kind, []) if one["is_clear"]]
+    others = [one for one in [*changes.get("changed", []), *column.get("categories", [])] if "n_others" not in one]
+    absent, others = (sorted(of, key=lambda one: -abs(one["p"] - one["q"])) for of in (absent, others))
+    others.sort(key=lambda one: one["category"] != "true" or column["kind"] != "boolean")
+    by_name = {one["category"]: {key: one[key] for key in ("category", "p", "q")} for one in [*absent, *others]}
+    return list(by_name.values())[:_DRAWN]
 
 
 def _numbers(column: dict[str, Any]) -> list[dict[str, Any]]:

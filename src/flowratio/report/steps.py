@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ SCORE_COLUMNS = (
 )
 _NAMED = 3  # columns in a sentence
 _SEPARATING = 0.1  # share of the squared changes of log r from which on a column may separate the files
+_CHANGED = ("--out", "--force", "--quiet", "--json")  # options of `fit` that a new fit does not repeat
+_FLAGS = ("--no-flow",)  # options without a value
 _PARQUET = (".parquet", ".pq")
 _READERS = {".csv": "read_csv", ".parquet": "read_parquet", ".xlsx": "read_excel"}  # of pandas
 
@@ -53,6 +56,21 @@ def score_command(origin: dict[str, Any], options: str = "") -> str:
     """Return the command that computes weights for the file of q."""
     words = ["flowratio", "score", origin.get("model", "model"), origin["file_q"], "-o", _weights_file(origin)]
     return " ".join(map(shell_word, words)) + options
+
+
+def fit_command(origin: dict[str, Any], file_p: str | None = None, options: Sequence[str] = ()) -> str:
+    """Return the command that fits again with the same options and others, to another file of p if there is one."""
+    folder = f"{PurePath(origin.get('model', 'model')).name}-2"
+    words = ["flowratio", "fit", file_p or origin["file_p"], origin["file_q"], "-o", folder]
+    try:
+        typed = shlex.split(origin["command"])
+    except ValueError:  # a command of an unknown origin
+        typed = []
+    own = typed[2:] if typed[:2] == words[:2] else []
+    for option, value in zip(own, [*own[1:], ""], strict=False):
+        if option.startswith("--") and option.partition("=")[0] not in _CHANGED:
+            words += [option] if "=" in option or option in _FLAGS else [option, value]
+    return " ".join([*map(shell_word, words), *options])
 
 
 def _weights_file(origin: dict[str, Any]) -> str:
@@ -95,8 +113,9 @@ def _weighted(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
         first = Step(f"{first.text} {reason}", score_command(origin, f" {remedy['option']}"))
     name = _weights_file(origin)
     use = f"Use the column `weight` of {name} in every mean, fit or test about {p}. An example in Python:"
-    steps = [first, Step(use, _python_example(evidence, name)), *_care(evidence)]
-    return [*_matching_rows(evidence, origin), *steps]
+    matching = _matching_rows(evidence, origin)
+    first = first._replace(text="Or use this model. " * bool(matching) + first.text)
+    return [*matching, first, Step(use, _python_example(evidence, name)), *_care(evidence)]
 
 
 def _matching_rows(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
@@ -117,9 +136,7 @@ def _matching_rows(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Ste
     index = ", index=False" * (write != "to_parquet")
     code = f"new, old = pd.{read}({origin['file_p']!r}), pd.{read}({origin['file_q']!r})\n"
     code = f"import pandas as pd\n{code}new[{keep}].{write}({rest!r}{index})"
-    folder = f"{PurePath(origin.get('model', 'model')).name}-2"
-    words = ["flowratio", "fit", rest, origin["file_q"], "-o", folder]
-    return [Step(f"{text} In Python:", code), Step("Fit again to the other rows.", " ".join(map(shell_word, words)))]
+    return [Step(f"{text} In Python:", code), Step("Fit again to the other rows.", fit_command(origin, rest))]
 
 
 def _new_categories(column: dict[str, Any]) -> list[dict[str, Any]]:
@@ -170,17 +187,15 @@ def _unweighted(origin: dict[str, Any]) -> list[Step]:
 def _instead(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
     """Return what to do if the weights would mislead."""
     p, q = file_names(origin)
-    folder = f"{PurePath(origin.get('model', 'model')).name}-2"
-    words = [*map(shell_word, ["flowratio", "fit", origin["file_p"], origin["file_q"], "-o", folder])]
     instead = Step(f"Do not weight {q}. You can still use the changes that this page lists. They do not need weights.")
     if separation := separation_sentence(evidence):
         option = _exclude_option(evidence["diagnosis"]["separating"])
-        return [Step(separation, " ".join([*words, *option]) if option else ""), instead]
+        return [Step(separation, fit_command(origin, options=option) if option else ""), instead]
     steps = [instead]
     option = _exclude_option(_important(evidence))
     if option:
         text = "Fit again without the columns that separate the files, if your question does not need them."
-        steps.append(Step(text, " ".join([*words, *option])))
+        steps.append(Step(text, fit_command(origin, options=option)))
     steps.append(Step(f"Or get more rows of {q} that look like {p}, and fit again."))
     steps += [Step(with_file_names(text, origin)) for text in evidence["diagnosis"]["advice"]]
     is_beyond = evidence["diagnosis"]["overlap"]["share_p_beyond_q"] > THRESHOLDS.beyond
