@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 
 from flowratio import AutoRatio, FlowFeaturizer
+from flowratio._support.numbers import count, sig
 from flowratio._support.wording import shown
 from flowratio.report.evidence import Origin, _latent, _training, gather
 from flowratio.report.names import MAX_LENGTH
-from flowratio.report.numbers import count, sig
 from flowratio.report.page import write_report
 from flowratio.weights import cap, effective_sample_size, temper
 

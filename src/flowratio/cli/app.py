@@ -271,13 +271,19 @@ def compare(
         check_paths(tables=[p, q])
         from flowratio.applications.testing import two_sample_test
         from flowratio.cli.inputs import comparable, named_method, read_tables
+        from flowratio.report.steps import exclude_option
 
         ratio = None if method is None else named_method(method)
         P, Q = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
         result = two_sample_test(P, Q, ratio, n_permutations=permutations, random_state=seed, verbose=not quiet)
-    print_result(result, as_json)
-    if result.drivers.names and not as_json:
-        print(f"\n{result.drivers}")
+    if as_json:
+        print_result(result, as_json)
+        return
+    print(result.conclusion)
+    if result.separating:
+        print(f"Repeat with {' '.join(exclude_option(result.separating))}.")
+    if result.drivers.names:
+        print(f"\n{result.drivers.text(p, q)}")
 
 
 @_command()

@@ -11,6 +11,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
+from flowratio._support.numbers import percent
 from flowratio.cli.demo_data import customers
 from flowratio.cli.fit_text import answers, for_terminal
 from flowratio.cli.motivating import NEAR, estimates_of
@@ -18,7 +19,6 @@ from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.registry import silent
 from flowratio.report.drift import is_significant
 from flowratio.report.model import Model, fit_tables
-from flowratio.report.numbers import percent
 from flowratio.report.page import write_report
 from flowratio.storage.reading import read_table
 from flowratio.storage.scoring import score_file

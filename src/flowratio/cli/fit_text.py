@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flowratio._support.numbers import plain_spaces
 from flowratio._support.wording import LONGEST_PATH, in_percent, shown
 from flowratio.diagnostics.summary import score_sentence
 from flowratio.diagnostics.verdict import separated, verdict_text
@@ -22,8 +23,6 @@ from flowratio.report.drift import differs
 from flowratio.report.names import file_names, legible_evidence
 from flowratio.report.steps import separation_sentence
 
-_ASCII = str.maketrans({"\u202f": ",", "\u00a0": " "})  # spaces of a page, which a terminal may not show
-
 
 def answers(evidence: dict[str, Any], most: int | None = None) -> str:
     """Return whether two files differ, the columns that changed, the effective sample size and the verdict.
@@ -34,7 +33,11 @@ def answers(evidence: dict[str, Any], most: int | None = None) -> str:
     diagnosis, (p, q) = evidence["diagnosis"], file_names(evidence["origin"])
     changes = [f"  {text}" for text in [*changed_columns(evidence), more_changes(evidence, MAX_CHANGES)] if text]
     separation = separation_sentence(evidence)
-    lines = [*filter(None, [separation]), drift_sentence(evidence), *([f"Changes from {q} to {p}:", *changes] if changes else [])]
+    lines = [
+        *filter(None, [separation]),
+        drift_sentence(evidence),
+        *([f"Changes from {q} to {p}:", *changes] if changes else []),
+    ]
     lines += [weight_sentence(evidence) if differs(evidence) else unweighted_sentence(evidence["origin"])]
     first = [finding.words for finding in separated(diagnosis["separating"])]  # it is the first line
     problems = [text for text in diagnosis["warnings"] if text not in first]
@@ -43,7 +46,7 @@ def answers(evidence: dict[str, Any], most: int | None = None) -> str:
     more = [f"- The report has {n_more} more reason{'s' * (n_more > 1)}."] if n_more else []
     points = [*(f"- {text}" for text in reasons[:most]), *more, *(f"Note: {text}" for text in diagnosis["notes"])]
     lines += [verdict_text(diagnosis["verdict"], ""), *(with_file_names(text, evidence["origin"]) for text in points)]
-    return for_terminal("\n".join(lines))
+    return plain_spaces("\n".join(lines))
 
 
 def details(evidence: dict[str, Any]) -> str:
@@ -61,9 +64,4 @@ def details(evidence: dict[str, Any]) -> str:
         " (about 50 % = it finds no difference, far below = too few rows to judge).",
         *(shown(text, LONGEST_PATH) for text in category_sentences(evidence)),
     ]
-    return for_terminal("\n".join(lines))
-
-
-def for_terminal(text: str) -> str:
-    """Return a text of a page with plain spaces."""
-    return text.translate(_ASCII)
+    return plain_spaces("\n".join(lines))

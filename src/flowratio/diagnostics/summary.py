@@ -194,7 +194,8 @@ def _balance(diagnosis: Diagnosis) -> list[str]:
         f"\nBalance {'':<{width - 6}}   mean difference, before → after   deviation of q / p, before → after",
         *table,
         *_rest(len(columns.names)),
-        f"  A classifier is right in {auc} of pairs after weighting (about 50 % is chance, far below means too few rows, z = {_z(left.z)}).",
+        f"  A classifier is right in {auc} of pairs after weighting (about 50 % is chance, far below means too few "
+        f"rows, z = {_z(left.z)}).",
     ]
 
 

@@ -127,7 +127,9 @@ def low_overlap(overlap: Overlap) -> list[Finding]:
         findings.append(Finding(f"{words} {overlap.inflation_q:.1f} times as large as rows of q suggest.", False))
     if overlap.share_p_beyond_q > THRESHOLDS.beyond:
         rows = f"{np.count_nonzero(overlap.p_beyond_q)} rows of p ({in_percent(overlap.share_p_beyond_q, 1)})"
-        words = f"{rows} have no counterpart: fewer than one such row of q is expected, or no row of q has their category."
+        words = (
+            f"{rows} have no counterpart: fewer than one such row of q is expected, or no row of q has their category."
+        )
         findings.append(Finding(words, overlap.share_p_beyond_q > THRESHOLDS.beyond_grave))
     return findings
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
+from flowratio._support.numbers import count, fixed, percent
 from flowratio._support.wording import counted
 from flowratio.applications.column_changes import ChangeKind
+from flowratio.applications.plain_changes import Change, changes_of_column
 from flowratio.diagnostics.overlap import no_overlap
 from flowratio.report.drift import differs, is_significant
 from flowratio.report.names import file_names, legible_evidence
-from flowratio.report.numbers import count, fixed, pair, percent, shares
 
 MAX_CHANGES = 8  # columns that are listed as changed
 _IMPORTANT = 0.05  # share of the squared changes of log r from which on a column is listed without a test
-_CATEGORIES = 3  # new and vanished categories of a column that are listed
 _SIZES = ((0.55, "very small"), (0.65, "small"), (0.8, "clear"), (0.95, "large"), (math.inf, "very large"))
 _SAMPLE = re.compile(r"\b(of |from |about |like |where )([pq])\b(?![-\w]| =)|()\b([pq])(?= has | lies )")
 _BOTH = re.compile(r"(?<![\w'`-])p( and | from | ‖ )q(?![\w'`-])")
@@ -28,21 +28,6 @@ _UNTRIED = {
     "not needed": "because the result was clear without them",
     "failed": "after an error",
 }
-
-
-class Change(NamedTuple):
-    """A change of a column, in its own units."""
-
-    column: str
-    what: str  # such as "median age" or "citizen = No"
-    before: str  # in the file of q
-    after: str  # in the file of p
-    note: str = ""  # such as "new"
-    is_dependence: bool = False  # whether it is about two columns
-
-    def __str__(self) -> str:
-        values = f": {self.before} → {self.after}" * bool(self.before)
-        return f"{self.what}{values}{f' ({self.note})' * bool(self.note)}"
 
 
 def changed_columns(evidence: dict[str, Any], most: int = MAX_CHANGES) -> list[str]:
@@ -68,85 +53,17 @@ def changes_of(evidence: dict[str, Any], most: int = MAX_CHANGES) -> list[Change
     if is_significant(evidence["test"]):
         drivers = [one for one in evidence["test"]["drivers"] if is_significant(one)]
         if drivers:
-            return [change for one in drivers[:most] for change in _changes(columns[one["column"]], one, drivers)]
+            return [
+                change for one in drivers[:most] for change in changes_of_column(columns[one["column"]], one, drivers)
+            ]
     if not differs(evidence):
         return []
     important = [column for column in evidence["columns"] if (column["driver"]["share"] or 0) >= _IMPORTANT]
-    return [change for column in important[:most] for change in _changes(column, {"kind": ChangeKind.MEAN.value}, [])]
-
-
-def _changes(column: dict[str, Any], driver: dict[str, Any], drivers: list[dict[str, Any]]) -> list[Change]:
-    """Return what changed in a column. `driver` is its result of the test, one of the `drivers`."""
-    name, kind = column["name"], ChangeKind(driver["kind"])
-    if kind is ChangeKind.CORRELATION:
-        return [] if _is_repeated(driver, drivers) else [_change_of_correlation(driver)]
-    categories = _changed_categories(column)
-    of_missing = abs(column["missing"]["p"] - column["missing"]["q"])
-    is_larger = all(of_missing > abs(one["p"] - one["q"]) for one in categories[:1])
-    is_text = "categories" in column
-    if kind is ChangeKind.MISSING or (is_text and of_missing and is_larger) or not (is_text or _has_values(column)):
-        return [Change(name, f"missing values of {name}", *shares(column["missing"]["q"], column["missing"]["p"]))]
-    if not is_text:
-        return [_change_of_numbers(column, kind)]
-    if not categories:
-        return [Change(name, f"categories of {name}", "", "", "too few rows to say which ones")]
-    changes = [Change(name, f"{name} = {one['category']}", *shares(one["q"], one["p"]), one["note"]) for one in categories]
-    n_more = column["changes"]["n_clear"] - len(changes) if "changes" in column else 0
-    if n_more > 0 and len(column["categories"]) > 2:  # of two categories, one says it all
-        more = f"{counted(n_more, 'more category', 'more categories')} changed"
-        changes[-1] = changes[-1]._replace(note=", ".join(filter(None, [changes[-1].note, more])))
-    return changes
-
-
-def _is_repeated(driver: dict[str, Any], drivers: list[dict[str, Any]]) -> bool:
-    """Return whether a column before this one has the same change of a correlation."""
-    before = drivers[: drivers.index(driver)]
-    is_correlation = {one["column"] for one in before if one["kind"] == driver["kind"] and one["partner"] == driver["column"]}
-    return driver["partner"] in is_correlation
-
-
-def _change_of_correlation(driver: dict[str, Any]) -> Change:
-    before, after = (fixed(driver.get(sample), 2) for sample in "qp")
-    return Change(driver["column"], f"rank correlation of {driver['column']} and {driver['partner']}", before, after, "", True)
-
-
-def _changed_categories(column: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the clearly new and vanished categories of a column, or the one that changed most. Of a boolean, true."""
-    changes = column.get("changes")
-    if changes is None:
-        true_first = sorted(column.get("categories", []), key=lambda one: one["category"] != "true")
-        return [{**one, "note": ""} for one in true_first[:1]]
-    absent = [{**one, "note": kind} for kind in ("new", "vanished") for one in changes[kind] if one["is_clear"]]
-    absent.sort(key=lambda one: -one["p"] - one["q"])
-    return absent[:_CATEGORIES] or [{**one, "note": ""} for one in changes["changed"][:1]]
-
-
-def is_zero_or_one(column: dict[str, Any]) -> bool:
-    """Return whether a column of integers has no other values than 0 and 1. Its mean is then the share of 1."""
-    moments = [one for one in column.get("numbers", {}).values() if one is not None]
-    ends = [(one["quartiles"][0], one["quartiles"][4]) for one in moments]
-    return column["kind"] == "integer" and all(low >= 0 and high <= 1 for low, high in ends)
-
-
-def _has_values(column: dict[str, Any]) -> bool:
-    return all(column.get("numbers", {}).get(sample) is not None for sample in "pq")
-
-
-def _change_of_numbers(column: dict[str, Any], kind: ChangeKind) -> Change:
-    """Return the change of the share of 1, of the median or mean, or of the middle half of the values."""
-    name, p, q = column["name"], column["numbers"]["p"], column["numbers"]["q"]
-    if is_zero_or_one(column):
-        return Change(name, f"{name} = 1", *shares(q["mean"], p["mean"]))
-    if kind is ChangeKind.MEAN:
-        medians = pair(column, q["quartiles"][2], p["quartiles"][2])
-        if medians[0] != medians[1]:
-            return Change(name, f"median {name}", *medians)
-        return Change(name, f"mean {name}", *pair(column, q["mean"], p["mean"]))
-    low, high = (pair(column, q["quartiles"][k], p["quartiles"][k]) for k in (1, 3))
-    texts = [f"{low[k]} to {high[k]}" for k in (0, 1)]
-    if texts[0] != texts[1]:
-        return Change(name, f"middle half of {name}", texts[0], texts[1])
-    return Change(name, f"standard deviation of {name}", *pair({"kind": "number"}, q["sd"], p["sd"]))
+    return [
+        change
+        for column in important[:most]
+        for change in changes_of_column(column, {"kind": ChangeKind.MEAN.value}, [])
+    ]
 
 
 def drift_sentence(evidence: dict[str, Any]) -> str:

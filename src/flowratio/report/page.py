@@ -16,14 +16,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from flowratio._support.atomic import replacing
+from flowratio._support.numbers import count, fixed, in_units, moment, percent, sig, signed
 from flowratio._support.wording import shown
+from flowratio.applications.plain_changes import is_zero_or_one
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.report import answers
 from flowratio.report.category_changes import category_lines, rare_sentences
 from flowratio.report.drift import differs
 from flowratio.report.names import MAX_SENTENCE, file_names, legible_evidence
-from flowratio.report.numbers import count, fixed, in_units, moment, percent, sig, signed
-from flowratio.report.steps import SCORE_COLUMNS, score_command, steps_of
+from flowratio.report.steps import SCORE_COLUMNS, score_command, separation_sentence, steps_of
 
 _TONES = {"reliable": ("good", "✓"), "use with care": ("care", "!"), "do not use": ("bad", "✕")}
 _ANSWERS = {
@@ -175,7 +176,9 @@ def _verdict(evidence: dict[str, Any], balance: dict[str, Any]) -> dict[str, Any
         headline, answer = _ALIKE
         sentences.insert(0, f"The verdict on the weights of this model is: {diagnosis['verdict']}.")
     beyond = evidence["diagnosis"]["overlap"]["share_p_beyond_q"]
-    if tone == "care" and beyond > THRESHOLDS.beyond:
+    if separation := separation_sentence(evidence):
+        headline = f"The files differ. {separation}"
+    elif tone == "care" and beyond > THRESHOLDS.beyond:
         headline = f"The files differ. {percent(beyond)} of {{p}} has no counterpart in {{q}}. Weight with care."
         answer = f"For {percent(1 - beyond)} of {{p}}, with care. Read the problems below before you use the weights."
     texts = {key: [answers.with_file_names(text, origin) for text in diagnosis[key]] for key in ("warnings", "notes")}
@@ -183,7 +186,7 @@ def _verdict(evidence: dict[str, Any], balance: dict[str, Any]) -> dict[str, Any
         "tone": tone,
         "sign": sign,
         "name": name,
-        "headline": headline.format(**names),
+        "headline": headline if separation else headline.format(**names),
         "answer": answer.format(**names),
         "sentences": sentences,
         "problems": texts["warnings"],
@@ -245,7 +248,7 @@ def _typical(column: dict[str, Any]) -> dict[str, str]:
     """Return one number of a column in both samples: its mean, or the share of the category that differs most."""
     if "numbers" in column:
         p, q = (column["numbers"][sample] for sample in "pq")
-        if answers.is_zero_or_one(column):
+        if is_zero_or_one(column):
             return {"what": "share of 1", "p": percent(p and p["mean"]), "q": percent(q and q["mean"])}
         return {"what": "mean", "p": in_units(column, p and p["mean"]), "q": in_units(column, q and q["mean"])}
     if not column["categories"]:

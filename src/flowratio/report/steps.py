@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from flowratio._support.numbers import percent
 from flowratio._support.wording import escaped, first_of
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.diagnostics.verdict import Verdict, reliability_advice
 from flowratio.report.answers import unweighted_sentence, with_file_names
 from flowratio.report.drift import differs
 from flowratio.report.names import file_names
-from flowratio.report.numbers import percent
 
 SCORE_COLUMNS = (
     "`score` writes the columns of the file, then `log_ratio` and `weight`. `log_ratio` is log r in nats. `weight` is "
@@ -92,12 +92,12 @@ def separation_sentence(evidence: dict[str, Any]) -> str:
     if not columns:
         return ""
     verb, them = ("separates", "it") if len(columns) == 1 else ("separate", "them")
-    option = _exclude_option(columns)
+    option = exclude_option(columns)
     repeat = f"Repeat with {' '.join(option)}" if option else f"Repeat without {them}"
     return f"{first_of(columns, _NAMED)} {verb} the files completely. {repeat}."
 
 
-def _exclude_option(columns: list[str]) -> list[str]:
+def exclude_option(columns: list[str]) -> list[str]:
     """Return the words of the option that leaves columns out. Empty if their names do not fit on a command line."""
     is_plain = all(name.isprintable() and not {",", "…", '"'} & {*name} for name in columns)
     return ["--exclude", shell_word(",".join(columns))] if is_plain and columns else []
@@ -189,10 +189,10 @@ def _instead(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Step]:
     p, q = file_names(origin)
     instead = Step(f"Do not weight {q}. You can still use the changes that this page lists. They do not need weights.")
     if separation := separation_sentence(evidence):
-        option = _exclude_option(evidence["diagnosis"]["separating"])
+        option = exclude_option(evidence["diagnosis"]["separating"])
         return [Step(separation, fit_command(origin, options=option) if option else ""), instead]
     steps = [instead]
-    option = _exclude_option(_important(evidence))
+    option = exclude_option(_important(evidence))
     if option:
         text = "Fit again without the columns that separate the files, if your question does not need them."
         steps.append(Step(text, fit_command(origin, options=option)))

@@ -596,7 +596,9 @@ def test_rows_of_new_categories_have_no_counterpart() -> None:
     """A ratio of rare categories is finite. It does not show that no row of q has their category."""
     rng = np.random.default_rng(0)
     names, shares = [f"c{k}" for k in range(30)], np.full(30, 1 / 30)
-    P, Q = (pl.DataFrame({"town": rng.choice(names, n, p=shares).tolist(), "x": rng.normal(size=n)}) for n in (2000, 2000))
+    P, Q = (
+        pl.DataFrame({"town": rng.choice(names, n, p=shares).tolist(), "x": rng.normal(size=n)}) for n in (2000, 2000)
+    )
     P = P.with_columns(town=pl.when(pl.int_range(2000) < 120).then(pl.lit("new")).otherwise("town"))
     diagnosis = diagnose("logistic", P, Q, random_state=0)
     assert diagnosis.overlap.share_p_beyond_q >= 0.06

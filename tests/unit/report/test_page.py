@@ -14,11 +14,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flowratio._support.numbers import count, fixed, in_units, moment, percent, sig, signed
 from flowratio.cli.app import score
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.report.answers import changes_of
 from flowratio.report.evidence import Origin, gather
-from flowratio.report.numbers import count, fixed, in_units, moment, percent, sig, signed
 from flowratio.report.page import _safe_json, html, write_report
 from flowratio.report.steps import SCORE_COLUMNS
 
@@ -235,7 +235,11 @@ def test_new_and_vanished_categories_are_listed(evidence: dict[str, Any]) -> Non
     new = {"category": SCRIPT, "p": 0.25, "q": 0.0, "is_clear": True}
     changes = {"n_new": 40, "share_new": 0.5, "new": [new], "n_vanished": 0, "share_vanished": 0.0, "vanished": []}
     column = next(one for one in changed["columns"] if one["kind"] == "category")
-    column["changes"] = {**changes, "changed": [{"category": "b", "p": 0.09, "q": 0.23, "is_clear": True}], "n_clear": 41}
+    column["changes"] = {
+        **changes,
+        "changed": [{"category": "b", "p": 0.09, "q": 0.23, "is_clear": True}],
+        "n_clear": 41,
+    }
     changed["test"]["drivers"].insert(0, {"column": column["name"], "kind": "mean", "p_value": 0.005})
     assert "Only in" not in words_of(evidence)
     text = words_of(changed)
@@ -314,7 +318,11 @@ def test_categories_of_a_column_that_did_not_change_clearly_are_not_listed(evide
     assert column["name"] not in [change.column for change in changes_of(changed)]
     column["changes"]["changed"] = [{"category": "b", "p": 0.03, "q": 0.02}]
     assert "Most changed" not in words_of(changed)
-    column["changes"] |= {"n_new": 1, "share_new": 0.2, "new": [{"category": "c", "p": 0.2, "q": 0.0, "is_clear": False}]}
+    column["changes"] |= {
+        "n_new": 1,
+        "share_new": 0.2,
+        "new": [{"category": "c", "p": 0.2, "q": 0.0, "is_clear": False}],
+    }
     assert "Only in a&b.csv (new): c (20 %)." in words_of(changed)
 
 
@@ -456,7 +464,9 @@ def test_rows_of_a_new_category_are_to_be_left_out(evidence: dict[str, Any]) -> 
     assert "Leave out the rows of new.csv whose town does not occur in old.csv (at least 6.0 %)." in text
     assert "new[new['town'].isin(old['town'])].to_csv('new-matching.csv', index=False)" in text
     assert "flowratio fit new-matching.csv old.csv -o model-2 --exclude id --no-flow --seed=7" in text
-    assert text.index("Leave out the rows") < text.index("compute a weight" if "compute a weight" in text else "Compute")
+    assert text.index("Leave out the rows") < text.index(
+        "compute a weight" if "compute a weight" in text else "Compute"
+    )
 
 
 def test_columns_that_cannot_match_are_not_to_be_adjusted_for(evidence: dict[str, Any]) -> None:
@@ -475,7 +485,9 @@ def test_separating_column_comes_first_and_once(evidence: dict[str, Any]) -> Non
     changed["diagnosis"]["overlap"] |= {"headroom": -46339693.0, "ess_q": 2.0}
     text = words_of(changed)
     todo = text.split("What should I do?")[1].split("Details")[0]
-    assert todo.split("Do not weight")[0].count("plain separates the files completely. Repeat with --exclude plain.") == 1
+    assert (
+        todo.split("Do not weight")[0].count("plain separates the files completely. Repeat with --exclude plain.") == 1
+    )
     assert "-o model-2 --exclude plain" in todo
     assert "Get more rows" not in todo
     assert "−4.6e7" not in text

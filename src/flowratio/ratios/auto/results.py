@@ -108,4 +108,9 @@ class AutoResults:
     def _repr_html_(self) -> str:
         heads = ("candidate", "score (nats)", "standard error", "seconds", "weight", "note")
         table = markup.table("Candidates, best score first", heads, (one.cells() for one in self.candidates))
-        return markup.paragraph(self.verdict) + table + markup.paragraph(self.settled_note) + markup.paragraph(self.weight_note)
+        return (
+            markup.paragraph(self.verdict)
+            + table
+            + markup.paragraph(self.settled_note)
+            + markup.paragraph(self.weight_note)
+        )
