@@ -120,13 +120,16 @@ def fit(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("fit", {"X_p": p, "X_q": q})):
         check_paths(tables=[p, q], new_model=out, force=force)
+        from flowratio.cli.tables import read_tables
+
+        tables = read_tables([p, q], columns, exclude, text)
         from flowratio.cli.fit_text import answers, details
-        from flowratio.cli.inputs import column_kinds, named_method, read_tables
+        from flowratio.cli.inputs import column_kinds, named_method
         from flowratio.report.model import fit_tables
         from flowratio.report.steps import score_command, shell_word
 
         ratio = named_method(method, budget if no_flow else _SHARE_OF_CHOICE * budget)
-        P, Q = read_tables([p, q], columns, exclude, text)
+        P, Q = tables
         model = fit_tables(
             P,
             Q,
@@ -225,7 +228,8 @@ def report(
         raise BadParameter("Give rows of both samples, or of none.", param_hint="--p, --q")
     with messages(opt.argument_names("report", {"X_p": p, "X_q": q})):
         check_paths(tables=[path for path in (p, q) if path is not None], model=model, out=str(out), endings=_PAGES)
-        from flowratio.cli.inputs import parsed, read_tables
+        from flowratio.cli.inputs import parsed
+        from flowratio.cli.tables import read_tables
         from flowratio.report.evidence import gather, read_evidence
         from flowratio.report.model import Model
         from flowratio.report.page import write_report
@@ -269,12 +273,15 @@ def compare(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("test", {"X_p": p, "X_q": q})):
         check_paths(tables=[p, q])
+        from flowratio.cli.tables import read_tables
+
+        tables = read_tables([p, q], columns, exclude, text)
         from flowratio.applications.testing import two_sample_test
-        from flowratio.cli.inputs import comparable, named_method, read_tables
+        from flowratio.cli.inputs import comparable, named_method
         from flowratio.report.steps import exclude_option
 
         ratio = None if method is None else named_method(method)
-        P, Q = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
+        P, Q = comparable([p, q], tables, text)
         result = two_sample_test(P, Q, ratio, n_permutations=permutations, random_state=seed, verbose=not quiet)
     if as_json:
         print_result(result, as_json)
@@ -309,12 +316,15 @@ def divergence(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("divergence", {"X_p": p, "X_q": q})):
         check_paths(tables=[p, q])
+        from flowratio.cli.tables import read_tables
+
+        tables = read_tables([p, q], columns, exclude, text)
         from flowratio.applications import divergences
-        from flowratio.cli.inputs import comparable, named_method, read_tables
+        from flowratio.cli.inputs import comparable, named_method
 
         opt.check_one_of(kind.lower(), [*divergences.KINDS], "--kind")
         ratio = named_method(method, budget)
-        P, Q = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
+        P, Q = comparable([p, q], tables, text)
         measure = cast("Any", kind.lower())
         result = divergences.divergence(P, Q, measure, ratio=ratio, random_state=seed, verbose=not quiet)
     print_result(result, as_json)
@@ -346,11 +356,13 @@ def mi(
     files = {"X": x, "Y": y, "Z": given} if y else {"X": "--x", "Y": "--y", "Z": given}
     with messages(opt.argument_names("mi", files)):
         check_paths(tables=paths)
+        from flowratio.cli.tables import read_tables
+
+        tables = read_tables(paths, None, exclude, text)
         from flowratio.applications.information import mutual_information
-        from flowratio.cli.inputs import comparable, divided, named_method, read_tables
+        from flowratio.cli.inputs import comparable, divided, named_method
 
         ratio = None if method == "auto" else named_method(method)  # without a ratio: copulas and their corrections
-        tables = read_tables(paths, None, exclude, text)
         if y_columns:
             paths, tables = [x, *paths], [*divided(x, tables[0], x_columns, y_columns), *tables[1:]]
         tables = [comparable([path], [table], text)[0] for path, table in zip(paths, tables, strict=True)]

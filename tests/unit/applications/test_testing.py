@@ -273,7 +273,7 @@ def test_drivers_are_in_the_dictionary_the_page_and_the_figure() -> None:
     lines = str(found.drivers).splitlines()
     assert lines[0].split() == ["column", "effect", "(nats)", "corrected", "p", "change"]
     assert lines[1].split()[0] == first["column"]
-    assert lines[-2] == "… and 2 more columns"
+    assert lines[-3] == "… and 2 more columns"
     # a Gaussian that is shifted by 0.2 or by 1 standard deviation has these effects
     meaning = "standard deviation of log r of the column alone (0 = unchanged, below 0.2 = small, above 1 = large)"
     assert lines[-1] == f"effect: {meaning}"
