@@ -215,7 +215,7 @@ def _diagnosis(
     p, q, weighted = p.divided(log_c), q.divided(log_c), weighted.divided(log_c)
     shape = reliability(p, q) if log_c else curve
     shared = overlap(p, q, log_p - log_c, log_q - log_c, _each_weight(evaluation, rows[1]), weighted)
-    shared = with_absent_rows(shared, _absent_rows(evaluation), evaluation.w)
+    shared, separating = with_absent_rows(shared, _absent_rows(evaluation), evaluation.w), _separating(evaluation)
     columns = _balance(evaluation, p, weighted, rows, shared.inflation_q)
     names, (plain_p, plain_q) = _without_codes(evaluation, p, q)
     plain_w = plain_q._replace(log_r=weighted.log_r)
@@ -230,7 +230,6 @@ def _diagnosis(
     noise = alike.Noise(is_equal, is_equal and alike.is_harmless(shared))
     not_needed, notes = alike.weights_not_needed(shared) if is_equal else ([], [])
     beyond = rules.out_of_range(plain_p, plain_q, names) or rules.far_out(plain_p, plain_q, names)
-    separating = _separating(evaluation)
     of_fit = [
         *beyond,
         *(known or _wrong_shape(shape, rest, _deviation(p, q), beyond, evaluation.advice, noise)),
@@ -239,12 +238,9 @@ def _diagnosis(
         *rules.wrong_scale(means, shared),
         *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest)),
     ]
-    findings = [
-        *not_needed,
-        *([] if noise.is_constant else rules.direction(own, *_score(p, q))),
-        *(rules.separated(separating) or of_fit),  # such columns are the cause of the other problems
-        *trust.grouped(grouping),
-    ]
+    inverted = [] if noise.is_constant else rules.direction(own, *_score(p, q))
+    # columns that separate the samples are the cause of the other problems
+    findings = [*not_needed, *inverted, *(rules.separated(separating) or of_fit), *trust.grouped(grouping)]
     verdict, rng = verdict_of(findings), np.random.default_rng([seed, 3])
     return Diagnosis(
         verdict=verdict,

@@ -22,11 +22,11 @@ def is_absent_in_other(codes: Vector, n_p: int, w: Vector) -> Vector:
     return np.where(in_p, only_p[codes], only_q[codes])
 
 
-def differs_clearly(n_p: Vector, n_q: Vector, level: float = 0.05) -> Vector:
+def differs_clearly(n_p: Vector, n_q: Vector, alpha: float = 0.05) -> Vector:
     r"""Return which of K categories have another share in p than in q, beyond chance, from their counts, (K,) each.
 
     If the shares are equal, the rows of p among the n rows of a category are binomial. The test is exact for rare
-    categories [1]_. The level is divided by the number of categories (Bonferroni).
+    categories [1]_. The significance threshold is divided by the number of categories (Bonferroni).
 
     References
     ----------
@@ -35,4 +35,4 @@ def differs_clearly(n_p: Vector, n_q: Vector, level: float = 0.05) -> Vector:
     n = n_p + n_q
     share = n_p.sum() / max(n.sum(), 1)
     tail = np.minimum(binom.cdf(n_p, n, share), binom.sf(n_p - 1, n, share))
-    return (n > 0) & (2 * tail <= level / max(np.count_nonzero(n), 1))
+    return (n > 0) & (2 * tail <= alpha / max(np.count_nonzero(n), 1))

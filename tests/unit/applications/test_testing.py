@@ -275,8 +275,9 @@ def test_drivers_are_in_the_dictionary_the_page_and_the_figure() -> None:
     assert lines[1].split()[0] == first["column"]
     assert lines[-3] == "… and 2 more columns"
     # a Gaussian that is shifted by 0.2 or by 1 standard deviation has these effects
-    meaning = "standard deviation of log r of the column alone (0 = unchanged, below 0.2 = small, above 1 = large)"
-    assert lines[-1] == f"effect: {meaning}"
+    meaning = "(0 = unchanged, 0.2 = small, as a shift by 0.2 standard deviations is, 1 = large)"
+    assert lines[-1].startswith("effect: how much a column differs on its own")
+    assert lines[-1].endswith(meaning)
     assert meaning in found._repr_html_()
 
 

@@ -21,7 +21,7 @@ def untried_sentence(candidates: list[Candidate], seconds: float) -> str:
     n = sum(one.status is Status.NO_TIME for one in candidates)
     if not n:
         return ""
-    size = f"{len(candidates) - n} of {len(candidates)} candidates"
+    size = f"{len(candidates) - n} of {len(candidates)} candidates in full"
     rest = f"All would take a budget of about {rounded_up(_MARGIN * seconds)} s"
     return f"The budget was enough to try {size}, and the best are used. {rest}."
 

@@ -373,7 +373,7 @@ def test_a_slow_candidate_is_not_fitted_again(clock: Clock) -> None:
     assert re.fullmatch(r"no time: 1 of 5 folds, about 18\d\d s needed", entries["slow"].note)
     assert entries["slow"].seconds == pytest.approx(360, rel=0.1)
     # 360 seconds that are over and 1800 that are needed, with a margin of a quarter
-    note = "The budget was enough to try 2 of 3 candidates, and the best are used."
+    note = "The budget was enough to try 2 of 3 candidates in full, and the best are used."
     note += " All would take a budget of about 2700 s."
     assert ratio.results_.verdict.endswith(note)
     assert ratio.untried() == ratio.selection().untried() == note
