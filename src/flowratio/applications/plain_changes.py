@@ -91,7 +91,7 @@ def changes_of_column(
     return changes
 
 
-def _is_repeated(driver: dict[str, Any], drivers: list[dict[str, Any]]) -> bool:
+def _is_repeated(driver: dict[str, Any], drivers: Sequence[dict[str, Any]]) -> bool:
     """Return whether a column before this one has the same change of a correlation."""
     before = drivers[: drivers.index(driver)]
     is_correlation = {

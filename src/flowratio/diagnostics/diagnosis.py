@@ -208,8 +208,8 @@ def _diagnosis(
 ) -> Diagnosis:
     """Run all checks and reach the verdict. `rows` are the positions of the rows of the samples."""
     (p, q), (log_p, log_q) = samples, np.split(evaluation.log_r, [evaluation.n_p])
-    own = separation(p.log_r, p.share, q.log_r, q.share)
-    (score, score_error), means, curve = _score(p, q), identities(p, q), reliability(p, q)
+    own, score = separation(p.log_r, p.share, q.log_r, q.share), _score(p, q)
+    means, curve = identities(p, q), reliability(p, q)
     log_c = log_factor_of(means.bounded)  # taken out before the other checks: weights do not depend on it
     log_w = (weighted := _weighted(evaluation, q, rows[1])).log_weights()
     p, q, weighted = p.divided(log_c), q.divided(log_c), weighted.divided(log_c)
@@ -218,13 +218,12 @@ def _diagnosis(
     shared, separating = with_absent_rows(shared, _absent_rows(evaluation), evaluation.w), _separating(evaluation)
     columns = _balance(evaluation, p, weighted, rows, shared.inflation_q)
     names, (plain_p, plain_q) = _without_codes(evaluation, p, q)
-    plain_w = plain_q._replace(log_r=weighted.log_r)
+    plain_w, known = plain_q._replace(log_r=weighted.log_r), trust.fitted_rows(evaluation.fitted_share)
     left = leftover(plain_p, plain_w, np.random.default_rng([seed, 0]), shared.inflation_q)
     rest = _residual(evaluation, plain_p, plain_q, rows, log_c, seed)
     grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
     spread = None if evaluation.each is None else stability(evaluation.each[:, rows[0]], p.share)
-    known = trust.fitted_rows(evaluation.fitted_share)
-    scores = (score, score_error), _score(*_corrected(p, q, rest.log_correction))
+    scores = score, _score(*_corrected(p, q, rest.log_correction))
     own_z = alike.evidence_of(own, shared, evaluation.fold is not None)
     is_equal = not is_different and alike.is_alike(*scores, own_z, left, columns, shared, (plain_p.X, plain_q.X))
     noise = alike.Noise(is_equal, is_equal and alike.is_harmless(shared))
