@@ -139,7 +139,8 @@ def test_the_planted_drivers_are_named(model: Path, files: Path, run: Run) -> No
     found = json.loads(out)
     assert (code, found["p_value"]) == (0, pytest.approx(1 / 61))
     assert {driver["column"] for driver in found["drivers"][:2]} == {"age", "job"}
-    assert set(found["drivers"][0]) == {"column", "effect", "standard_error", "p_value", "change", "kind", "partner"}
+    keys = {"column", "effect", "standard_error", "p_value", "change", "kind", "partner", "values"}
+    assert set(found["drivers"][0]) == keys
     code, out, _ = run("test", files / "p.csv", files / "q.csv", "--permutations", 60, "--quiet")
     first, _, head, *rows = out.splitlines()
     assert first.startswith("The files differ (p = 0.016, 60 permutations). Largest changes: ")
@@ -274,7 +275,7 @@ def test_a_model_is_replaced_only_by_force(
     assert run(*words)[0] == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
     with monkeypatch.context() as patch:
-        patch.setattr("flowratio.cli.inputs.read_table", None)  # nothing is read before the error
+        patch.setattr("flowratio.cli.tables.read_table", None)  # nothing is read before the error
         code, out, err = run(*words)
     problem = f"{tmp_path / 'm'} already has a model"
     advice = "Use --force to replace it, or choose another folder with -o."
@@ -488,7 +489,7 @@ def test_what_no_one_foresaw_is_one_line(
     def fail(*args: object, **kwargs: object) -> None:
         raise kind("of nothing")
 
-    monkeypatch.setattr("flowratio.cli.inputs.read_table", fail)
+    monkeypatch.setattr("flowratio.cli.tables.read_table", fail)
     monkeypatch.chdir(files)
     code, _, err = run("test", "p.csv", "q.csv")
     assert (code, err.count("\n")) == (2, 1)
