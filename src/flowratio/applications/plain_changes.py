@@ -21,7 +21,7 @@ from flowratio.tables.columns import Column
 from flowratio.tables.encoder import TableEncoder
 from flowratio.tables.formats import CellFormat, Kind
 
-_CATEGORIES = 3  # new and vanished categories of a column that are listed
+_CATEGORIES = 2  # new and vanished categories of a column that are listed
 
 
 class Change(NamedTuple):

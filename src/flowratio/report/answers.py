@@ -34,7 +34,7 @@ def changed_columns(evidence: dict[str, Any], most: int = MAX_CHANGES) -> list[s
     """Return texts for the columns that changed most, the clearest change first.
 
     Examples are "citizen = No: 23 % → 9 %", "median age: 34 → 41" and "missing values of income: 1 % → 12 %". A column
-    with new or vanished categories has a text for each of the first three of them. The arrow points from the file that
+    with new or vanished categories has a text for each of the first two of them. The arrow points from the file that
     is weighted (q, the second one of `fit`) to the file that it should match (p). The list is empty if no difference is
     found. Names are legible: control characters are escaped, and long names are shortened.
     """

@@ -126,10 +126,11 @@ def _matching_rows(evidence: dict[str, Any], origin: dict[str, Any]) -> list[Ste
     p, q = file_names(origin)
     share = max(sum(one["p"] for one in _new_categories(column)) for column in evidence["columns"])
     where = f"whose {' or '.join(columns[:_NAMED])} does not occur in {q}"
+    is_plain = len(columns) <= _NAMED and all(name.isprintable() and not {"\\", "…"} & {*name} for name in columns)
     text = f"Leave out the rows of {p} {where} (at least {percent(share)}). No weights of {q} can represent them."
     path = PurePath(origin["file_p"])
     read = _READERS.get(path.suffix.lower())
-    if read is None or not all(name.isprintable() and not {"\\", "…"} & {*name} for name in columns):
+    if read is None or not is_plain:
         return [Step(f"{text} Then fit again.")]
     rest, write = f"{path.stem}-matching{path.suffix}", read.replace("read", "to")
     keep = " & ".join(f"new[{name!r}].isin(old[{name!r}])" for name in columns)
