@@ -110,12 +110,13 @@ def _overlap(diagnosis: Diagnosis) -> list[str]:
     ends = f"{overlap.ess_low:.1f} to {overlap.ess_high:.1f}"
     ess, ends = ("no overlap", "") if overlap.is_absent else (f"{overlap.ess_q:.1f}", ends)
     ess_p = "no overlap" if overlap.is_absent else f"{overlap.ess_p:.1f}"
+    headroom = "no overlap" if overlap.is_absent else f"{overlap.headroom:.2f}"
     return [
         "\nOverlap                            weights r on q    weights 1/r on p",
         f"  rows                            {overlap.n_q:15.0f}  {overlap.n_p:18.0f}",
         f"  effective sample size           {ess:>15}  {ess_p:>18}",
         f"  … within one standard error     {ends:>15}".rstrip(),
-        f"  log n_q − KL(p ‖ q), nats        {overlap.headroom:15.2f}  (3.5 or more is good, below 2 is too little)",
+        f"  log n_q − KL(p ‖ q), nats        {headroom:>15}  (3.5 or more is good, below 2 is too little)",
         f"  Pareto k̂                         {k_hat_q:>15}  {k_hat_p:>18}",
         f"  … good below (not sufficient)   {largest_k_hat(overlap.n_q):15.2f}  {largest_k_hat(overlap.n_p):18.2f}",
         f"  Rows of p beyond q: {np.count_nonzero(overlap.p_beyond_q)} of {diagnosis.n_p}, and of q beyond p: "
@@ -194,7 +195,8 @@ def _balance(diagnosis: Diagnosis) -> list[str]:
         f"\nBalance {'':<{width - 6}}   mean difference, before → after   deviation of q / p, before → after",
         *table,
         *_rest(len(columns.names)),
-        f"  A classifier is right in {auc} of pairs after weighting (50 % or less is chance, z = {_z(left.z)}).",
+        f"  A classifier is right in {auc} of pairs after weighting (about 50 % is chance, far below means too few "
+        f"rows, z = {_z(left.z)}).",
     ]
 
 
