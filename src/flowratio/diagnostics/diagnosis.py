@@ -232,8 +232,7 @@ def _diagnosis(
     noise = alike.Noise(is_equal, is_equal and alike.is_harmless(shared))
     not_needed, notes = alike.weights_not_needed(shared) if is_equal else ([], [])
     beyond = rules.out_of_range(plain_p, plain_q, names) or rules.far_out(plain_p, plain_q, names)
-    # no weights or other ratios help
-    is_apart = bool(separating) or shared.is_absent or any(finding.grave for finding in beyond)
+    is_apart = bool(separating) or shared.is_absent or any(finding.grave for finding in beyond)  # nothing helps
     of_fit = [
         *beyond,
         *(known or _wrong_shape(shape, rest, _deviation(p, q), beyond, evaluation.advice, noise)),
@@ -242,9 +241,9 @@ def _diagnosis(
         *rules.wrong_scale(means, shared),
         *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest), is_apart),
     ]
+    of_fit = rules.separated(separating) or of_fit  # columns that separate the samples cause the other problems
     inverted = [] if noise.is_constant else rules.direction(own, *_score(p, q))
-    # columns that separate the samples are the cause of the other problems
-    findings = [*inverted, *(rules.separated(separating) or of_fit), *trust.grouped(grouping)]
+    findings = [*inverted, *of_fit, *trust.grouped(grouping)]
     verdict, rng = verdict_of(not_needed + findings), np.random.default_rng([seed, 3])
     is_final = verdict is Verdict.RELIABLE or known or is_apart
     return Diagnosis(

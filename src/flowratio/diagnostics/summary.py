@@ -50,14 +50,20 @@ def summary_of(diagnosis: Diagnosis) -> str:
 def short_text(diagnosis: Diagnosis) -> str:
     """Return the verdict, its reasons, effective sample size, worst balance and notes, in a few lines."""
     points = textwrap.TextWrapper(_WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
-    overlap = diagnosis.overlap
     lines = [
         *_verdict(diagnosis, points),
-        f"Effective sample size (ESS): {overlap.ess_text} of {overlap.n_q:.0f} rows of q.",
+        _ess_sentence(diagnosis),
         _worst_balance(diagnosis.balance),
         *(textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in _notes(diagnosis)),
     ]
     return "\n".join(lines)
+
+
+def _ess_sentence(diagnosis: Diagnosis) -> str:
+    overlap = diagnosis.overlap
+    if overlap.is_absent or diagnosis.separating:
+        return "Effective sample size (ESS): it cannot be estimated, because p and q do not overlap."
+    return f"Effective sample size (ESS): {overlap.ess_text} of {overlap.n_q:.0f} rows of q."
 
 
 def _worst_balance(balance: Balance) -> str:
@@ -108,9 +114,10 @@ def _overlap(diagnosis: Diagnosis) -> list[str]:
     overlap = diagnosis.overlap
     k_hat_q, k_hat_p = k_hat_text(overlap.k_hat_q), k_hat_text(overlap.k_hat_p)
     ends = f"{overlap.ess_low:.1f} to {overlap.ess_high:.1f}"
-    ess, ends = ("no overlap", "") if overlap.is_absent else (f"{overlap.ess_q:.1f}", ends)
-    ess_p = "no overlap" if overlap.is_absent else f"{overlap.ess_p:.1f}"
-    headroom = "no overlap" if overlap.is_absent else f"{overlap.headroom:.2f}"
+    is_apart = overlap.is_absent or bool(diagnosis.separating)
+    ess, ends = ("no overlap", "") if is_apart else (f"{overlap.ess_q:.1f}", ends)
+    ess_p = "no overlap" if is_apart else f"{overlap.ess_p:.1f}"
+    headroom = "no overlap" if is_apart else f"{overlap.headroom:.2f}"
     return [
         "\nOverlap                            weights r on q    weights 1/r on p",
         f"  rows                            {overlap.n_q:15.0f}  {overlap.n_p:18.0f}",

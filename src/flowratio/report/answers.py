@@ -111,7 +111,7 @@ def headroom_sentence(evidence: dict[str, Any]) -> str:
 def ess_text(evidence: dict[str, Any]) -> str:
     """Return the effective sample size of the weights with its error."""
     overlap = evidence["diagnosis"]["overlap"]
-    return size_text(overlap["ess_q"], overlap["ess_low"], overlap["ess_high"], count)
+    return size_text(overlap["ess_q"], overlap["ess_low"], overlap["ess_high"], lambda size: count(round(size, 1)))
 
 
 def is_apart(evidence: dict[str, Any]) -> bool:

@@ -166,7 +166,7 @@ def test_no_overlap_is_caught() -> None:
 
 def test_constant_ratio_of_two_laws_leaves_imbalance() -> None:
     found = diagnose(Known(lambda X: np.zeros(len(X))), *draw(500, 0), random_state=0)
-    assert told(found, "standardized mean differences are above 0.1 in 1 of 2 columns: x1 (before +1.")
+    assert told(found, "standardized mean differences are above 0.1 in 1 of 2 columns: x1 (+1.")
     assert told(found, "still distinguishes p from q")
 
 

@@ -352,9 +352,9 @@ def test_column_that_is_all_gaps_in_one_sample(
         ("[" * 100_000, ["cut short or not JSON"]),
         ("\udcff", ["cut short or not JSON"]),
         ("[1, 2]", ["not evidence of flowratio"]),
-        ('{"format": "flowratio evidence", "version": 7}', ["format version 7", "version 6. Upgrade flowratio."]),
-        ('{"format": "flowratio evidence", "version": 5}', ["format version 5", "version 6. Fit the model again."]),
-        ('{"format": "flowratio evidence", "version": 6}', ["was changed after it was written"]),
+        ('{"format": "flowratio evidence", "version": 8}', ["format version 8", "version 7. Upgrade flowratio."]),
+        ('{"format": "flowratio evidence", "version": 6}', ["format version 6", "version 7. Fit the model again."]),
+        ('{"format": "flowratio evidence", "version": 7}', ["was changed after it was written"]),
     ],
 )
 def test_file_that_cannot_be_read(content: str | None, words: list[str], tmp_path: Path) -> None:
