@@ -200,6 +200,60 @@ def test_information_of_columns_of_one_file(tmp_path: Path, run: Run) -> None:
     assert run("mi", data, "--x", "age", "--y", "spend,income", *words) == of_files(["age"], ["spend", "income"])
 
 
+def test_given_names_columns_or_a_file(tmp_path: Path, run: Run) -> None:
+    rng = np.random.default_rng(0)
+    age = rng.normal(size=(400, 1)).round(6)
+    table = pl.DataFrame(np.hstack([age, (age + rng.normal(size=(400, 3))).round(6)]), ["age", "a b", "pay", "spend"])
+    table.write_csv(tmp_path / "data.csv")
+    table.select(years="age").write_csv(tmp_path / "z.csv")
+    data, words = tmp_path / "data.csv", ["--method", "qda", "--quiet"]
+    columns = run("mi", data, "--x", "a b,pay", "--y", "spend", "--given", "age", *words)
+    assert columns[0] == 0
+    assert run("mi", data, "--y", "spend", "--given", "age", *words) == columns  # X has all other columns
+    assert run("mi", data, "--y", "spend", "--given", tmp_path / "z.csv", "--exclude", "age", *words) == columns
+    two = run("mi", data, "--x", "pay", "--y", "spend", "--given", "age,a b", *words)
+    assert two[0] == 0
+    assert two != columns
+
+
+def test_an_identifier_in_x_is_used_and_named(tmp_path: Path, run: Run) -> None:
+    rng = np.random.default_rng(0)
+    table = pl.DataFrame({"user_id": np.arange(1000, 1200), "age": rng.normal(size=200), "pay": rng.normal(size=200)})
+    table.write_csv(tmp_path / "data.csv")
+    words = ["--y", "pay", "--method", "qda", "--quiet"]
+    _, out, err = run("mi", tmp_path / "data.csv", "--x", "age,user_id", *words)
+    assert out.startswith("Mutual information: ")
+    note = "data.csv has 'user_id', which looks like an identifier, with distinct integers. It is used."
+    assert err.count(note) == err.count("\n") == 1
+    assert "It is used" not in run("mi", tmp_path / "data.csv", *words)[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("--x jop --y age", "`--x` has 'jop', which data.csv does not have."),
+        ("--y aeg", "`--y` has 'aeg'"),
+        ("--y age --given jop", "`--given` has 'jop', which is neither a column of data.csv nor a file."),
+        ("--y age --exclude jop", "`--exclude` names 'jop'"),
+    ],
+)
+def test_names_of_columns_are_checked_before_anything_heavy_is_loaded(words: str, problem: str, tmp_path: Path) -> None:
+    people(50, 0, True).write_csv(tmp_path / "data.csv")
+    code = """
+import sys
+from flowratio.cli.app import main
+try:
+    main()
+finally:
+    print(sorted({"torch", "sklearn", "scipy", "matplotlib"} & sys.modules.keys()))
+"""
+    command = [sys.executable, "-W", "error", "-c", code, "mi", "data.csv", *words.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "[]\n"), done.stderr
+    assert done.stderr.startswith(f"flowratio: {problem}")
+    assert done.stderr.count("\n") == 1
+
+
 def test_without_a_flow_there_is_a_page_and_no_sample(files: Path, tmp_path: Path, run: Run) -> None:
     words = ["-o", tmp_path / "m", "--method", "lda", "--no-flow", "--quiet"]
     assert run("fit", files / "p.csv", files / "q.csv", *words)[0] == 0
@@ -401,6 +455,10 @@ def write_bad_files(folder: Path) -> None:
         (["mi", "p.csv", "--y", "ag"], ["`--y` has 'ag'", "'age', 'job', 'hours'", "mean 'age'?"]),
         (["mi", "p.csv", "--x", "jobs", "--y", "age"], ["`--x` has 'jobs'", "'age', 'job', 'hours'", "mean 'job'?"]),
         (["mi", "p.csv", "--y", "age", "--exclude", "age"], ["`--y` has 'age'", "'job'"]),
+        (["mi", "p.csv", "--y", "age", "--exclude", "jbo"], ["`--exclude` names 'jbo'", "mean 'job'?"]),
+        (["mi", "p.csv", "--y", "age", "--given", "jbo"], ["`--given` has 'jbo'", "neither a column", "mean 'job'?"]),
+        (["mi", "p.csv", "--y", "age", "--given", "job,age"], ["`--y` and `--given` both have 'age'"]),
+        (["mi", "ages.csv", "--y", "age", "--given", "job"], ["`--y` and `--given` have all columns of ages.csv"]),
         (["mi", "ages.csv", "--y", "age,job"], ["`--y` has all columns of ages.csv", "at least one"]),
         (["score", "folder", "q.csv"], ["folder has no file model.json", "not a model"]),
         (["score", "none", "q.csv", "--temper", "-1"], ["--temper -1", "0 or more"]),

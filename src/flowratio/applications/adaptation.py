@@ -29,6 +29,7 @@ from flowratio.ratios.base import OverlapWarning, RatioEstimator
 from flowratio.ratios.registry import is_ready, log_ratio_of, new_ratio
 from flowratio.ratios.shared_support import LIMITS, SharedSupport, shared_support
 from flowratio.samples.folding import folds
+from flowratio.samples.pairing import check_pairs
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
 from flowratio.weights import effective_sample_size, pareto_smooth, self_normalize, temper
@@ -176,6 +177,7 @@ class ImportanceWeighted(MetaEstimatorMixin, BaseEstimator):
     def _fit(self, X: Any, y: Any, X_target: TableLike | None, sample_weight: VectorLike | None) -> None:
         self._check_settings(X_target)
         check_consistent_length(X, y)
+        check_pairs({"X": X, "y": y, "sample_weight": sample_weight})
         counts = checked_weights(sample_weight, _num_samples(X), "sample_weight")
         validate_data(self, X, skip_check_array=True)  # names and number of the columns
         seed = seed_from(self.random_state)

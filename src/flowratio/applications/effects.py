@@ -43,6 +43,7 @@ from flowratio.applications.weighted_means import (
 )
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.verdict import verdict_of
+from flowratio.samples.pairing import check_pairs
 
 _ADVICE = (
     "The estimated effect would be 0. Drop the column. If it was measured before the treatment, use the change since "
@@ -146,6 +147,7 @@ def average_effect(
     """
     name: Any = checked_estimand(estimand)
     way = checked_method(method)
+    check_pairs({"X": X, "outcome": outcome})
     seed, groups = seed_from(random_state), treatment_groups(X, treatment, sample_weight)
     numbers = checked_values(outcome, groups.n, "outcome", "X")
     refuse_copies(numbers, X, "outcome", _ADVICE)

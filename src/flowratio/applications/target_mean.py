@@ -45,6 +45,7 @@ from flowratio.diagnostics.scored_sample import ScoredSample
 from flowratio.diagnostics.trust import is_confirmed
 from flowratio.diagnostics.verdict import Finding, verdict_of
 from flowratio.ratios.shared_support import kish
+from flowratio.samples.pairing import check_pairs
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
 from flowratio.weights import self_normalize
@@ -136,6 +137,7 @@ def target_mean(
     (True, True)
     """
     way = checked_method(method)
+    check_pairs({"X_q": X_q, "values_q": values_q})
     seed, samples = seed_from(random_state), two_samples(X_p, X_q, sample_weight_p, sample_weight_q)
     warn_of_copies(values_q, X_q, "X_q", "values_q")
     w, values_q = _weights_and_values(samples, values_q, sample_weight_p, sample_weight_q)

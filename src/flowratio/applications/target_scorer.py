@@ -15,6 +15,7 @@ from flowratio._support.types import TableLike, VectorLike
 from flowratio.applications.copied_columns import warn_of_copies
 from flowratio.applications.weight_checks import warn_of_inversion
 from flowratio.ratios.registry import is_ready, log_ratio_of
+from flowratio.samples.pairing import check_pairs
 from flowratio.samples.weighting import checked_weights
 from flowratio.weights import self_normalize
 
@@ -72,6 +73,7 @@ class TargetScorer:
 
     def __call__(self, estimator: Any, X: TableLike, y: Any, sample_weight: VectorLike | None = None) -> float:
         """Return the weighted score of a fitted estimator on labeled source rows."""
+        check_pairs({"X": X, "y": y, "sample_weight": sample_weight})
         counts = checked_weights(sample_weight, _num_samples(X), "sample_weight")
         log_r = np.asarray(log_ratio_of(self.ratio)(X), np.float64)
         warn_of_inversion(log_r, counts, "X_target", "X")

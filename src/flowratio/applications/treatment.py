@@ -15,6 +15,7 @@ from flowratio.applications.copied_columns import refuse_copies
 from flowratio.applications.crossfit import FEWEST_ROWS, check_folds, cross_fit
 from flowratio.samples.containers import to_table
 from flowratio.samples.folding import folds
+from flowratio.samples.pairing import check_pairs
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import checked_weights
 
@@ -40,6 +41,7 @@ class Groups(NamedTuple):
 
 def treatment_groups(X: TableLike, treatment: VectorLike, sample_weight: VectorLike | None) -> Groups:
     """Check the rows and their treatment, and return the two groups."""
+    check_pairs({"X": X, "treatment": treatment, "sample_weight": sample_weight})
     X = to_table(X)
     n = _num_samples(X)
     is_treated = _checked_treatment(treatment, n)

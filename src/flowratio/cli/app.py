@@ -21,6 +21,7 @@ from flowratio._support.wording import in_percent
 from flowratio.cli import options as opt
 from flowratio.cli.console import command_line, leave, messages, print_result, say
 from flowratio.cli.paths import check_paths
+from flowratio.cli.tables import read_tables
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -120,8 +121,6 @@ def fit(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("fit", {"X_p": p, "X_q": q})):
         check_paths(tables=[p, q], new_model=out, force=force)
-        from flowratio.cli.tables import read_tables
-
         tables = read_tables([p, q], columns, exclude, text)
         from flowratio.cli.fit_text import answers, details
         from flowratio.cli.inputs import column_kinds, named_method
@@ -229,7 +228,6 @@ def report(
     with messages(opt.argument_names("report", {"X_p": p, "X_q": q})):
         check_paths(tables=[path for path in (p, q) if path is not None], model=model, out=str(out), endings=_PAGES)
         from flowratio.cli.inputs import parsed
-        from flowratio.cli.tables import read_tables
         from flowratio.report.evidence import gather, read_evidence
         from flowratio.report.model import Model
         from flowratio.report.page import write_report
@@ -273,8 +271,6 @@ def compare(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("test", {"X_p": p, "X_q": q})):
         check_paths(tables=[p, q])
-        from flowratio.cli.tables import read_tables
-
         tables = read_tables([p, q], columns, exclude, text)
         from flowratio.applications.testing import two_sample_test
         from flowratio.cli.inputs import comparable, named_method
@@ -317,8 +313,6 @@ def divergence(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("divergence", {"X_p": p, "X_q": q})):
         check_paths(tables=[p, q])
-        from flowratio.cli.tables import read_tables
-
         tables = read_tables([p, q], columns, exclude, text)
         from flowratio.applications import divergences
         from flowratio.cli.inputs import comparable, named_method
@@ -337,7 +331,9 @@ def mi(
     y: Annotated[str | None, Argument(metavar="Y", help="Rows of Y, in the same order. Not with --y.")] = None,
     x_columns: opt.ColumnsOfX = None,
     y_columns: opt.ColumnsOfY = None,
-    given: Annotated[str | None, Option(metavar="Z", help="Rows of Z, for I(X; Y | Z).")] = None,
+    given: Annotated[
+        str | None, Option(metavar="Z", help="Columns of Z in one file, or a file, for I(X; Y | Z).")
+    ] = None,
     method: opt.Method = "auto",
     exclude: opt.Exclude = None,
     decimal: opt.Decimal = None,
@@ -353,20 +349,25 @@ def mi(
     """
     opt.check_variables(y, x_columns, y_columns)
     text = opt.TextOptions(decimal, date_format, encoding)
-    paths = [path for path in (x, y, given) if path is not None]
-    files = {"X": x, "Y": y, "Z": given} if y else {"X": "--x", "Y": "--y", "Z": given}
+    paths = [path for path in (x, y) if path is not None]
+    files = {"X": x, "Y": y, "Z": given} if y else {"X": "--x", "Y": "--y"}
     with messages(opt.argument_names("mi", files)):
-        check_paths(tables=paths)
-        from flowratio.cli.tables import read_tables
+        check_paths(tables=paths if given is None or y_columns else [*paths, given])
+        from flowratio.cli import headers
 
+        z_columns = headers.columns_given(given, x, exclude, encoding) if given and y_columns else None
+        paths = paths if given is None or z_columns else [*paths, given]
+        check_paths(tables=paths)
+        headers.check_columns(paths, {"x": x_columns, "y": y_columns, "given": z_columns}, exclude, encoding)
         tables = read_tables(paths, None, exclude, text)
         from flowratio.applications.information import mutual_information
         from flowratio.cli.inputs import divided, named_method, result_names_identifiers, variable
 
         ratio = None if method == "auto" else named_method(method)  # without a ratio: copulas and their corrections
         if y_columns:
-            paths, tables = [x, *paths], [*divided(x, tables[0], x_columns, y_columns), *tables[1:]]
-        chosen = (bool(x_columns), bool(y_columns), False)  # a choice may name an identifier
+            parts = divided(x, tables[0], x_columns, y_columns, z_columns)
+            paths, tables = [x] * len(parts) + paths[1:], [*parts, *tables[1:]]
+        chosen = map(bool, (x_columns, y_columns, z_columns))  # a choice may name an identifier
         inputs = [variable(*one, text) for one in zip(paths, tables, "XYZ", chosen, strict=False)]
         with result_names_identifiers():
             values = [value for value, _ in inputs]

@@ -11,8 +11,10 @@ import numpy as np
 import polars as pl
 
 from flowratio._support.errors import ArgumentError
-from flowratio._support.wording import counted, listed, nearest, shown
+from flowratio._support.wording import counted, listed, shown
 from flowratio.applications.result import LeftOut
+from flowratio.applications.variables import identifier_text
+from flowratio.cli.headers import check_roles
 from flowratio.cli.options import TextOptions
 from flowratio.ratios.registry import named_ratio
 from flowratio.report.model import places_named
@@ -27,19 +29,17 @@ def named_method(name: str, budget: float | None = None) -> Any:
     return ratio.set_params(time_budget=budget) if "time_budget" in ratio.get_params(deep=False) else ratio
 
 
-def divided(path: str, table: pl.DataFrame, x: Sequence[str] | None, y: Sequence[str]) -> list[pl.DataFrame]:
-    """Return the columns of X and of Y of one table. Without `x`, X has all columns that are not in Y."""
-    for argument, names in (("x", x or ()), ("y", y)):
-        absent = [name for name in names if name not in table.columns]
-        if absent:
-            problem = f"`{argument}` has {listed(absent)}, which {path} does not have"
-            advice = f"Use columns of the file: {listed(table.columns)}.{nearest(absent[0], table.columns)}"
-            raise ArgumentError(argument, f"{problem}. {advice}")
-    of_y = table.select(list(dict.fromkeys(y)))
-    of_x = table.select(list(dict.fromkeys(x))) if x else table.drop(of_y.columns)
+def divided(
+    path: str, table: pl.DataFrame, x: Sequence[str] | None, y: Sequence[str], z: Sequence[str] | None = None
+) -> list[pl.DataFrame]:
+    """Return the columns of X, of Y and, with `z`, of Z of one table. Without `x`, X has all other columns."""
+    check_roles({"x": x, "y": y, "given": z}, table.columns, path)
+    of_y, of_z = (table.select(list(dict.fromkeys(names or ()))) for names in (y, z))
+    of_x = table.select(list(dict.fromkeys(x))) if x else table.drop(of_y.columns).drop(of_z.columns)
     if not of_x.columns:
-        raise ArgumentError(("x", "y"), f"`y` has all columns of {path}. Leave at least one column for X.")
-    return [of_x, of_y]
+        names, verb = (("y",), "`y` has") if z is None else (("y", "given"), "`y` and `given` have")
+        raise ArgumentError(("x", *names), f"{verb} all columns of {path}. Leave at least one column for X.")
+    return [of_x, of_y] if z is None else [of_x, of_y, of_z]
 
 
 def parsed(paths: Sequence[str], tables: Sequence[pl.DataFrame], encoder: TableEncoder | None) -> list[pl.DataFrame]:
@@ -60,7 +60,7 @@ def parsed(paths: Sequence[str], tables: Sequence[pl.DataFrame], encoder: TableE
 def comparable(
     paths: Sequence[str], tables: Sequence[pl.DataFrame], text: TextOptions
 ) -> tuple[list[pl.DataFrame], LeftOut]:
-    """Return one or two tables with the types of their columns: text is read in one format for both.
+    """Return two tables with the types of their columns: text is read in one format for both.
 
     Columns of identifiers are left out, unless no other column is left. The result names them, so no warning does.
     """
@@ -71,13 +71,22 @@ def comparable(
     return [table.select(names) for table in typed], LeftOut.of(encoder)
 
 
-def variable(path: str, table: pl.DataFrame, name: str, chosen: bool, text: TextOptions) -> tuple[Any, LeftOut]:
-    """Return a variable of mutual information as `comparable` does. All columns that the user has chosen are used."""
+def variable(
+    path: str, table: pl.DataFrame, name: str, chosen: bool, text: TextOptions
+) -> tuple[pl.DataFrame, LeftOut]:
+    """Return a variable of mutual information as `comparable` does.
+
+    Integers that the user has chosen, or that are all a variable has, are used even if they look like identifiers. Then
+    a note names them.
+    """
     encoder, (typed,) = _typed([path], [table], text)
     left_out = LeftOut.of(encoder, name)
-    if chosen or not (left_out.names and encoder.used_columns()):
-        return typed, LeftOut()
-    return typed.drop(left_out.names), left_out
+    if left_out.names and encoder.used_columns() and not chosen:
+        return typed.drop(left_out.names), left_out
+    for column in left_out.names:
+        if typed[column].dtype.is_numeric():  # text is left out later, and the result names it
+            warnings.warn(identifier_text(path, column), stacklevel=2)
+    return typed, LeftOut()
 
 
 def _typed(

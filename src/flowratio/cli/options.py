@@ -33,7 +33,7 @@ OPTIONS: dict[str, Mapping[str, str]] = {
     "test": _TABLES | _RATIO | _SEED | {"time_budget": "--method", "n_permutations": "--permutations"},
     "divergence": _TABLES | _RATIO | _SEED | {"kind": "--kind"},
     "mi": {**_TABLES, **_RATIO, **_SEED, "columns": "--exclude", "Z": "--given", "time_budget": "--method"}
-    | {"x": "--x", "y": "--y"},
+    | {"x": "--x", "y": "--y", "given": "--given"},
     "sample": _OF_FIT | _SEED | {"n": "-n", "toward": "--toward"},
     "reproduce": {},
 }
@@ -80,7 +80,7 @@ def rule(holds: Callable[[float], bool], text: str) -> Callable[[float | None], 
     return check
 
 
-def _names(lines: Sequence[str] | None) -> list[str] | None:
+def names_in(lines: Sequence[str] | None) -> list[str] | None:
     """Split names at commas. A name with a comma stands in double quotes."""
     if not lines:
         return None
@@ -100,14 +100,14 @@ Seed = Annotated[
 ]
 Quiet = Annotated[bool, Option("--quiet", help="Show no progress.")]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
-Columns = Annotated[list[str] | None, Option(callback=_names, metavar="A,B", help="Use only these columns.")]
-Exclude = Annotated[list[str] | None, Option(callback=_names, metavar="A,B", help="Leave out these columns.")]
+Columns = Annotated[list[str] | None, Option(callback=names_in, metavar="A,B", help="Use only these columns.")]
+Exclude = Annotated[list[str] | None, Option(callback=names_in, metavar="A,B", help="Leave out these columns.")]
 ColumnsOfX = Annotated[
     list[str] | None,
-    Option("--x", callback=_names, metavar="A,B", help="Columns of X in one file. Without it, all others."),
+    Option("--x", callback=names_in, metavar="A,B", help="Columns of X in one file. Without it, all others."),
 ]
 ColumnsOfY = Annotated[
-    list[str] | None, Option("--y", callback=_names, metavar="A,B", help="Columns of Y in one file.")
+    list[str] | None, Option("--y", callback=names_in, metavar="A,B", help="Columns of Y in one file.")
 ]
 Decimal = Annotated[str | None, Option(metavar="MARK", help="Decimal mark of numbers in text: . or ,")]
 DateFormat = Annotated[str | None, Option(metavar="FORMAT", help="Date format of text, such as %m/%d/%Y or %d-%b-%y.")]

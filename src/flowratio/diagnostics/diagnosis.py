@@ -224,7 +224,6 @@ def _diagnosis(
     plain_w, known = plain_q._replace(log_r=weighted.log_r), trust.fitted_rows(evaluation.fitted_share)
     left = leftover(plain_p, plain_w, np.random.default_rng([seed, 0]), shared.inflation_q)
     rest = _residual(evaluation, plain_p, plain_q, rows, log_c, seed)
-    grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
     spread = None if evaluation.each is None else stability(evaluation.each[:, rows[0]], p.share)
     scores = score, _score(*_corrected(p, q, rest.log_correction))
     own_z = alike.evidence_of(own, shared, evaluation.n_folds > 0)
@@ -241,15 +240,14 @@ def _diagnosis(
         *rules.wrong_scale(means, shared),
         *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest), is_apart),
     ]
-    of_fit = rules.separated(separating) or of_fit  # columns that separate the samples cause the other problems
     inverted = [] if noise.is_constant else rules.direction(own, *_score(p, q))
-    findings = [*inverted, *of_fit, *trust.grouped(grouping)]
+    # columns that separate the samples are the cause of the other problems
+    findings = [*inverted, *(rules.separated(separating) or of_fit), *trust.grouped(evaluation.rare_shares)]
     verdict, rng = verdict_of(not_needed + findings), np.random.default_rng([seed, 3])
-    is_final = verdict is Verdict.RELIABLE or known or is_apart
     return Diagnosis(
         verdict=verdict,
         warnings=[finding.words for finding in not_needed + rules.grave_first(findings)],
-        remedy=None if is_final else confirmed_remedy(plain_p, plain_w, rng),
+        remedy=None if verdict is Verdict.RELIABLE or known or is_apart else confirmed_remedy(plain_p, plain_w, rng),
         notes=[*notes, *filter(None, [trust.identifier_note(evaluation.encoder), evaluation.note])],
         n_p=len(log_p),
         n_q=len(log_q),
@@ -265,7 +263,7 @@ def _diagnosis(
         residual=rest,
         stability=spread,
         n_folds=evaluation.n_folds,
-        grouping=grouping,
+        grouping=evaluation.rare_shares,
         log_p=log_p,
         log_q=log_q,
         log_w=log_w,

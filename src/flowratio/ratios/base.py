@@ -29,6 +29,7 @@ from flowratio.ratios.categories import CategoryOdds, with_category_odds
 from flowratio.ratios.labels import labels_of_rows, refuse_second_sample, row_weights, two_classes
 from flowratio.ratios.shared_support import LIMITS, SharedSupport, kish, shared_support, with_separate_ranges
 from flowratio.samples.containers import in_order, is_arrow_table, is_vector, needs_encoding, to_table, to_tables
+from flowratio.samples.pairing import check_pairs
 from flowratio.samples.row_digests import remembered_digests
 from flowratio.samples.stacking import column_names, has_names, stack
 from flowratio.samples.two_samples import (
@@ -135,6 +136,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
             A `TableEncoder` with settings of your own, or a fitted one. None for the default settings.
         """
         refuse_second_sample(y)
+        check_pairs({"X": X, "y": y, "sample_weight": sample_weight})
         X = to_table(X) if is_arrow_table(X) else X
         with unchanged_on_failure(self):
             mixed = encoder is not None or needs_encoding(X)
@@ -160,6 +162,8 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         encoder
             A `TableEncoder` with settings of your own, or a fitted one. None for the default settings.
         """
+        check_pairs({"X_p": X_p, "sample_weight_p": sample_weight_p})
+        check_pairs({"X_q": X_q, "sample_weight_q": sample_weight_q})
         X_p, X_q = to_tables(X_p, X_q)
         mixed = encoder is not None or needs_encoding(X_p, X_q)
         X, y = pooled_tables(X_p, X_q, encoder=encoder) if mixed else stack(X_p, X_q)
@@ -363,6 +367,7 @@ class RatioEstimator(ClassifierMixin, BaseEstimator, ABC):
         self, X: TableLike, y: VectorLike, sample_weight: VectorLike | None = None
     ) -> tuple[Vector, Vector, Vector]:
         """Return log r, whether a row belongs to the numerator, and weights of labeled rows, each of shape (n,)."""
+        check_pairs({"X": X, "y": y, "sample_weight": sample_weight})
         log_r, y = self.log_ratio(X), np.asarray(y)
         if y.shape != log_r.shape:
             raise ValueError(f"`y` has shape {y.shape} but `X` has {len(log_r)} rows. Give one label for each row.")

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from flowratio._support.row_counts import counts
 from flowratio._support.types import Matrix, TableLike, Vector, VectorLike
 from flowratio.samples.containers import needs_encoding, to_tables
+from flowratio.samples.pairing import check_pairs
 from flowratio.samples.stacking import check_samples, column_names, has_names
 from flowratio.samples.weighting import (
     MAX_REPEATED,
@@ -208,13 +209,15 @@ def two_samples(
     of shapes (n_p,) and (n_q,) are 1 if None. `encoder` has settings or is fitted: with None, only mixed tables are
     encoded. `blind` fits it without the labels, so that labels can be permuted. `arguments` are the names in errors.
     """
+    name_p, name_q = (argument.replace("X", "sample_weight") for argument in arguments)
+    check_pairs({arguments[0]: X_p, name_p: sample_weight_p})
+    check_pairs({arguments[1]: X_q, name_q: sample_weight_q})
     X_p, X_q = to_tables(X_p, X_q)
     if encoder is not None or needs_encoding(X_p, X_q):
         frame, y = pooled_tables(X_p, X_q, arguments, encoder)
     else:
         A_p, A_q = check_samples(X_p, X_q, names=arguments)
         frame, y = np.concatenate([A_p, A_q]), np.repeat([1, 0], [len(A_p), len(A_q)])
-    name_p, name_q = (argument.replace("X", "sample_weight") for argument in arguments)
     w_p = checked_weights(sample_weight_p, int(y.sum()), name_p)
     w = np.concatenate([w_p, checked_weights(sample_weight_q, len(y) - len(w_p), name_q)])
     if isinstance(frame, np.ndarray):

@@ -136,7 +136,8 @@ def test_margins_of_mixed_columns_keep_their_distances() -> None:
 def test_few_rows_and_constant_columns() -> None:
     rng = np.random.default_rng(0)
     x = np.column_stack([rng.normal(size=12), np.ones(12)])
-    result = estimated(x, rng.normal(size=12), 2)
+    with pytest.warns(UserWarning, match="Column 2 of `X` is constant"):
+        result = estimated(x, rng.normal(size=12), 2)
     assert math.isfinite(result.value)
     assert math.isfinite(result.standard_error)
 
