@@ -329,7 +329,7 @@ def test_a_model_is_replaced_only_by_force(
     assert run(*words)[0] == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
     with monkeypatch.context() as patch:
-        patch.setattr("flowratio.cli.tables.read_table", None)  # nothing is read before the error
+        patch.setattr("flowratio.storage.reading.read_table", None)  # nothing is read before the error
         code, out, err = run(*words)
     problem = f"{tmp_path / 'm'} already has a model"
     advice = "Use --force to replace it, or choose another folder with -o."
@@ -547,7 +547,7 @@ def test_what_no_one_foresaw_is_one_line(
     def fail(*args: object, **kwargs: object) -> None:
         raise kind("of nothing")
 
-    monkeypatch.setattr("flowratio.cli.tables.read_table", fail)
+    monkeypatch.setattr("flowratio.storage.reading.read_table", fail)
     monkeypatch.chdir(files)
     code, _, err = run("test", "p.csv", "q.csv")
     assert (code, err.count("\n")) == (2, 1)

@@ -121,14 +121,13 @@ def fit(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("fit", {"X_p": p, "X_q": q})):
         check_paths(tables=[p, q], new_model=out, force=force)
-        tables = read_tables([p, q], columns, exclude, text)
+        P, Q = read_tables([p, q], columns, exclude, text)
         from flowratio.cli.fit_text import answers, details
         from flowratio.cli.inputs import column_kinds, named_method
         from flowratio.report.model import fit_tables
         from flowratio.report.steps import score_command, shell_word
 
         ratio = named_method(method, budget if no_flow else _SHARE_OF_CHOICE * budget)
-        P, Q = tables
         model = fit_tables(
             P,
             Q,

@@ -51,7 +51,7 @@ class Evaluation:
 
     @property
     def rare_shares(self) -> dict[str, float]:
-        """Share of the rows of each text column whose categories are too rare to be estimated."""
+        """By name of a text column, the share of the rows whose category is too rare to be estimated."""
         return {} if self.encoder is None else dict(self.encoder.rare_shares_)
 
 
