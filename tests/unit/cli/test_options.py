@@ -61,7 +61,8 @@ def test_each_option_has_a_help_text(command: str) -> None:
 
 def test_tables_of_a_command_are_read_without_torch() -> None:
     """A misspelled column is reported before torch is loaded, which takes seconds."""
-    code = "import sys, flowratio.cli.tables, flowratio.cli.headers; print('torch' in sys.modules, 'sklearn' in sys.modules)"
+    read = "import sys, flowratio.cli.tables, flowratio.cli.headers"
+    code = f"{read}; print('torch' in sys.modules, 'sklearn' in sys.modules)"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         == "False False\n"
