@@ -39,7 +39,7 @@ def estimates_of(rows: int, seed: int, figure: Path, verbose: bool) -> list[Esti
     rng = np.random.default_rng(seed)
     X_p, X_q, *new_rows = (rng.normal(mean, 1, (rows, 2)) for mean in (0, SHIFT, 0, SHIFT))
     X = np.concatenate(new_rows)  # for the errors
-    in_z = FeaturizedRatio("mlp", random_state=seed, verbose=verbose)
+    in_z = FeaturizedRatio("mlp", features="z", base=None, random_state=seed, verbose=verbose)  # as in the paper
     ratios = {
         "network in x": NetworkRatio("mlp", random_state=seed, verbose=verbose),
         "network in latent space z": in_z,

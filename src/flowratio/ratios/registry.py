@@ -79,7 +79,7 @@ RATIOS: dict[str, RatioEntry] = {
     "mlp": RatioEntry("NetworkRatio", {"network": "mlp"}, candidate=True),
     "mlp after gaussianizing": _after_gaussianizing("mlp"),
     "difference": RatioEntry("FlowDifferenceRatio", candidate=True),
-    "mlp in z": RatioEntry("FeaturizedRatio", {"estimator": "mlp"}, candidate=True),
+    "mlp in z": RatioEntry("FeaturizedRatio", {"estimator": "mlp", "base": None}, candidate=True),  # the base is one too
     "kliep in z": RatioEntry("FeaturizedRatio", {"estimator": "kliep"}, candidate=True),
     "telescoping in z": RatioEntry("FeaturizedRatio", {"estimator": "telescoping"}, candidate=True),
     "cnn": RatioEntry("NetworkRatio", {"network": "cnn"}),

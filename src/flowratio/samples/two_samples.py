@@ -72,15 +72,20 @@ class TwoSamples:
     @property
     def n_least(self) -> int:
         """Number of rows of the smaller sample. Rows of one group count once."""
-        if self.groups is None:
-            return min(self.n_p, self.n_q)
-        return min(len(np.unique(self.groups[part])) for part in self.parts)
+        return min(self._sizes)
 
     @property
     def n_effective(self) -> float:
-        """Effective number of rows of the smaller sample, by the weights. Rows of one group count once."""
+        """Effective number of rows, by the weights, of the sample with fewer. Rows of one group count once."""
         shares = (w.sum() ** 2 / (len(w) * np.square(w).sum()) for w in (self.w_p, self.w_q))
-        return self.n_least * min(shares)
+        return min(n * share for n, share in zip(self._sizes, shares, strict=True))
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        if self.groups is None:
+            return self.n_p, self.n_q
+        n_p, n_q = (len(np.unique(self.groups[part])) for part in self.parts)
+        return n_p, n_q
 
     @property
     def parts(self) -> tuple[slice, slice]:

@@ -226,7 +226,8 @@ class Run:
         """Let the weights before the first step be the best so far. A resumed run has done it."""
         if self.recipe.start_counts and self.n_steps == 0:
             self.model.eval()
-            self.best_loss = self.progress_loss = self._mean_loss(held_out)
+            loss = self._mean_loss(held_out)
+            self.best_loss = self.progress_loss = loss if math.isfinite(loss) else math.inf
 
     def _mean_loss(self, held_out: Tensor) -> float:
         parts = held_out.split(_EVALUATION_ROWS)

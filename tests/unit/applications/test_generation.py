@@ -294,6 +294,29 @@ class TestRatiosThatBringAFlow:
         in_x = TargetedSampler(ratio, space="x", random_state=0).draw(30, "q")
         np.testing.assert_allclose(targeted.log_w, in_x.log_w, atol=1e-5)
 
+    @pytest.mark.parametrize(
+        "ratio",
+        [
+            FeaturizedRatio("logistic", featurizer=quick_flow(), features="x+z", random_state=0),
+            FeaturizedRatio("logistic", featurizer=quick_flow(), base="lda", random_state=0),
+            JointFeaturizedRatio(featurizer=quick_flow(), hidden=(8,), features="x+z", random_state=0),
+        ],
+        ids=["x+z", "base", "joint"],
+    )
+    def test_candidates_are_decoded_for_a_ratio_that_needs_x(self, ratio: Any) -> None:
+        ratio.fit_samples(*two_samples())
+        assert not ratio.is_latent()
+        draws, in_x = (TargetedSampler(ratio, space=space, random_state=0).draw(30, "p") for space in ("z", "x"))
+        np.testing.assert_array_equal(draws.log_w, in_x.log_w)
+        np.testing.assert_array_equal(draws.X, in_x.X)
+
+    @pytest.mark.parametrize("network", ["mlp", "relu"])
+    def test_a_joint_ratio_of_z_needs_no_x(self, network: Any) -> None:
+        settings: Any = {"featurizer": quick_flow(), "network": network, "hidden": (8,), "random_state": 0}
+        ratio = JointFeaturizedRatio(features="z", **settings).fit_samples(*two_samples())
+        draws, in_x = (TargetedSampler(ratio, space=space, random_state=0).draw(30, "q") for space in ("z", "x"))
+        np.testing.assert_allclose(draws.log_w, in_x.log_w, atol=1e-5)  # the round trip through the flow
+
     def test_flow_that_is_no_density_is_refused(self) -> None:
         ratio = JointFeaturizedRatio(1.0, featurizer=quick_flow(), hidden=(8,), random_state=0)
         ratio.fit_samples(*two_samples())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -54,6 +55,17 @@ def test_several_maps_give_groups_that_belong_to_one_row() -> None:
         np.testing.assert_allclose(rows - rows[0], np.repeat([[0.0], [10.0], [20.0]], 2, axis=1))
     np.testing.assert_array_equal(tripled.first_of_groups().X, both.X)
     assert tripled.reordered(repeat=True) is tripled  # rows in groups are in order already
+
+
+def test_effective_rows_of_each_sample_by_its_own_weights() -> None:
+    both = samples(6, 900)
+    assert both.n_effective == pytest.approx(6)
+    w = np.concatenate([np.ones(6), np.where(np.arange(900) < 90, 1.0, 1e-9)])  # as good as 90 rows of q
+    assert replace(both, w=w).n_effective == pytest.approx(6)  # those of p stay the fewest
+    w = np.concatenate([[3.0, 1.0, 1.0, 1.0, 1.0, 1.0], np.ones(900)])
+    assert replace(both, w=7 * w).n_effective == pytest.approx(8**2 / 14)
+    doubled = both.mapped(lambda X: X, lambda X: X)
+    assert doubled.n_effective == pytest.approx(6)
 
 
 def test_moments_count_both_samples_one_half() -> None:

@@ -355,6 +355,32 @@ def test_weights_are_kept_only_after_the_run_has_settled(settle: int, best_epoch
     assert history.held_out_loss == sorted(history.held_out_loss)
 
 
+@pytest.mark.parametrize("patience", [600, 3])
+def test_weights_before_the_first_step_can_be_the_best(patience: int) -> None:
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    ones, zeros = np.tile([1.0, 1.0], (4, 1)), np.tile([1.0, 0.0], (4, 1))
+    recipe = Recipe(600, 4, 1e-3, start_counts=True, patience=patience, tolerance=math.inf)  # held-out rows like 0 best
+    history = train(
+        model, lambda x: (model(x[:, :1]) - x[:, 1:]).square().mean(), ArrayRows(ones), zeros, recipe, seed=0
+    )
+    assert model.weight.item() == 0
+    assert history.best_epoch == 0
+    assert history.epoch[-1] == max(patience, 20)  # the start counts for the patience, and a round is 20 steps
+
+
+def test_a_start_without_a_finite_loss_is_not_the_best() -> None:
+    model, calls = Point(start=0.5), [0]
+
+    def loss(x: Tensor) -> Tensor:
+        calls[0] += 1
+        return model(x) * (math.nan if calls[0] == 1 else 1.0)
+
+    history = fit(model, normal(500), settings(start_counts=True), loss=loss)
+    assert history.best_epoch > 0
+    assert np.abs(model.w.detach().numpy()).max() < 0.5  # it has moved from its start toward the mean, 0
+
+
 class TestHistory:
     def test_plot_draws_both_losses_and_the_epoch_kept(self) -> None:
         history = History([1, 2, 3], [3.0, 2.0, 1.0], [3.0, 1.5, 2.0], [0.1] * 3, [1.0, 2.0, 3.0], best_epoch=2)

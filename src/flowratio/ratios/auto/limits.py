@@ -14,6 +14,7 @@ from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.featurized.featurized import FeaturizedRatio, is_fitted
 from flowratio.ratios.neural.difference import FlowDifferenceRatio
+from flowratio.ratios.neural.network_ratio import NetworkRatio
 from flowratio.ratios.registry import fit_prepared, named_ratio
 from flowratio.samples.two_samples import TwoSamples
 from flowratio.training.run import TimeLimit
@@ -65,7 +66,7 @@ def _limits(ratio: Any, seconds: float) -> dict[str, Any]:
         if can_be_limited(ratio.estimator):
             name = ratio.estimator
             estimator: Any = named_ratio(name, "estimator") if isinstance(name, str) else clone(name)
-            seconds /= 1 if ratio.base is None else _FITS_WITH_BASE
+            seconds /= _FITS_WITH_BASE if _compares_base(ratio, estimator) else 1
             limits["estimator"] = estimator.set_params(**_limits(estimator, seconds))
         return limits
     settings = _settings(ratio)
@@ -73,6 +74,13 @@ def _limits(ratio: Any, seconds: float) -> dict[str, Any]:
         return {}
     parts = 2 if isinstance(ratio, FlowDifferenceRatio) else 1  # two flows
     return {"callback": TimeLimit(seconds / parts, settings["callback"])}
+
+
+def _compares_base(ratio: FeaturizedRatio, estimator: Any) -> bool:
+    """Return whether an estimator is fitted with and without a base, to choose: a network on a flow, by default."""
+    on_flow = ratio.featurizer is None or isinstance(ratio.featurizer, FlowFeaturizer)
+    automatic = isinstance(ratio.base, str) and ratio.base == "auto"
+    return automatic and on_flow and isinstance(estimator, NetworkRatio) and estimator.network == "mlp"
 
 
 def _settings(ratio: Any) -> dict[str, Any]:

@@ -71,10 +71,24 @@ def held_out_rows(samples: TwoSamples) -> HeldOut:
 
 def over_base(samples: TwoSamples, log_base: Vector) -> tuple[TwoSamples, float]:
     """Return the samples whose ratio is the rest, up to a factor, and the log of this factor. Totals stay."""
-    tilt = np.maximum(expit(np.where(samples.y == 1, -log_base, log_base)), _LEAST_WEIGHT)
+    tilt = np.maximum(_tilt(samples, log_base), _LEAST_WEIGHT)
     share_p, share_q = (np.average(tilt[part], weights=samples.w[part]) for part in samples.parts)
     w = samples.w * tilt / np.where(samples.y == 1, share_p, share_q)
     return replace(samples, w=w), math.log(share_p / share_q)
+
+
+def n_left(samples: TwoSamples, log_base: Vector) -> float:
+    """Return the effective number of rows that a base leaves to learn from, in the sample with fewer.
+
+    Rows of the least weight do not count: all rows have it if the base separates the samples.
+    """
+    tilt = _tilt(samples, log_base)
+    w = np.where(tilt > _LEAST_WEIGHT, samples.w * tilt, 0.0)
+    return replace(samples, w=w).n_effective if all(w[part].any() for part in samples.parts) else 0.0
+
+
+def _tilt(samples: TwoSamples, log_base: Vector) -> Vector:
+    return expit(np.where(samples.y == 1, -log_base, log_base))
 
 
 def is_better_over_base(new_estimator: Any, samples: TwoSamples, log_base: Vector, seed: int) -> bool:

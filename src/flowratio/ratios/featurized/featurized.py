@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from typing_extensions import Self
 
 from flowratio._support.types import Matrix, Vector
@@ -19,7 +19,7 @@ from flowratio.flows.base import like
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.base import RatioEstimator, Requires
 from flowratio.ratios.categories import names_with_odds
-from flowratio.ratios.featurized.base_ratio import base_log_ratio, fit_base, is_better_over_base, over_base
+from flowratio.ratios.featurized.base_ratio import base_log_ratio, fit_base, is_better_over_base, n_left, over_base
 from flowratio.ratios.neural.network_ratio import NetworkRatio
 from flowratio.ratios.registry import fit_prepared, is_additive, log_ratio_prepared, new_ratio, seeded_like
 from flowratio.samples.rows import ArrayRows, WeightedRows
@@ -44,7 +44,7 @@ class FeaturizedRatio(RatioEstimator):
     maps both samples to the latent space, z = f(x), where the mixture is a standard Gaussian. Any method then estimates
     the ratio in latent space, which can be easier.
 
-    `estimator` can also see x next to z, and a simple base ratio b can be put underneath. Only the rest is then learned:
+    `estimator` can also see x next to z. A simple base ratio b can be put underneath, so that only the rest is learned:
 
     .. math:: \log r(x) = b(x) + \log r_\mathrm{rest}(x, f(x))
 
@@ -123,15 +123,22 @@ class FeaturizedRatio(RatioEstimator):
     def _fit(self, samples: TwoSamples) -> None:
         estimator, seed = self._new_estimator()
         self.featurizer_ = self._fitted_featurizer(samples, seed)  # scaling and flow, p and q pooled
+        self.ratio_ = fit_prepared(estimator, self._over_base(samples, estimator, seed))
+
+    def _log_ratio(self, X: Matrix) -> Vector:  # (n, d) -> (n,)
+        return self._log_base(X) + log_ratio_prepared(self.ratio_, self._features(X))
+
+    def _over_base(self, samples: TwoSamples, estimator: Any, seed: int) -> TwoSamples:
+        """Return what the estimator learns from: rows of its features, with weights over the base if there is one."""
         self.features_ = self.features or ("x+z" if self._is_network_on_flow(estimator) else "z")
         inputs = self._inputs(samples, estimator, seed)
         log_base = self._fit_base(samples, inputs, estimator, seed)
         rest, self.base_constant_ = (inputs, 0.0) if log_base is None else over_base(inputs, log_base)
-        self.ratio_ = fit_prepared(estimator, rest)
+        return rest
 
-    def _log_ratio(self, X: Matrix) -> Vector:  # (n, d) -> (n,)
-        log_base = base_log_ratio(self.base_models_, self.base_shares_, X) + self.base_constant_
-        return log_base + log_ratio_prepared(self.ratio_, self._features(X))
+    def _log_base(self, X: Matrix) -> Vector:
+        """Return the base of rows, (n, d) to (n,). It is 0 without a base."""
+        return base_log_ratio(self.base_models_, self.base_shares_, X) + self.base_constant_
 
     def is_latent(self) -> bool:
         """Return whether log r is a function of z alone, so that `ratio_` needs no rows of x."""
@@ -147,16 +154,18 @@ class FeaturizedRatio(RatioEstimator):
         return self.featurizer_ if isinstance(self.featurizer_, FlowFeaturizer) else None
 
     def is_additive(self) -> bool:
-        return _is_columnwise(self.featurizer) and is_additive(self.estimator)
+        parts = [self.estimator, *self._named_bases()]
+        return _is_columnwise(self.featurizer) and all(map(is_additive, parts))
 
     def _new_estimator(self) -> tuple[Any, int]:
         """Check the settings before a flow is trained. Return the unfitted estimator in latent space and the seed."""
         check_choice(self.mixture, "mixture", MIXTURES)
         if self.features is not None:
             check_choice(self.features, "features", FEATURES)
-        self._base_ratios()
         seed = seed_from(self.random_state)
-        return new_ratio(self.estimator, seed, self.verbose, "estimator"), seed
+        estimator = new_ratio(self.estimator, seed, self.verbose, "estimator")
+        self._check_base(estimator)
+        return estimator, seed
 
     def _fitted_featurizer(self, samples: TwoSamples, seed: int) -> FlowFeaturizer | Scaler:
         if is_fitted(self.featurizer):
@@ -175,27 +184,33 @@ class FeaturizedRatio(RatioEstimator):
         on_flow = isinstance(self.featurizer_, FlowFeaturizer) and not self.featurizer_.scaler_.stochastic
         return on_flow and isinstance(estimator, NetworkRatio) and estimator.network == "mlp"
 
-    def _base_ratios(self) -> list[Any]:
-        """Return the unfitted base ratios that the user names."""
-        if self.base is None or self.base == "auto":
+    def _named_bases(self) -> list[Any]:
+        """Return the base ratios that the user names."""
+        if self.base is None or (isinstance(self.base, str) and self.base == "auto"):
             return []
-        ratios = list(self.base) if isinstance(self.base, list | tuple) else [self.base]
-        for ratio in ratios:
+        return list(self.base) if isinstance(self.base, list | tuple) else [self.base]
+
+    def _check_base(self, estimator: Any) -> None:
+        for ratio in self._named_bases():
             if not isinstance(ratio, str) and is_fitted(ratio):
-                problem = f"`base` has {ratio!r}, which is fitted. It would be too good on the rows that it was fitted to"
-                raise ValueError(f"{problem}. Use an unfitted ratio: it is cross-fitted, and rows are scored by others.")
+                problem = f"`base` has {ratio!r}, which is fitted. It is too good on the rows that it was fitted to"
+                raise ValueError(f"{problem}. Use an unfitted ratio, which is cross-fitted.")
+            if ratio is None:
+                raise TypeError(f"`base` is {self.base!r}. Use ratios or their names, or None for no base.")
             new_ratio(ratio, 0, argument="base")
-        return ratios
+            if not (isinstance(estimator, RatioEstimator) or has_fit_parameter(estimator, "sample_weight")):
+                problem = f"`base` is set, but {estimator!r} takes no weights"
+                raise ValueError(f"{problem}. Use `base=None`, or an estimator with `fit(X, y, sample_weight)`.")
 
     def _fit_base(self, samples: TwoSamples, inputs: TwoSamples, estimator: Any, seed: int) -> Vector | None:
         """Cross-fit the base. Return its log r of the rows of `inputs`. None without a base."""
         self.base_models_, self.base_shares_ = [], np.zeros(0)
-        ratios = self._base_ratios()
-        automatic = self.base == "auto" and len(inputs.X) == len(samples.X) and self._is_network_on_flow(estimator)
+        ratios = self._named_bases()
+        automatic = isinstance(self.base, str) and self.base == "auto" and self._is_network_on_flow(estimator)
         if automatic and samples.X.shape[1] <= _MAX_BASE_COLUMNS:
             ratios = list(BASES)
         base = fit_base(ratios, samples, seed) if ratios else None
-        if base is None or not base.models or not over_base(samples, base.log_r)[0].n_effective >= _FEWEST_LEFT:
+        if base is None or not base.models or n_left(samples, base.log_r) < _FEWEST_LEFT:
             return None
         n_versions = len(inputs.X) // len(samples.X)
         log_base = np.concatenate([np.tile(base.log_r[part], n_versions) for part in samples.parts])

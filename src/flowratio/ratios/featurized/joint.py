@@ -123,7 +123,9 @@ class JointFeaturizedRatio(RatioEstimator):
         """Return whether log r is a function of z alone."""
         return self.features_ == "z"
 
-    def _train(self, featurizer: FlowFeaturizer, network: MLP | SmoothEnsemble, samples: TwoSamples, seed: int) -> History:
+    def _train(
+        self, featurizer: FlowFeaturizer, network: MLP | SmoothEnsemble, samples: TwoSamples, seed: int
+    ) -> History:
         flow, scaler, n_p = featurizer.flow_, featurizer.scaler_, samples.n_p
         share = torch.tensor([0.5, 0.5])
         if self.mixture == "pooled":
@@ -172,9 +174,7 @@ class JointFeaturizedRatio(RatioEstimator):
 class _JointLoss:
     """The loss of scaled pairs of a row of p and a row of q, (b, 2 d). `share` is that of each in the mixture, (2,)."""
 
-    def __init__(
-        self, flow: Flow, network: MLP | SmoothEnsemble, features: str, alpha: float, share: Tensor
-    ) -> None:
+    def __init__(self, flow: Flow, network: MLP | SmoothEnsemble, features: str, alpha: float, share: Tensor) -> None:
         self.flow, self.network, self.features = flow, network, features
         self.alpha, self.share = alpha, share
         self.sign = torch.tensor([-1.0, 1.0], device=share.device)

@@ -20,7 +20,7 @@ from flowratio.samples.two_samples import TwoSamples
 from flowratio.training.loop import train
 from flowratio.training.run import Callback, History, Recipe
 
-_STEPS, _PATIENT_STEPS = 3000, 400  # of a run, and without progress before it stops
+_STEPS, _PATIENT_STEPS = 2000, 200  # of a run, and without progress before it stops
 _BATCHES, _BATCH_PAIRS = 20, (32, 1024)  # batches in a pass, and smallest and largest number of pairs in one
 _UNBOUNDED = 1e30  # of a box without limits: the mean of weights over steps cannot take an infinite value
 _MIN_EPOCHS, _MIN_PATIENCE = 10, 2  # of many rows, where a pass has many steps
@@ -56,7 +56,7 @@ class SmoothEnsemble(Network):
         self.n_features, self.hidden, self.n_members, self.n_outputs = n_features, tuple(hidden), n_members, 1
         sizes = (n_features, *hidden, 1)
         if min(*sizes, n_members) < 1:
-            raise ValueError(f"The layers have {sizes} units and there are {n_members} networks. Use 1 or more of each.")
+            raise ValueError(f"{n_members} networks have layers of {sizes} units. Use 1 or more of each.")
         self.width = n_members * max(sizes)
         generator = generator or torch.Generator().manual_seed(0)
         bounds = [1 / math.sqrt(n_in) for n_in in sizes[:-2]] + [0.0]  # the last layer starts at 0
@@ -153,7 +153,7 @@ def train_ensemble(
     callback: Callback | None = None,
     verbose: bool = False,
 ) -> History:
-    """Train every network to separate p from q. Each has its own held-out rows. All stop together, by their mean loss."""
+    """Train every network to separate p from q. Each has its own held-out rows. All stop by their mean loss."""
     network.clamp_to(samples.X)
     pairs = paired(samples)
     n_held_out = min(round(validation_fraction * pairs.n_rows), MAX_HELD_OUT)

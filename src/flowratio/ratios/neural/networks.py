@@ -154,7 +154,7 @@ def choose_hidden(n: int, d: int) -> tuple[int, int, int]:
 
 
 def choose_decay(n: float) -> float:
-    """Return the weight decay of a classifier for n effective rows of the smaller sample."""
+    """Return the weight decay of a classifier, where n is the effective size of the smaller sample."""
     return min(max(300 / n, 0.03), 1.0)
 
 

@@ -15,7 +15,7 @@ from flowratio import (
     NetworkRatio,
     TelescopingRatio,
 )
-from flowratio.ratios.auto.limits import can_be_limited, fit_limited, was_cut
+from flowratio.ratios.auto.limits import _limits, can_be_limited, fit_limited, was_cut
 from flowratio.samples.two_samples import TwoSamples, two_samples
 
 FOREVER: dict[str, Any] = {"max_epochs": 10**6, "patience": 10**6}
@@ -37,6 +37,23 @@ def test_training_can_be_limited_and_other_fits_cannot() -> None:
         assert not can_be_limited(ratio)
     assert not can_be_limited(FeaturizedRatio("lda", featurizer=Gaussianizer()))
     assert can_be_limited(FeaturizedRatio("mlp", featurizer=Gaussianizer()))
+
+
+@pytest.mark.parametrize(
+    ("settings", "share"),
+    [
+        ({}, 0.3 / 3),  # after the flow: with a base, without it, and the final fit
+        ({"base": None}, 0.3),
+        ({"base": "lda"}, 0.3),
+        ({"estimator": NetworkRatio("relu")}, 0.3),
+        ({"featurizer": FlowFeaturizer().initialize(np.eye(4))}, 1 / 3),  # a fitted flow takes no time
+        ({"featurizer": Gaussianizer()}, 1.0),
+    ],
+    ids=str,
+)
+def test_time_is_shared_among_the_fits_that_take_place(settings: dict[str, Any], share: float) -> None:
+    limits = _limits(FeaturizedRatio("mlp").set_params(**settings), 10.0)
+    assert limits["estimator"].callback.seconds == pytest.approx(10 * share)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from flowratio.flows import MAF
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.featurized import joint as module
 from flowratio.ratios.featurized.joint import JointFeaturizedRatio, _JointLoss
-from flowratio.ratios.neural.networks import MLP
+from flowratio.ratios.neural.ensemble import SmoothEnsemble
+from flowratio.ratios.neural.networks import MLP, evaluate
 from flowratio.samples.stacking import stack
 from flowratio.scaling.standardizer import Standardizer
 
@@ -27,6 +28,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::flowratio.ratios.base.OverlapWarning"),
 ]
 ALPHAS = [0.01, 0.3, 0.5, 1.0]
+both_networks = pytest.mark.parametrize("network", ["mlp", "relu"])
 
 
 def flow(**changed: Any) -> FlowFeaturizer:
@@ -105,6 +107,24 @@ class TestLoss:
         monkeypatch.setattr(self.flow, "base_log_prob", fail)
         self.loss(1.0)(self.pairs)
 
+    @pytest.mark.parametrize("features", ["z", "x+z"])
+    @pytest.mark.parametrize("alpha", [0.3, 1.0])
+    @torch.no_grad()
+    def test_networks_of_an_ensemble_have_a_loss_each(self, alpha: float, features: str) -> None:
+        network = SmoothEnsemble(2 if features == "z" else 4, (6,), generator=torch.Generator().manual_seed(3)).double()
+        for k, parameter in enumerate(network.parameters()):  # the last layers start at 0
+            parameter += torch.randn(parameter.shape, generator=torch.Generator().manual_seed(k), dtype=torch.float64)
+        losses, log_p = np.zeros((2, 3)), np.zeros(2)  # of p and q, by network
+        for k, rows in enumerate((self.pairs[:, :2], self.pairs[:, 2:])):
+            z, log_det = self.flow(rows)
+            inputs = z if features == "z" else torch.cat([rows, z], dim=1)
+            losses[k] = -log_expit((1 - 2 * k) * network.members(inputs).numpy()).mean(axis=1)
+            log_p[k] = (log_det - 0.5 * (z**2).sum(dim=1) - math.log(2 * math.pi)).mean()
+        loss = _JointLoss(self.flow, network, features, alpha, torch.tensor([0.5, 0.5], dtype=torch.float64))
+        expected = alpha * losses.mean() - (1 - alpha) * log_p.mean()
+        assert loss(self.pairs).item() == pytest.approx(expected, rel=1e-12)
+        assert losses.mean(axis=0).std() > 0.01  # the loss of the mean would be another number
+
 
 class Trained:
     """Stands for `train`, and stores its arguments."""
@@ -157,11 +177,12 @@ class TestTraining:
         np.testing.assert_array_equal(model.featurizer_.inverse_transform(model.featurizer_.transform(pixels)), pixels)
         assert np.isfinite(model.log_ratio(pixels)).all()
 
-    @pytest.mark.parametrize("alpha", [0.5, 1, 1.0])
-    def test_recovers_a_shift(self, alpha: float) -> None:
+    @pytest.mark.parametrize(("alpha", "network"), [(0.5, "mlp"), (1, "mlp"), (1.0, "relu")])
+    def test_recovers_a_shift(self, alpha: float, network: str) -> None:
         rng = np.random.default_rng(0)
         X_p, X_q = rng.normal(size=(1000, 2)) + 1, rng.normal(size=(1000, 2))
-        model = quick(alpha, hidden=(32,), featurizer=flow(max_epochs=40, patience=40)).fit_samples(X_p, X_q)
+        settings: Any = {"network": network, "hidden": (32,), "featurizer": flow(max_epochs=40, patience=40)}
+        model = quick(alpha, **settings).fit_samples(X_p, X_q)
         X = rng.normal(0.5, 1.0, size=(2000, 2))
         truth = X.sum(axis=1) - 1
         # var log r = 2; a linear log r of 2000 rows is off by 3·4/2000 = 0.006 nats², a network by several times that:
@@ -178,16 +199,21 @@ class TestTraining:
         # the mixture of two overlapping Gaussians is easy for the flow; a Gaussian of the same moments loses 0.02
         assert model.featurizer_.score(rows) == pytest.approx(truth, abs=0.1)
 
-    def test_callback_sees_every_evaluation(self) -> None:
+    @both_networks
+    def test_callback_sees_every_evaluation(self, network: str) -> None:
         calls: list[tuple[Any, int]] = []
-        model = quick(featurizer=flow(max_epochs=60), callback=lambda *a: calls.append(a)).fit(X, Y)
+        settings: Any = {"featurizer": flow(max_epochs=60), "network": network}
+        model = quick(**settings, callback=lambda *a: calls.append(a)).fit(X, Y)
         assert [epoch for _, epoch in calls] == model.history_.epoch
-        assert all([type(part) for part in parts] == [MAF, MLP] for parts, _ in calls)
-        plain = quick(featurizer=flow(max_epochs=60)).fit(X, Y)
+        classes = [MAF, SmoothEnsemble if network == "mlp" else MLP]
+        assert all([type(part) for part in parts] == classes for parts, _ in calls)
+        plain = quick(**settings).fit(X, Y)
         np.testing.assert_array_equal(plain.log_ratio(X_NEW), model.log_ratio(X_NEW))
 
-    def test_same_seed_same_bits(self) -> None:
-        a, b, c = (quick(random_state=seed).fit(X, Y).log_ratio(X_NEW) for seed in (0, 0, 1))
+    @both_networks
+    def test_same_seed_same_bits(self, network: str) -> None:
+        fits = (quick(random_state=seed, network=network).fit(X, Y).log_ratio(X_NEW) for seed in (0, 0, 1))
+        a, b, c = fits
         np.testing.assert_array_equal(a, b)
         assert not np.array_equal(a, c)
 
@@ -216,30 +242,36 @@ class TestTraining:
 
 class TestFeaturizer:
     @pytest.mark.parametrize("alpha", [0.2, 1.0])
-    def test_has_codes_densities_and_samples(self, alpha: float) -> None:
-        model = quick(alpha).fit(X, Y)
+    @pytest.mark.parametrize(("network", "features"), [("mlp", None), ("mlp", "z"), ("relu", None), ("relu", "x+z")])
+    def test_has_codes_densities_and_samples(self, alpha: float, network: str, features: Any) -> None:
+        model = quick(alpha, network=network, features=features).fit(X, Y)
         featurizer = model.featurizer_
         Z = featurizer.transform(X_NEW)
         np.testing.assert_allclose(featurizer.inverse_transform(Z), X_NEW, rtol=0, atol=1e-9)  # in float64
         scaled, log_det = featurizer.scaler_.forward(X_NEW)
         with torch.no_grad():
             expected = featurizer.flow_.log_prob(torch.tensor(scaled)).numpy() + log_det
-            log_r = model.network_.double()(torch.tensor(Z))[:, 0].numpy()
+        is_latent = (features or {"mlp": "x+z", "relu": "z"}[network]) == "z"
+        assert model.is_latent() == is_latent
+        log_r = evaluate(model.network_, Z if is_latent else np.hstack([scaled, Z]))[:, 0]
         np.testing.assert_allclose(featurizer.score_samples(X_NEW), expected, rtol=0, atol=1e-12)
         np.testing.assert_allclose(model.log_ratio(X_NEW), log_r, rtol=0, atol=1e-12)
         assert featurizer.sample(5, random_state=0).shape == (5, 2)
         assert featurizer.history_ is model.history_
 
-    def test_network_and_flow_are_both_trained(self) -> None:
-        model = quick(1.0).fit(X, Y)
-        begun = flow(random_state=0).initialize(X)
-        first = MLP(2, (8,), generator=torch.Generator().manual_seed(0))
+    @both_networks
+    def test_network_and_flow_are_both_trained(self, network: str) -> None:
+        # an ensemble keeps its first weights if no step is better on held-out rows: here 40 steps are
+        model = quick(1.0, network=network, featurizer=flow(max_epochs=40, patience=40)).fit(X, Y)
+        begun, generator = flow(random_state=0).initialize(X), torch.Generator().manual_seed(0)
+        first = SmoothEnsemble(4, (8,), generator=generator) if network == "mlp" else MLP(2, (8,), generator=generator)
         for trained, new in ((model.featurizer_.flow_, begun.flow_), (model.network_, first)):
             moved = [(p - q).abs().max().item() for p, q in zip(trained.parameters(), new.parameters(), strict=True)]
             assert max(moved) > 1e-3
 
-    def test_is_saved_with_the_ratio(self, tmp_path: Path) -> None:
-        model = quick().fit(X, Y)
+    @both_networks
+    def test_is_saved_with_the_ratio(self, network: str, tmp_path: Path) -> None:
+        model = quick(network=network).fit(X, Y)
         save(model, tmp_path)
         loaded = load(tmp_path)
         np.testing.assert_array_equal(loaded.log_ratio(X_NEW), model.log_ratio(X_NEW))
@@ -269,8 +301,13 @@ class TestFeaturizer:
         assert featurizer.random_state is None
 
     def test_defaults(self) -> None:
-        model = JointFeaturizedRatio(featurizer=flow()).fit(X, Y)
-        assert model.network_.hidden == (32, 32, 32)
+        settings: Any = {"featurizer": flow(), "random_state": 0}
+        model = JointFeaturizedRatio(**settings).fit(X, Y)
+        assert (type(model.network_), model.network_.hidden) == (SmoothEnsemble, (64, 64, 64))
+        assert (model.features_, model.network_.n_features) == ("x+z", 4)
+        plain = JointFeaturizedRatio(network="relu", **settings).fit(X, Y)
+        assert (type(plain.network_), plain.network_.hidden) == (MLP, (32, 32, 32))  # 80 rows of p
+        assert (plain.features_, plain.network_.n_features) == ("z", 2)
 
 
 class TestBadSettings:
@@ -300,6 +337,11 @@ class TestBadSettings:
     def test_hidden(self, hidden: Any) -> None:
         with pytest.raises(ValueError, match=r"`hidden` is .* the widths of one or more layers"):
             quick(hidden=hidden).fit(X, Y)
+
+    @pytest.mark.parametrize(("name", "choices"), [("network", "mlp, relu"), ("features", "z, x[+]z")])
+    def test_names(self, name: str, choices: str) -> None:
+        with pytest.raises(ValueError, match=rf"`{name}` is 'x'. Use one of {choices}"):
+            quick(**{name: "x"}).fit(X, Y)
 
     def test_mixture(self) -> None:
         with pytest.raises(ValueError, match=r"`mixture` is 'half'. Use one of pooled, balanced"):
