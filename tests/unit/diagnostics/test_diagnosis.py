@@ -466,6 +466,8 @@ def test_a_constant_that_separates_has_no_advice_on_the_slope() -> None:
     diagnosis = diagnose(KMM(), X_p, X_q, random_state=0)
     assert diagnosis.verdict == "do not use"
     assert told(diagnosis, "x2 alone separates p and q: p and q do not overlap")
+    assert "Effective sample size (ESS): it cannot be estimated" in str(diagnosis)
+    assert diagnosis.advice == []
     for words in ("Use 1/r", "The ratio is", "00000", "flexible ratio"):
         assert not told(diagnosis, words)
 
