@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 
 from flowratio import AutoRatio, FlowFeaturizer
+from flowratio._support.numbers import count, sig
 from flowratio._support.wording import shown
 from flowratio.report.evidence import Origin, _latent, _training, gather
 from flowratio.report.names import MAX_LENGTH
-from flowratio.report.numbers import count, sig
 from flowratio.report.page import write_report
 from flowratio.weights import cap, effective_sample_size, temper
 
@@ -78,7 +78,10 @@ def wide_page(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Page:
     """Write the same report with everything that makes it long: columns, categories, candidates and problems."""
     evidence = copy.deepcopy(page.evidence)
     text = next(one for one in evidence["columns"] if one["kind"] == "category")
-    long_list = [{"category": f"category number {k} of this column", "p": 0.01 * k, "q": 0.1} for k in range(10)]
+    long_list = [
+        {"category": f"category number {k} of this column", "p": 0.01 * k, "q": 0.1, "is_clear": True}
+        for k in range(10)
+    ]
     text["changes"] |= {"n_new": 90, "new": long_list, "n_vanished": 90, "vanished": long_list, "changed": long_list}
     evidence["columns"] += [{**one, "name": f"{one['name']} {k}"} for k in range(15) for one in evidence["columns"]]
     evidence["test"]["drivers"] = [
@@ -197,7 +200,8 @@ def test_sliders_change_draws_and_balance(browser: Chrome, page: Page) -> None:
 
     slide(browser, "temper", 50)
     assert text(browser, "temper-text") == "γ = 0.50"
-    assert text(browser, "code") == "w = self_normalize(temper(log_r, 0.5), total=len(log_r))"
+    line = "w = self_normalize(temper(log_r, 0.5), total=len(log_r))"
+    assert text(browser, "code") == f"from flowratio import self_normalize, temper\n{line}"
     assert text(browser, "now-ess") == count(effective_sample_size(temper(log_q, 0.5)))
     assert (run(browser, dots) != before, run(browser, curve) != lorenz) == (True, True)
 

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 MAX_SHOWN = 10  # columns in a table or a figure
 _HEAD = ("column", "effect (nats)", "corrected p", "change")
-_MEANING = "effect: standard deviation of log r of the column alone (0 = unchanged, below 0.2 = small, above 1 = large)"
+_ORDER = "The clearest change comes first. Arrows point from {q} to {p}."
+_MEANING = (
+    "effect: how much a column differs on its own, as the standard deviation of its log r (0 = unchanged, 0.2 = small, "
+    "as a shift by 0.2 standard deviations is, 1 = large)"
+)
+_LONGEST_CHANGE = 150  # characters of the change of a column
 _Z_ONE_SIDED = 1.645  # of a Gaussian: 95 % lie below
 
 
@@ -56,11 +61,12 @@ class ColumnChanges:
     p_value: Vector  # corrected for the number of columns: the probability that chance gives any column such a change
     kinds: list[ChangeKind]  # what changed most
     partners: list[str | None]  # the other column of a changed correlation, or None
+    values: list[str]  # such as "median age: 34 → 41", from q to p. Empty if the change is not clear, and for groups
 
     @classmethod
     def none(cls) -> ColumnChanges:
         """Return the changes of samples that do not differ."""
-        return cls([], np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0), [], [])
+        return cls([], np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0), [], [], [])
 
     @property
     def change(self) -> list[str]:
@@ -75,17 +81,18 @@ class ColumnChanges:
     def to_list(self) -> list[dict[str, Any]]:
         """Return one dictionary for each column, ready for JSON."""
         numbers = zip(self.effect.tolist(), self.standard_error.tolist(), self.p_value.tolist(), strict=True)
-        texts = zip(self.change, self.kinds, self.partners, strict=True)
         rows = [dict(zip(("effect", "standard_error", "p_value"), row, strict=True)) for row in numbers]
-        whats = [{"change": change, "kind": kind.value, "partner": partner} for change, kind, partner in texts]
-        return [{"column": name, **row, **what} for name, row, what in zip(self.names, rows, whats, strict=True)]
+        names = ("column", "change", "kind", "partner", "values")
+        kinds = [kind.value for kind in self.kinds]
+        texts = zip(self.names, self.change, kinds, self.partners, self.values, strict=True)
+        return [{**dict(zip(names, text, strict=True)), **row} for text, row in zip(texts, rows, strict=True)]
 
     def to_html(self) -> str:
         """Return a table of the first columns. Empty if there are none."""
         if not self.names:
             return ""
         more = more_columns(len(self.names), MAX_SHOWN)
-        note = ". ".join(filter(None, [more, _MEANING]))
+        note = ". ".join(filter(None, [more, _ORDER.format(p="X_p", q="X_q") + f" {_MEANING}"]))
         return markup.table("Largest changes", _HEAD, self._cells()) + markup.paragraph(note)
 
     _repr_html_ = to_html
@@ -100,18 +107,24 @@ class ColumnChanges:
         axes.set(xlabel="effect (nats), dark if the corrected p ≤ 0.05", xlim=(0, None))
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, p: str = "X_p", q: str = "X_q") -> str:
+        """Return a table of the first columns, with the names of the two samples."""
         rows = [_HEAD, *self._cells()]
         widths = [max(len(row[k]) for row in rows) for k in range(len(_HEAD))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        notes = [more_columns(len(self.names), MAX_SHOWN), _MEANING] if self.names else []
+        order = _ORDER.format(p=p, q=q)
+        notes = [more_columns(len(self.names), MAX_SHOWN), order, _MEANING] if self.names else []
         return "\n".join([*lines, *filter(None, notes)])
 
     def _cells(self) -> list[tuple[str, ...]]:
         """Return the cells of the first columns as text."""
-        columns = zip(self.names, self.effect, self.standard_error, self.p_value, self.change, strict=True)
+        words = [values or change for values, change in zip(self.values, self.change, strict=True)]
+        columns = zip(self.names, self.effect, self.standard_error, self.p_value, words, strict=True)
         first = islice(columns, MAX_SHOWN)
         return [
-            (shown(name), _effect_text(effect, error), p_text(p), shown(change))
+            (shown(name), _effect_text(effect, error), p_text(p), shown(change, _LONGEST_CHANGE))
             for name, effect, error, p, change in first
         ]
 

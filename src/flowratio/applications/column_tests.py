@@ -108,6 +108,7 @@ class ColumnTests:
                 self._partner(members[k]) if kind is ChangeKind.CORRELATION else None
                 for k, kind in zip(order, kinds, strict=True)
             ],
+            values=[""] * len(order),
         )
 
     def _effect(self, sources: Vector, observed: Matrix, largest: Vector) -> tuple[float, float]:

@@ -21,6 +21,7 @@ from flowratio._support.wording import first_of, shown
 from flowratio.applications.column_changes import ColumnChanges, p_text
 from flowratio.applications.column_tests import ColumnTests, SourceColumns, source_columns
 from flowratio.applications.crossfit import check_folds
+from flowratio.applications.plain_changes import values_of
 from flowratio.applications.rank_scores import positive_or_inf
 from flowratio.applications.result import LeftOut, Result
 from flowratio.diagnostics.importance import Importance, importance
@@ -31,6 +32,7 @@ from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.classifier.presets import PRESETS
 from flowratio.ratios.registry import fit_prepared, log_ratio_prepared, new_ratio, silent
 from flowratio.samples.folding import folds
+from flowratio.samples.separating import separating_columns
 from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import weighted_moments
 from flowratio.tables.columns import FEWEST_OF_CATEGORY
@@ -46,7 +48,7 @@ _MAX_NAMED = 5  # columns in one line of text
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TwoSampleTest(Result):
-    """Result of a permutation test. It prints as one line.
+    """Result of a permutation test. It prints as its conclusion, and a line for each of the clearest changes.
 
     `value` is the p-value: (b + 1) / (m + 1) if b of m permutations have a statistic at least as large. It is never 0.
     `standard_error` is what the choice of the permutations adds to it, and `interval()` covers the p-value that
@@ -57,6 +59,7 @@ class TwoSampleTest(Result):
     null: Vector  # (m,): the statistic under each permutation
     drivers: ColumnChanges  # the columns, the clearest change first. Empty if no difference is found
     importance: Importance | None = None  # how much each column moves log r. None without a ratio, or a difference
+    separating: list[str]  # columns that alone separate the samples. To test the others, repeat without them
     note: str = ""  # what the test can hardly see: rare categories, and identifiers, which were left out
     left_out: tuple[str, ...] = ()  # columns that were left out as identifiers
 
@@ -100,14 +103,27 @@ class TwoSampleTest(Result):
 
     def _repr_html_(self) -> str:
         verdict = str(self.verdict).capitalize()
-        answer = markup.lead(verdict, str(self).removeprefix(verdict).strip())
+        answer = markup.lead(verdict, self.conclusion.removeprefix(verdict).strip())
         table = markup.table("Permutation test", (), self._numbers())
         return answer + self.drivers.to_html() + table
 
     def __str__(self) -> str:
+        first = [f"  {text}" for text in self.drivers.values[:_MAX_NAMED] if text]
+        return "\n".join([self.conclusion, *first])
+
+    @property
+    def conclusion(self) -> str:
+        """The verdict with the p-value, the columns that changed most, and notes, as one line."""
         conclusion = f"{str(self.verdict).capitalize()} (p = {p_text(self.p_value)}, {len(self.null)} permutations)."
         changes = self._changes() if self.verdict is TestVerdict.DIFFER else ""
-        return " ".join(filter(None, [conclusion, changes, self.note]))
+        return " ".join(filter(None, [conclusion, changes, self._separation(), self.note]))
+
+    def _separation(self) -> str:
+        if not self.separating:
+            return ""
+        names, them = first_of([shown(name) for name in self.separating], _MAX_NAMED), "this column"
+        verb, them = ("separates", them) if len(self.separating) == 1 else ("separate", "these columns")
+        return f"{names} alone {verb} the samples. To compare the other columns, repeat without {them}."
 
     def _changes(self) -> str:
         names = [shown(name) for name in self.drivers.clear]
@@ -183,6 +199,7 @@ def two_sample_test(
     >>> X_p[:, 1] *= 1.5
     >>> print(two_sample_test(X_p, X_q, n_permutations=99, random_state=0))
     The files differ (p = 0.01, 99 permutations). Largest change: x2.
+      middle half of x2: −0.570 to 0.771 → −0.977 to 0.980
     """
     check_count(n_permutations, "n_permutations")
     check_choice(statistic, "statistic", ["scores", "ratio"])
@@ -206,12 +223,15 @@ def two_sample_test(
                 step()
     observed, null, p_value = _largest(tests.statistics() if fitted is None else np.array(of_ratio))
     differs, note = p_value <= THRESHOLDS.alpha, _note(samples)
+    drivers = tests.changes() if differs else ColumnChanges.none()
+    drivers = replace(drivers, values=values_of(drivers, X_p, X_q, samples.encoder))
     return TwoSampleTest(
         value=p_value,
         standard_error=math.sqrt(p_value * (1 - p_value) / (len(null) + 1)),
         statistic=observed,
         null=null,
-        drivers=tests.changes() if differs else ColumnChanges.none(),
+        drivers=drivers,
+        separating=[column.name for column in separating_columns(samples)] if differs else [],
         importance=_importance(fitted, samples, sources, rng) if differs and fitted is not None else None,
         note=note,
         left_out=() if samples.encoder is None else tuple(samples.encoder.identifiers()),

@@ -21,6 +21,7 @@ from flowratio._support.wording import in_percent
 from flowratio.cli import options as opt
 from flowratio.cli.console import command_line, leave, messages, print_result, say
 from flowratio.cli.paths import check_paths
+from flowratio.cli.tables import read_tables
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -120,13 +121,13 @@ def fit(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("fit", {"X_p": p, "X_q": q})):
         check_paths(tables=[p, q], new_model=out, force=force)
+        P, Q = read_tables([p, q], columns, exclude, text)
         from flowratio.cli.fit_text import answers, details
-        from flowratio.cli.inputs import column_kinds, named_method, read_tables
+        from flowratio.cli.inputs import column_kinds, named_method
         from flowratio.report.model import fit_tables
         from flowratio.report.steps import score_command, shell_word
 
         ratio = named_method(method, budget if no_flow else _SHARE_OF_CHOICE * budget)
-        P, Q = read_tables([p, q], columns, exclude, text)
         model = fit_tables(
             P,
             Q,
@@ -225,7 +226,7 @@ def report(
         raise BadParameter("Give rows of both samples, or of none.", param_hint="--p, --q")
     with messages(opt.argument_names("report", {"X_p": p, "X_q": q})):
         check_paths(tables=[path for path in (p, q) if path is not None], model=model, out=str(out), endings=_PAGES)
-        from flowratio.cli.inputs import parsed, read_tables
+        from flowratio.cli.inputs import parsed
         from flowratio.report.evidence import gather, read_evidence
         from flowratio.report.model import Model
         from flowratio.report.page import write_report
@@ -269,16 +270,23 @@ def compare(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("test", {"X_p": p, "X_q": q})):
         check_paths(tables=[p, q])
+        tables = read_tables([p, q], columns, exclude, text)
         from flowratio.applications.testing import two_sample_test
-        from flowratio.cli.inputs import comparable, named_method, read_tables
+        from flowratio.cli.inputs import comparable, named_method
+        from flowratio.report.steps import exclude_option
 
         ratio = None if method is None else named_method(method)
-        (P, Q), left_out = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
+        (P, Q), left_out = comparable([p, q], tables, text)
         result = two_sample_test(P, Q, ratio, n_permutations=permutations, random_state=seed, verbose=not quiet)
     result = result.without(left_out)
-    print_result(result, as_json)
-    if result.drivers.names and not as_json:
-        print(f"\n{result.drivers}")
+    if as_json:
+        print_result(result, as_json)
+        return
+    print(result.conclusion)
+    if option := exclude_option(result.separating):
+        print(f"Repeat with {' '.join(option)}.")
+    if result.drivers.names:
+        print(f"\n{result.drivers.text(p, q)}")
 
 
 @_command()
@@ -304,12 +312,13 @@ def divergence(
     text = opt.TextOptions(decimal, date_format, encoding)
     with messages(opt.argument_names("divergence", {"X_p": p, "X_q": q})):
         check_paths(tables=[p, q])
+        tables = read_tables([p, q], columns, exclude, text)
         from flowratio.applications import divergences
-        from flowratio.cli.inputs import comparable, named_method, read_tables
+        from flowratio.cli.inputs import comparable, named_method
 
         opt.check_one_of(kind.lower(), [*divergences.KINDS], "--kind")
         ratio = named_method(method, budget)
-        (P, Q), left_out = comparable([p, q], read_tables([p, q], columns, exclude, text), text)
+        (P, Q), left_out = comparable([p, q], tables, text)
         measure = cast("Any", kind.lower())
         result = divergences.divergence(P, Q, measure, ratio=ratio, random_state=seed, verbose=not quiet)
     print_result(left_out.added_to(result), as_json)
@@ -349,11 +358,11 @@ def mi(
         paths = paths if given is None or z_columns else [*paths, given]
         check_paths(tables=paths)
         headers.check_columns(paths, {"x": x_columns, "y": y_columns, "given": z_columns}, exclude, encoding)
+        tables = read_tables(paths, None, exclude, text)
         from flowratio.applications.information import mutual_information
-        from flowratio.cli.inputs import divided, named_method, read_tables, result_names_identifiers, variable
+        from flowratio.cli.inputs import divided, named_method, result_names_identifiers, variable
 
         ratio = None if method == "auto" else named_method(method)  # without a ratio: copulas and their corrections
-        tables = read_tables(paths, None, exclude, text)
         if y_columns:
             parts = divided(x, tables[0], x_columns, y_columns, z_columns)
             paths, tables = [x] * len(parts) + paths[1:], [*parts, *tables[1:]]

@@ -11,14 +11,14 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
+from flowratio._support.numbers import percent, plain_spaces
 from flowratio.cli.demo_data import customers
-from flowratio.cli.fit_text import answers, for_terminal
+from flowratio.cli.fit_text import answers
 from flowratio.cli.motivating import NEAR, estimates_of
 from flowratio.ratios.auto.auto import AutoRatio
 from flowratio.ratios.registry import silent
 from flowratio.report.drift import is_significant
 from flowratio.report.model import Model, fit_tables
-from flowratio.report.numbers import percent
 from flowratio.report.page import write_report
 from flowratio.storage.reading import read_table
 from flowratio.storage.scoring import score_file
@@ -129,7 +129,7 @@ def _typical(p: pl.Series, q: pl.Series, weights: pl.Series) -> tuple[str, ...]:
     categories = p.drop_nulls().unique().sort().to_list()
     shares = {one: _means(p == one, q == one, weights) for one in categories}
     largest = max(categories, key=lambda one: (round(abs(shares[one][0] - shares[one][2]), 3), -shares[one][0]))
-    return f"{p.name} = {largest}", *(for_terminal(percent(share)) for share in shares[largest])
+    return f"{p.name} = {largest}", *(plain_spaces(percent(share)) for share in shares[largest])
 
 
 def _means(p: pl.Series, q: pl.Series, weights: pl.Series) -> tuple[float, float, float]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from flowratio._support.numbers import plain_spaces
 from flowratio._support.wording import LONGEST_PATH, in_percent, shown
 from flowratio.diagnostics.summary import score_sentence
-from flowratio.diagnostics.verdict import verdict_text
+from flowratio.diagnostics.verdict import separated, verdict_text
 from flowratio.report.answers import (
     MAX_CHANGES,
     changed_columns,
     drift_sentence,
+    headroom_sentence,
     more_changes,
     unweighted_sentence,
     weight_sentence,
@@ -19,8 +21,7 @@ from flowratio.report.answers import (
 from flowratio.report.category_changes import category_sentences
 from flowratio.report.drift import differs
 from flowratio.report.names import file_names, legible_evidence
-
-_ASCII = str.maketrans({"\u202f": ",", "\u00a0": " "})  # spaces of a page, which a terminal may not show
+from flowratio.report.steps import separation_sentence
 
 
 def answers(evidence: dict[str, Any], most: int | None = None) -> str:
@@ -31,33 +32,36 @@ def answers(evidence: dict[str, Any], most: int | None = None) -> str:
     evidence = legible_evidence(evidence)
     diagnosis, (p, q) = evidence["diagnosis"], file_names(evidence["origin"])
     changes = [f"  {text}" for text in [*changed_columns(evidence), more_changes(evidence, MAX_CHANGES)] if text]
-    lines = [drift_sentence(evidence), *([f"Changes from {q} to {p}:", *changes] if changes else [])]
+    separation = separation_sentence(evidence)
+    lines = [
+        *filter(None, [separation]),
+        drift_sentence(evidence),
+        *([f"Changes from {q} to {p}:", *changes] if changes else []),
+    ]
     lines += [weight_sentence(evidence) if differs(evidence) else unweighted_sentence(evidence["origin"])]
-    reasons = [*diagnosis["warnings"], *(f"Advice: {text}" for text in diagnosis["advice"])]
+    first = [finding.words for finding in separated(diagnosis["separating"])]  # it is the first line
+    problems = [text for text in diagnosis["warnings"] if text not in first]
+    reasons = [*problems, *(f"Advice: {text}" for text in diagnosis["advice"])]
     n_more = len(reasons[:0] if most is None else reasons[most:])
     more = [f"- The report has {n_more} more reason{'s' * (n_more > 1)}."] if n_more else []
     points = [*(f"- {text}" for text in reasons[:most]), *more, *(f"Note: {text}" for text in diagnosis["notes"])]
     lines += [verdict_text(diagnosis["verdict"], ""), *(with_file_names(text, evidence["origin"]) for text in points)]
-    return for_terminal("\n".join(lines))
+    return plain_spaces("\n".join(lines))
 
 
 def details(evidence: dict[str, Any]) -> str:
     """Return the numbers of the checks."""
     diagnosis, origin = evidence["diagnosis"], evidence["origin"]
     p, q = file_names(origin)
-    overlap, auc = diagnosis["overlap"], diagnosis["leftover"]["auc"]
+    auc = diagnosis["leftover"]["auc"]
     lines = [
-        f"r = p/q with p = {p} and q = {q}.",
+        f"r = {p} / {q}. The weight of a row of {q} is r, divided by its mean.",
         "Fitted to {n_p:,} and {n_q:,} rows in {seconds:.1f} seconds.".format(**origin),
         f"Checked in {diagnosis['n_folds']} folds: each row is scored by a model that was not fitted to it.",
         score_sentence(diagnosis["score"], diagnosis["score_error"], 4),
-        "log n_q − KL(p ‖ q): {headroom:.1f} nats (3.5 or more is good, below 2 is too little).".format(**overlap),
-        f"After weighting, a classifier is right in {in_percent(auc)} of pairs (50 % or less = the files match).",
+        headroom_sentence(evidence),
+        f"After weighting, a classifier of numbers and frequent categories is right in {in_percent(auc)} of pairs"
+        " (about 50 % = it finds no difference, far below = too few rows to judge).",
         *(shown(text, LONGEST_PATH) for text in category_sentences(evidence)),
     ]
-    return for_terminal("\n".join(lines))
-
-
-def for_terminal(text: str) -> str:
-    """Return a text of a page with plain spaces."""
-    return text.translate(_ASCII)
+    return plain_spaces("\n".join(lines))

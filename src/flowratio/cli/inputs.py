@@ -1,4 +1,4 @@
-"""The ratio and the files of a command: read, restricted to columns, and parsed. Errors name the file and the line."""
+"""The ratio and the parsed tables of a command. Errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from flowratio._support.errors import ArgumentError
 from flowratio._support.wording import counted, listed, shown
 from flowratio.applications.result import LeftOut
 from flowratio.applications.variables import identifier_text
-from flowratio.cli.headers import check_excluded, check_roles, header_of
+from flowratio.cli.headers import check_roles
 from flowratio.cli.options import TextOptions
 from flowratio.ratios.registry import named_ratio
 from flowratio.report.model import places_named
-from flowratio.storage.reading import read_table
 from flowratio.tables.cells import check_formats, pooled
 from flowratio.tables.encoder import TableEncoder
 from flowratio.tables.formats import Kind
@@ -28,26 +27,6 @@ def named_method(name: str, budget: float | None = None) -> Any:
     """Return the unfitted ratio that `--method` names. `"auto"` has `budget` seconds to choose."""
     ratio = named_ratio(name)
     return ratio.set_params(time_budget=budget) if "time_budget" in ratio.get_params(deep=False) else ratio
-
-
-def read_tables(
-    paths: Sequence[str], columns: Sequence[str] | None, exclude: Sequence[str] | None, text: TextOptions
-) -> list[pl.DataFrame]:
-    """Read columns of the files (None for all), without those to exclude, which must be in at least one file."""
-    tables = [read_table(path, columns, encoding=text.encoding) for path in paths]
-    names = [name for path, table in zip(paths, tables, strict=True) for name in _all_columns(path, table, text)]
-    check_excluded(exclude, names, paths)
-    tables = [table.drop(exclude or (), strict=False) for table in tables]
-    for path, table in zip(paths, tables, strict=True):
-        if not table.columns:
-            fault = f"No column of {path} is left. Keep at least one with `columns` and `exclude`."
-            raise ArgumentError(("columns", "exclude"), fault)
-    return tables
-
-
-def _all_columns(path: str, table: pl.DataFrame, text: TextOptions) -> list[str]:
-    columns = header_of(path, text.encoding).columns
-    return table.columns if columns is None else columns
 
 
 def divided(

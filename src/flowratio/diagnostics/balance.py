@@ -22,6 +22,7 @@ _MOST_SQUARED = 250  # columns; of more the squares are left out
 _FARTHEST = 5.0  # standard deviations: a classifier sees no value farther out
 _RIDGE = 1e-3  # on the diagonal of a covariance of columns with variance 1
 _LARGEST_RATIO = 1e6
+_FEW_ROWS = 10  # of a category, from which on the error of its share is nearly Gaussian
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,7 @@ class _Moments(NamedTuple):
     mean: Vector
     deviation: Vector
     error: Vector  # standard error of the mean
+    unit: Vector  # of a category: standard error of its share, divided by the standard deviation. 0 of other columns
 
 
 def table_balance(
@@ -79,8 +81,7 @@ def _table_moments(sample: ScoredSample, rows: Vector, columns: ComparedColumns,
     """Return the moments of all compared columns of a sample, whose rows are at these positions."""
     parts = [_moments(sample.X[:, columns.plain] - origin, sample.share)]
     parts += [_shares(column.codes[rows], sample.share, len(column.names)) for column in columns.categories]
-    mean, deviation, error = map(np.concatenate, zip(*parts, strict=True))
-    return _Moments(mean, deviation, error)
+    return _Moments(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _compared(
@@ -89,21 +90,32 @@ def _compared(
     scale = np.hypot(p.deviation, q.deviation) / np.sqrt(2)
     smallest = 1e-12 * np.maximum(np.abs(p.mean), np.abs(q.mean))
     scale = np.where(scale > 0, scale, np.maximum(smallest, np.finfo(np.float64).tiny))
+    error_p, error_q = _error(target, weighted), _error(weighted, target)
     return Balance(
         columns.names,
         before=np.clip((p.mean - q.mean) / scale, -_LARGEST_RATIO, _LARGEST_RATIO),
         after=np.clip((target.mean - weighted.mean) / scale, -_LARGEST_RATIO, _LARGEST_RATIO),
-        standard_error=np.hypot(target.error, inflation * weighted.error) / scale,
+        standard_error=np.hypot(error_p, inflation * error_q) / scale,
         deviation_before=_quotient(q.deviation, p.deviation),
         deviation_after=_quotient(weighted.deviation, target.deviation),
         sources=columns.sources,
     )
 
 
+def _error(own: _Moments, other: _Moments) -> Vector:
+    """Return standard errors of means, (d,). Of a category with few rows: at least that of its share in the other.
+
+    A category without rows in a small sample would have an error of 0.
+    """
+    is_rare = own.mean < _FEW_ROWS * own.unit**2
+    return np.where(is_rare, np.maximum(own.error, own.unit * other.deviation), own.error)
+
+
 def _moments(X: Matrix, share: Vector) -> _Moments:
     mean, error = mean_and_error(X, share)
     std = np.sqrt(share @ (X - mean) ** 2)
-    return _Moments(mean, np.where(std > 1e-12 * np.abs(mean), std, 0.0), error)  # a constant, up to rounding
+    std = np.where(std > 1e-12 * np.abs(mean), std, 0.0)  # a constant, up to rounding
+    return _Moments(mean, std, error, np.zeros(len(mean)))
 
 
 def _shares(codes: Vector, share: Vector, n_categories: int) -> _Moments:
@@ -112,7 +124,8 @@ def _shares(codes: Vector, share: Vector, n_categories: int) -> _Moments:
     mean = np.minimum(mean, 1.0)
     total = float(share @ share)
     error = (square * (1 - mean) ** 2 + (total - square) * mean**2) / max(1 - total, np.finfo(np.float64).eps)
-    return _Moments(mean, np.sqrt(mean * (1 - mean)), np.sqrt(np.maximum(error, 0.0)))
+    unit = math.sqrt(total / max(1 - total, np.finfo(np.float64).eps))
+    return _Moments(mean, np.sqrt(mean * (1 - mean)), np.sqrt(np.maximum(error, 0.0)), np.full(len(mean), unit))
 
 
 def _quotient(a: Vector, b: Vector) -> Vector:

@@ -22,17 +22,20 @@ from flowratio.diagnostics.diagnosis_html import html_of
 from flowratio.diagnostics.evaluation import Evaluation, cross_fitted, held_out, needs_fit
 from flowratio.diagnostics.identities import Identities, identities
 from flowratio.diagnostics.importance import Importance, importance
-from flowratio.diagnostics.overlap import Overlap, overlap, stability
+from flowratio.diagnostics.overlap import Overlap, overlap, stability, with_absent_rows
 from flowratio.diagnostics.reliability import Reliability, reliability
 from flowratio.diagnostics.remedies import Remedy, confirmed_remedy
 from flowratio.diagnostics.residual import Residual, residual
 from flowratio.diagnostics.scored_sample import ScoredSample, Separation, separation
 from flowratio.diagnostics.summary import short_text, summary_of
 from flowratio.diagnostics.verdict import Verdict, log_factor_of, verdict_of
-from flowratio.samples.two_samples import two_samples
+from flowratio.samples.category_counts import is_absent_in_other
+from flowratio.samples.separating import separating_columns
+from flowratio.samples.two_samples import TwoSamples, two_samples
 from flowratio.samples.weighting import mean_and_error, repeated
 
 _MAX_RESIDUAL = 50_000  # rows of each sample on which a wrong form is looked for
+_FEWEST_SEPARATED = 10  # rows of each sample, below which a column can separate them by chance
 
 _Samples = tuple[ScoredSample, ScoredSample]  # of p and of q
 _Positions = tuple[Vector, Vector]  # of their rows
@@ -60,6 +63,8 @@ class Diagnosis:
     overlap, identities
         Effective sample size, Pareto k̂, and rows beyond the other sample, without a constant factor by which r is off.
         Then mean_q r = 1, mean_p 1/r = 1, and mean_q[r / (1 + r)] = mean_p[1 / (1 + r)].
+    separating
+        Names of the columns that alone separate the samples. Repeat without them.
     reliability, balance, importance
         Class probabilities under even odds, differences of columns before and after weighting, columns that move log r.
     residual, stability
@@ -85,6 +90,7 @@ class Diagnosis:
     flexible_error: float
     direction: Separation
     overlap: Overlap
+    separating: list[str]
     identities: Identities
     reliability: Reliability
     balance: Balance
@@ -205,49 +211,50 @@ def _diagnosis(
 ) -> Diagnosis:
     """Run all checks and reach the verdict. `rows` are the positions of the rows of the samples."""
     (p, q), (log_p, log_q) = samples, np.split(evaluation.log_r, [evaluation.n_p])
-    own = separation(p.log_r, p.share, q.log_r, q.share)
-    (score, score_error), means, curve = _score(p, q), identities(p, q), reliability(p, q)
+    own, score = separation(p.log_r, p.share, q.log_r, q.share), _score(p, q)
+    means, curve = identities(p, q), reliability(p, q)
     log_c = log_factor_of(means.bounded)  # taken out before the other checks: weights do not depend on it
     log_w = (weighted := _weighted(evaluation, q, rows[1])).log_weights()
     p, q, weighted = p.divided(log_c), q.divided(log_c), weighted.divided(log_c)
     shape = reliability(p, q) if log_c else curve
     shared = overlap(p, q, log_p - log_c, log_q - log_c, _each_weight(evaluation, rows[1]), weighted)
+    shared, separating = with_absent_rows(shared, _absent_rows(evaluation), evaluation.w), _separating(evaluation)
     columns = _balance(evaluation, p, weighted, rows, shared.inflation_q)
     names, (plain_p, plain_q) = _without_codes(evaluation, p, q)
-    plain_w = plain_q._replace(log_r=weighted.log_r)
+    plain_w, known = plain_q._replace(log_r=weighted.log_r), trust.fitted_rows(evaluation.fitted_share)
     left = leftover(plain_p, plain_w, np.random.default_rng([seed, 0]), shared.inflation_q)
     rest = _residual(evaluation, plain_p, plain_q, rows, log_c, seed)
-    grouping = {} if evaluation.encoder is None else dict(evaluation.encoder.rare_shares_)
     spread = None if evaluation.each is None else stability(evaluation.each[:, rows[0]], p.share)
-    scores = (score, score_error), _score(*_corrected(p, q, rest.log_correction))
-    known, own_z = trust.fitted_rows(evaluation.fitted_share), alike.evidence_of(own, shared, evaluation.n_folds > 0)
+    scores = score, _score(*_corrected(p, q, rest.log_correction))
+    own_z = alike.evidence_of(own, shared, evaluation.n_folds > 0)
     is_equal = not is_different and alike.is_alike(*scores, own_z, left, columns, shared, (plain_p.X, plain_q.X))
     noise = alike.Noise(is_equal, is_equal and alike.is_harmless(shared))
     not_needed, notes = alike.weights_not_needed(shared) if is_equal else ([], [])
     beyond = rules.out_of_range(plain_p, plain_q, names) or rules.far_out(plain_p, plain_q, names)
-    is_apart = shared.is_absent or any(finding.grave for finding in beyond)  # no weights or other ratios help
-    findings = [
-        *([] if noise.is_constant else rules.direction(own, *_score(p, q))),
+    is_apart = bool(separating) or shared.is_absent or any(finding.grave for finding in beyond)  # nothing helps
+    of_fit = [
         *beyond,
         *(known or _wrong_shape(shape, rest, _deviation(p, q), beyond, evaluation.advice, noise)),
         *trust.unstable(spread),
         *rules.low_overlap(shared),
         *rules.wrong_scale(means, shared),
         *rules.imbalanced(columns, left, shape, shared.ess_q, trust.is_confirmed(rest), is_apart),
-        *trust.grouped(grouping),
     ]
+    inverted = [] if noise.is_constant else rules.direction(own, *_score(p, q))
+    # columns that separate the samples are the cause of the other problems
+    findings = [*inverted, *(rules.separated(separating) or of_fit), *trust.grouped(evaluation.rare_shares)]
     verdict, rng = verdict_of(not_needed + findings), np.random.default_rng([seed, 3])
-    is_final = verdict is Verdict.RELIABLE or known or is_apart
     return Diagnosis(
         verdict=verdict,
         warnings=[finding.words for finding in not_needed + rules.grave_first(findings)],
-        remedy=None if is_final else confirmed_remedy(plain_p, plain_w, rng),
+        remedy=None if verdict is Verdict.RELIABLE or known or is_apart else confirmed_remedy(plain_p, plain_w, rng),
         notes=[*notes, *filter(None, [trust.identifier_note(evaluation.encoder), evaluation.note])],
         n_p=len(log_p),
         n_q=len(log_q),
         **_named_scores(*scores),
         direction=own,
         overlap=shared,
+        separating=separating,
         identities=means,
         reliability=curve,
         balance=columns,
@@ -256,7 +263,7 @@ def _diagnosis(
         residual=rest,
         stability=spread,
         n_folds=evaluation.n_folds,
-        grouping=grouping,
+        grouping=evaluation.rare_shares,
         log_p=log_p,
         log_q=log_q,
         log_w=log_w,
@@ -292,6 +299,24 @@ def _balance(
     evaluation: Evaluation, p: ScoredSample, weighted: ScoredSample, rows: _Positions, inflation: float
 ) -> Balance:
     return table_balance(p, weighted, compared_columns(evaluation.design, evaluation.encoder), rows, inflation)
+
+
+def _separating(evaluation: Evaluation) -> list[str]:
+    """Return the names of the columns that alone separate the samples, if chance cannot be the reason."""
+    if min(evaluation.n_p, len(evaluation.w) - evaluation.n_p) < _FEWEST_SEPARATED:
+        return []
+    design, is_p = evaluation.design, np.arange(len(evaluation.w)) < evaluation.n_p
+    samples = TwoSamples.of(design.matrix, is_p, evaluation.w, design.names, evaluation.encoder)
+    return [column.name for column in separating_columns(samples)]
+
+
+def _absent_rows(evaluation: Evaluation) -> Vector:
+    """Return which rows have a category that clearly does not occur in the other sample, (n,)."""
+    is_absent = np.zeros(len(evaluation.w), bool)
+    texts = {} if evaluation.encoder is None else evaluation.encoder.category_codes(evaluation.design.matrix)
+    for codes, _ in texts.values():
+        is_absent |= is_absent_in_other(codes, evaluation.n_p, evaluation.w)
+    return is_absent
 
 
 def _each_weight(evaluation: Evaluation, rows: Vector) -> Matrix | None:

@@ -49,6 +49,11 @@ class Evaluation:
     def n_folds(self) -> int:
         return 0 if self.each is None else len(self.each)
 
+    @property
+    def rare_shares(self) -> dict[str, float]:
+        """By name of a text column, the share of the rows whose category is too rare to be estimated."""
+        return {} if self.encoder is None else dict(self.encoder.rare_shares_)
+
 
 def needs_fit(ratio: Any) -> bool:
     """Return whether to cross-fit a ratio: a name, or an unfitted ratio."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,8 @@ class Overlap:
     r"""How far the two samples overlap, by the ratio r = p/q (p is y = 1).
 
     A row of p is *beyond q* where :math:`r(x) > n_q`. By Markov's inequality :math:`Q(r \geq t) \leq 1/t`, so fewer
-    than one of n_q rows of q is expected that far out, and no row of q represents it. Rows of q are beyond p where
+    than one of n_q rows of q is expected that far out, and no row of q represents it. A row of p is beyond q too if q
+    clearly does not have its category. Rows of q are beyond p where
     :math:`1/r(x) > n_p`: they do not harm weights r, which are nearly 0 there, but they harm weights 1/r.
     """
 
@@ -60,6 +61,14 @@ class Overlap:
     def reliable_p(self) -> bool:
         """The same for 1/r over rows of p."""
         return _is_reliable(self.k_hat_p, self.ess_p / self.inflation_p**2, self.n_p)
+
+
+def with_absent_rows(shared: Overlap, is_absent: Vector, w: Vector) -> Overlap:
+    """Count rows as beyond the other sample that clearly have no counterpart there, (n,), by their weights, (n,)."""
+    n_p = len(shared.p_beyond_q)
+    p, q = shared.p_beyond_q | is_absent[:n_p], shared.q_beyond_p | is_absent[n_p:]
+    shares = float(np.average(p, weights=w[:n_p])), float(np.average(q, weights=w[n_p:]))
+    return replace(shared, p_beyond_q=p, q_beyond_p=q, share_p_beyond_q=shares[0], share_q_beyond_p=shares[1])
 
 
 def no_overlap(share_p_beyond_q: float, headroom: float | None) -> bool:

@@ -50,14 +50,20 @@ def summary_of(diagnosis: Diagnosis) -> str:
 def short_text(diagnosis: Diagnosis) -> str:
     """Return the verdict, its reasons, effective sample size, worst balance and notes, in a few lines."""
     points = textwrap.TextWrapper(_WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
-    overlap = diagnosis.overlap
     lines = [
         *_verdict(diagnosis, points),
-        f"Effective sample size (ESS): {overlap.ess_text} of {overlap.n_q:.0f} rows of q.",
+        _ess_sentence(diagnosis),
         _worst_balance(diagnosis.balance),
         *(textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in _notes(diagnosis)),
     ]
     return "\n".join(lines)
+
+
+def _ess_sentence(diagnosis: Diagnosis) -> str:
+    overlap = diagnosis.overlap
+    if overlap.is_absent or diagnosis.separating:
+        return "Effective sample size (ESS): it cannot be estimated, because p and q do not overlap."
+    return f"Effective sample size (ESS): {overlap.ess_text} of {overlap.n_q:.0f} rows of q."
 
 
 def _worst_balance(balance: Balance) -> str:
@@ -108,14 +114,16 @@ def _overlap(diagnosis: Diagnosis) -> list[str]:
     overlap = diagnosis.overlap
     k_hat_q, k_hat_p = k_hat_text(overlap.k_hat_q), k_hat_text(overlap.k_hat_p)
     ends = f"{overlap.ess_low:.1f} to {overlap.ess_high:.1f}"
-    ess, ends = ("no overlap", "") if overlap.is_absent else (f"{overlap.ess_q:.1f}", ends)
-    ess_p = "no overlap" if overlap.is_absent else f"{overlap.ess_p:.1f}"
+    is_apart = overlap.is_absent or bool(diagnosis.separating)
+    ess, ends = ("no overlap", "") if is_apart else (f"{overlap.ess_q:.1f}", ends)
+    ess_p = "no overlap" if is_apart else f"{overlap.ess_p:.1f}"
+    headroom = "no overlap" if is_apart else f"{overlap.headroom:.2f}"
     return [
         "\nOverlap                            weights r on q    weights 1/r on p",
         f"  rows                            {overlap.n_q:15.0f}  {overlap.n_p:18.0f}",
         f"  effective sample size           {ess:>15}  {ess_p:>18}",
         f"  … within one standard error     {ends:>15}".rstrip(),
-        f"  log n_q − KL(p ‖ q), nats        {overlap.headroom:15.2f}  (3.5 or more is good, below 2 is too little)",
+        f"  log n_q − KL(p ‖ q), nats        {headroom:>15}  (3.5 or more is good, below 2 is too little)",
         f"  Pareto k̂                         {k_hat_q:>15}  {k_hat_p:>18}",
         f"  … good below (not sufficient)   {largest_k_hat(overlap.n_q):15.2f}  {largest_k_hat(overlap.n_p):18.2f}",
         f"  Rows of p beyond q: {np.count_nonzero(overlap.p_beyond_q)} of {diagnosis.n_p}, and of q beyond p: "
@@ -194,7 +202,8 @@ def _balance(diagnosis: Diagnosis) -> list[str]:
         f"\nBalance {'':<{width - 6}}   mean difference, before → after   deviation of q / p, before → after",
         *table,
         *_rest(len(columns.names)),
-        f"  A classifier is right in {auc} of pairs after weighting (50 % or less is chance, z = {_z(left.z)}).",
+        f"  A classifier is right in {auc} of pairs after weighting (about 50 % is chance, far below means too few "
+        f"rows, z = {_z(left.z)}).",
     ]
 
 

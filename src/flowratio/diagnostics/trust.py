@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from flowratio.tables.encoder import TableEncoder
 
 
+_LARGEST_ERROR = 100.0  # nats: the size of a larger standard error of log r has no meaning
+
+
 def is_confirmed(rest: Residual) -> bool:
     """Return whether held-out rows confirm that a more flexible ratio is better, by more than chance and enough."""
     return rest.z > THRESHOLDS.residual and rest.error_p > THRESHOLDS.residual_error
@@ -47,8 +50,9 @@ def unstable(stability: float | None) -> list[Finding]:
     """Check that the models of the folds agree on rows of p."""
     if stability is None or stability <= THRESHOLDS.stability:
         return []
-    error, good = f"{stability**0.5:.2g}", f"{THRESHOLDS.stability**0.5:.1g}"
-    words = f"log r depends on which rows are fitted: its standard error on rows of p is about {error} nats (good below"
+    error, good = f"about {stability**0.5:.2g}", f"{THRESHOLDS.stability**0.5:.1g}"
+    error = error if stability**0.5 <= _LARGEST_ERROR else f"more than {_LARGEST_ERROR:.0f}"
+    words = f"log r depends on which rows are fitted: its standard error on rows of p is {error} nats (good below"
     words += f" {good}). Get more rows, or use a simpler ratio."
     return [Finding(words, stability > THRESHOLDS.stability_grave)]
 

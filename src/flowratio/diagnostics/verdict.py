@@ -93,11 +93,22 @@ def direction(own: Separation, score: float, score_error: float) -> list[Finding
     return []
 
 
+def separated(columns: list[str]) -> list[Finding]:
+    """Name the columns that alone separate the samples: all other problems can have this cause."""
+    if not columns:
+        return []
+    names, verb, them = first_of(list(map(shown, columns)), _NAMED), "separates", "this column"
+    if len(columns) > 1:
+        verb, them = "separate", "these columns"
+    words = f"{names} alone {verb} p and q: p and q do not overlap, and no weights can turn rows of q into rows of p."
+    return [Finding(f"{words} Repeat without {them}.", True)]
+
+
 def low_overlap(overlap: Overlap) -> list[Finding]:
     """Check the effective sample size, the tail of the weights, and rows of p beyond q."""
     if overlap.is_absent:
-        words = "By this ratio, p and q do not overlap: q has hardly any rows where p lies, and no weights can turn q"
-        return [Finding(f"{words} into p. Get more rows of q that look like p.", True)]
+        words = "By this ratio, p and q do not overlap: q has hardly any rows where p lies, and no weights can turn"
+        return [Finding(f"{words} rows of q into rows of p. Get more rows of q that look like p.", True)]
     findings = []
     size = f"The effective sample size is {overlap.ess_text} of {overlap.n_q:.0f}"
     if is_small(overlap.ess_q, overlap.n_q):
@@ -121,7 +132,9 @@ def low_overlap(overlap: Overlap) -> list[Finding]:
         findings.append(Finding(f"{words} {overlap.inflation_q:.1f} times as large as rows of q suggest.", False))
     if overlap.share_p_beyond_q > THRESHOLDS.beyond:
         rows = f"{np.count_nonzero(overlap.p_beyond_q)} rows of p ({in_percent(overlap.share_p_beyond_q, 1)})"
-        words = f"{rows} lie where fewer than one row of q is expected: no row of q represents them."
+        words = (
+            f"{rows} have no counterpart: fewer than one such row of q is expected, or no row of q has their category."
+        )
         findings.append(Finding(words, overlap.share_p_beyond_q > THRESHOLDS.beyond_grave))
     return findings
 

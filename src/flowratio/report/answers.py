@@ -8,18 +8,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
+from flowratio._support.numbers import count, fixed, percent
 from flowratio._support.wording import counted
 from flowratio.applications.column_changes import ChangeKind
+from flowratio.applications.plain_changes import Change, changes_of_column
 from flowratio.diagnostics.overlap import no_overlap, size_text
 from flowratio.report.drift import differs, is_significant
 from flowratio.report.names import file_names, legible_evidence
-from flowratio.report.numbers import count, fixed, pair, percent, shares
 
 MAX_CHANGES = 8  # columns that are listed as changed
 _IMPORTANT = 0.05  # share of the squared changes of log r from which on a column is listed without a test
-_MORE = 0.01  # total variation beyond the largest change of a share, from which on it is stated
 _SIZES = ((0.55, "very small"), (0.65, "small"), (0.8, "clear"), (0.95, "large"), (math.inf, "very large"))
 _SAMPLE = re.compile(r"\b(of |from |about |like |where )([pq])\b(?![-\w]| =)|()\b([pq])(?= has | lies )")
 _BOTH = re.compile(r"(?<![\w'`-])p( and | from | ‖ )q(?![\w'`-])")
@@ -30,25 +30,13 @@ _UNTRIED = {
 }
 
 
-class Change(NamedTuple):
-    """A change of a column, in its own units."""
-
-    column: str
-    what: str  # such as "median age" or "citizen = No"
-    before: str  # in the file of q
-    after: str  # in the file of p
-    note: str = ""  # on other changes of the column
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.before} → {self.after}{f' ({self.note})' * bool(self.note)}"
-
-
 def changed_columns(evidence: dict[str, Any], most: int = MAX_CHANGES) -> list[str]:
-    """Return a text for each of the columns that changed most, the clearest change first.
+    """Return texts for the columns that changed most, the clearest change first.
 
-    Examples are "citizen = No: 23 % → 9 %", "median age: 34 → 41" and "missing values of income: 1 % → 12 %". The arrow
-    points from the file that is weighted (q, the second one of `fit`) to the file that it should match (p). The list is
-    empty if no difference is found. Names are legible: control characters are escaped, and long names are shortened.
+    Examples are "citizen = No: 23 % → 9 %", "median age: 34 → 41" and "missing values of income: 1 % → 12 %". A column
+    with new or vanished categories has a text for each of the first two of them. The arrow points from the file that
+    is weighted (q, the second one of `fit`) to the file that it should match (p). The list is empty if no difference is
+    found. Names are legible: control characters are escaped, and long names are shortened.
     """
     return [str(change) for change in changes_of(legible_evidence(evidence), most)]
 
@@ -65,76 +53,17 @@ def changes_of(evidence: dict[str, Any], most: int = MAX_CHANGES) -> list[Change
     if is_significant(evidence["test"]):
         drivers = [one for one in evidence["test"]["drivers"] if is_significant(one)]
         if drivers:
-            return [_change(columns[one["column"]], one) for one in drivers[:most]]
+            return [
+                change for one in drivers[:most] for change in changes_of_column(columns[one["column"]], one, drivers)
+            ]
     if not differs(evidence):
         return []
     important = [column for column in evidence["columns"] if (column["driver"]["share"] or 0) >= _IMPORTANT]
-    return [_change(column, {"kind": ChangeKind.MEAN.value}) for column in important[:most]]
-
-
-def _change(column: dict[str, Any], driver: dict[str, Any]) -> Change:
-    """Return what changed in a column. `driver` is its result of the test."""
-    name, kind = column["name"], ChangeKind(driver["kind"])
-    if kind is ChangeKind.CORRELATION:
-        texts = [fixed(driver.get(sample), 2) for sample in "qp"]
-        return Change(name, f"correlation of {name} and {driver['partner']}", texts[0], texts[1])
-    largest = max(_category_changes(column), key=_rank, default=None)
-    of_missing = abs(column["missing"]["p"] - column["missing"]["q"])
-    is_missing = kind is ChangeKind.MISSING or (largest is not None and of_missing > abs(largest["p"] - largest["q"]))
-    if is_missing or (largest is None and not _has_values(column)):
-        return Change(name, f"missing values of {name}", *shares(column["missing"]["q"], column["missing"]["p"]))
-    if largest is not None:
-        before, after = shares(largest["q"], largest["p"])
-        return Change(name, f"{name} = {largest['category']}", before, after, _note_on_others(column, largest))
-    return _change_of_numbers(column, kind)
-
-
-def _note_on_others(column: dict[str, Any], largest: dict[str, Any]) -> str:
-    """Return how much all categories changed together. Empty if that is hardly more than the largest change."""
-    total = column.get("changes", {}).get("total_variation", 0.0)
-    if total - abs(largest["p"] - largest["q"]) < _MORE:
-        return ""
-    return f"largest of several changes: {percent(total)} of the rows would have to change their category"
-
-
-def _rank(category: dict[str, Any]) -> tuple[float, float]:
-    """Return a key by which the largest change of a share comes last, and of equal changes that of the rarest."""
-    return round(abs(category["p"] - category["q"]), 3), -category["p"] - category["q"]
-
-
-def _category_changes(column: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the categories of a column with their shares. Of a boolean, only true."""
-    categories = [one for one in column.get("categories", []) if "n_others" not in one]
-    is_boolean = column["kind"] == "boolean"
-    return [one for one in categories if one["category"] == "true"] or categories if is_boolean else categories
-
-
-def is_zero_or_one(column: dict[str, Any]) -> bool:
-    """Return whether a column of integers has no other values than 0 and 1. Its mean is then the share of 1."""
-    moments = [one for one in column.get("numbers", {}).values() if one is not None]
-    ends = [(one["quartiles"][0], one["quartiles"][4]) for one in moments]
-    return column["kind"] == "integer" and all(low >= 0 and high <= 1 for low, high in ends)
-
-
-def _has_values(column: dict[str, Any]) -> bool:
-    return all(column.get("numbers", {}).get(sample) is not None for sample in "pq")
-
-
-def _change_of_numbers(column: dict[str, Any], kind: ChangeKind) -> Change:
-    """Return the change of the share of 1, of the median or mean, or of the middle half of the values."""
-    name, p, q = column["name"], column["numbers"]["p"], column["numbers"]["q"]
-    if is_zero_or_one(column):
-        return Change(name, f"{name} = 1", *shares(q["mean"], p["mean"]))
-    if kind is ChangeKind.MEAN:
-        medians = pair(column, q["quartiles"][2], p["quartiles"][2])
-        if medians[0] != medians[1]:
-            return Change(name, f"median {name}", *medians)
-        return Change(name, f"mean {name}", *pair(column, q["mean"], p["mean"]))
-    low, high = (pair(column, q["quartiles"][k], p["quartiles"][k]) for k in (1, 3))
-    texts = [f"{low[k]} to {high[k]}" for k in (0, 1)]
-    if texts[0] != texts[1]:
-        return Change(name, f"middle half of {name}", texts[0], texts[1])
-    return Change(name, f"standard deviation of {name}", *pair({"kind": "number"}, q["sd"], p["sd"]))
+    return [
+        change
+        for column in important[:most]
+        for change in changes_of_column(column, {"kind": ChangeKind.MEAN.value}, [])
+    ]
 
 
 def drift_sentence(evidence: dict[str, Any]) -> str:
@@ -166,20 +95,29 @@ def weight_sentence(evidence: dict[str, Any]) -> str:
     p, q = file_names(evidence["origin"])
     if is_apart(evidence):
         return f"No weights can turn rows of {q} into rows of {p}: the files do not overlap."
-    rows = f"the {count(n_q)} rows of {q} carry as much information as {ess_text(evidence)} rows of {p}"
-    return f"After weighting, {rows} (effective sample size, ESS)."
+    weighted = f"the {count(n_q)} weighted rows of {q} carry as much information"
+    return f"Effective sample size (ESS): {weighted} as {ess_text(evidence)} rows without weights."
+
+
+def headroom_sentence(evidence: dict[str, Any]) -> str:
+    """Return whether q has enough rows for the weights."""
+    p, q = file_names(evidence["origin"])
+    if is_apart(evidence):
+        return "log n − KL cannot be estimated: the files do not overlap."
+    nats = fixed(evidence["diagnosis"]["overlap"]["headroom"], 1)
+    return f"log n − KL({p} ‖ {q}), n = rows of {q}: {nats} nats (3.5 or more is good, below 2 is too little)."
 
 
 def ess_text(evidence: dict[str, Any]) -> str:
     """Return the effective sample size of the weights with its error."""
     overlap = evidence["diagnosis"]["overlap"]
-    return size_text(overlap["ess_q"], overlap["ess_low"], overlap["ess_high"], count)
+    return size_text(overlap["ess_q"], overlap["ess_low"], overlap["ess_high"], lambda size: count(round(size, 1)))
 
 
 def is_apart(evidence: dict[str, Any]) -> bool:
     """Return whether the files do not overlap."""
     overlap = evidence["diagnosis"]["overlap"]
-    return no_overlap(overlap["share_p_beyond_q"], overlap["headroom"])
+    return bool(evidence["diagnosis"]["separating"]) or no_overlap(overlap["share_p_beyond_q"], overlap["headroom"])
 
 
 def unweighted_sentence(origin: dict[str, Any]) -> str:

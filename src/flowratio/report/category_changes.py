@@ -1,94 +1,16 @@
-"""Categories of a text column in both samples: their shares, and which are new, vanished or most changed."""
+"""Sentences about new, vanished, changed and rare categories of text columns."""
 
 from __future__ import annotations
 
-import math
-from typing import Any, TypedDict
+from typing import Any
 
-import polars as pl
-
+from flowratio._support.numbers import count, percent
+from flowratio._support.numbers import shares as texts
 from flowratio._support.wording import counted
+from flowratio.applications.category_shares import ChangedCategories
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.report.names import file_names, legible_evidence
-from flowratio.report.numbers import count, percent
-from flowratio.report.numbers import shares as texts
 from flowratio.tables.columns import FEWEST_OF_CATEGORY
-
-CATEGORIES = 20  # categories in the table of a column. The others are counted together
-_LISTED = 10  # categories in a list of new, vanished or changed ones
-_BEYOND_CHANCE = 3.0  # standard errors from which on a change is listed
-
-
-class ChangedCategories(TypedDict):
-    """New categories occur only in p, vanished ones only in q. Each list has shares of all rows of both samples."""
-
-    n_new: int
-    share_new: float  # of the rows of p
-    new: list[dict[str, Any]]
-    n_vanished: int
-    share_vanished: float  # of the rows of q
-    vanished: list[dict[str, Any]]
-    total_variation: float  # share of the values that would have to change their category, without that of chance
-    changed: list[dict[str, Any]]  # of those in both samples: the largest differences of shares, beyond chance
-
-
-def category_shares(p: pl.Series, q: pl.Series) -> pl.DataFrame:
-    """Return a row for each category of two columns of text, with its share in each sample, the most frequent first."""
-    parts = [
-        pl.DataFrame({"category": s.cast(pl.String), "is_p": pl.repeat(k == 0, len(s), eager=True)})
-        for k, s in enumerate((p, q))
-    ]
-    n_p, n_q = max(len(p), 1), max(len(q), 1)
-    counts = pl.concat(parts).group_by("category").agg(n=pl.len(), n_p=pl.col("is_p").sum())
-    shares = counts.select("category", p=pl.col("n_p") / n_p, q=(pl.col("n") - pl.col("n_p")) / n_q)
-    return shares.sort([pl.col("p") + pl.col("q"), "category"], descending=[True, False])
-
-
-def frequent_categories(shares: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the frequent categories with their shares. The last row counts rare ones together, as `n_others`."""
-    rows = [_shares(row) for row in shares[:CATEGORIES].iter_rows(named=True)]
-    if shares.height > CATEGORIES:
-        rest = shares[CATEGORIES:]
-        total = {"category": f"{rest.height} other categories", "p": rest["p"].sum(), "q": rest["q"].sum()}
-        rows.append({**_shares(total), "n_others": rest.height})
-    return rows
-
-
-def changed_categories(
-    shares: pl.DataFrame, n_p: int, n_q: int, n_rows: tuple[int, int] | None = None
-) -> ChangedCategories:
-    """Return the new, vanished and most changed categories of `category_shares` of n_p and n_q cells.
-
-    The shares of the result are those of all rows of p and q. `n_rows` has their numbers, None if no cell is missing.
-    """
-    rows_p, rows_q = (n_p, n_q) if n_rows is None else n_rows
-    of_rows = {"p": pl.col("p") * n_p / max(rows_p, 1), "q": pl.col("q") * n_q / max(rows_q, 1)}
-    new, vanished = shares.filter(pl.col("q") == 0), shares.filter(pl.col("p") == 0)
-    mean = (pl.col("p") + pl.col("q")) / 2
-    error = (mean * (1 - mean) * (1 / max(n_p, 1) + 1 / max(n_q, 1))).sqrt()
-    change = (pl.col("p") - pl.col("q")).abs()
-    both = shares.filter((pl.col("p") > 0) & (pl.col("q") > 0) & (change > _BEYOND_CHANCE * error))
-    both = both.sort(change, descending=True)[:_LISTED].with_columns(**of_rows)
-    new, vanished = new.with_columns(**of_rows), vanished.with_columns(**of_rows)
-    return {
-        "n_new": new.height,
-        "share_new": _rounded(new["p"].sum()),
-        "new": [_shares(row) for row in new[:_LISTED].iter_rows(named=True)],
-        "n_vanished": vanished.height,
-        "share_vanished": _rounded(vanished["q"].sum()),
-        "vanished": [_shares(row) for row in vanished[:_LISTED].iter_rows(named=True)],
-        "total_variation": _rounded(_total_variation(shares.select(change=change, error=error))),
-        "changed": [_shares(row) for row in both.iter_rows(named=True)],
-    }
-
-
-def _total_variation(changes: pl.DataFrame) -> float:
-    """Return half the sum of the changes of shares, minus its mean if all changes are chance.
-
-    With many categories, chance alone adds up. On average, the result is too small rather than too large.
-    """
-    total, error = float(changes["change"].sum()), float(changes["error"].sum())
-    return max((total - math.sqrt(2 / math.pi) * error) / 2, 0.0)  # the mean absolute value of Gaussians
 
 
 def category_sentences(evidence: dict[str, Any]) -> list[str]:
@@ -132,11 +54,3 @@ def category_lines(changes: ChangedCategories, p: str, q: str, *, has_changed: b
         lines += [f"Only in {file} ({kind}): {listed}{more}."] if n else []
     arrows = [f"{one['category']} {' → '.join(texts(one['q'], one['p']))}" for one in changes["changed"]]
     return lines + [f"Most changed: {', '.join(arrows)}."] * bool(arrows and has_changed)
-
-
-def _shares(row: dict[str, Any]) -> dict[str, Any]:
-    return {"category": row["category"], "p": _rounded(row["p"]), "q": _rounded(row["q"])}
-
-
-def _rounded(share: Any) -> float:
-    return float(f"{share:.4g}") if math.isfinite(share) else 0.0

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy.stats import spearmanr
 
-from flowratio._support.types import Vector
-from flowratio.applications.column_changes import ChangeKind
+from flowratio.applications.plain_changes import correlations
 from flowratio.applications.testing import two_sample_test
 from flowratio.diagnostics import alike
 from flowratio.diagnostics.thresholds import THRESHOLDS
@@ -35,38 +33,10 @@ def drift_test(P: pl.DataFrame, Q: pl.DataFrame) -> dict[str, Any] | None:
             test = two_sample_test(P, Q, n_permutations=n_permutations, random_state=0)
     except ValueError:  # these rows are all equal
         return None
-    drivers = [{**one, **_correlation(one, P, Q)} for one in test.drivers.to_list()[:_DRIVERS]]
+    drivers = [{**one, **correlations(one, P, Q)} for one in test.drivers.to_list()[:_DRIVERS]]
     numbers = {"p_value": test.p_value, "n_permutations": len(test.null), "n_p": len(P), "n_q": len(Q)}
     numbers["n_clear"] = len(test.drivers.clear)
     return {**numbers, "note": test.note, "drivers": [_plain(one) for one in drivers]}
-
-
-def _correlation(driver: dict[str, Any], P: pl.DataFrame, Q: pl.DataFrame) -> dict[str, Any]:
-    """Return the rank correlations of two columns in both tables, if their correlation changed and both are numbers."""
-    if driver["kind"] != ChangeKind.CORRELATION.value:
-        return {}
-    values = [[_numbers(table[driver[key]]) for key in ("column", "partner")] for table in (P, Q)]
-    if any(one is None for pair in values for one in pair):
-        return {}
-    return {"p": _rank_correlation(*values[0]), "q": _rank_correlation(*values[1])}
-
-
-def _rank_correlation(a: Any, b: Any) -> float:
-    """Return the rank correlation of the rows with both values, (n,). NaN if they do not vary."""
-    rows = np.isfinite(a) & np.isfinite(b)
-    a, b = a[rows], b[rows]
-    if len(a) < 3 or a.min() == a.max() or b.min() == b.max():
-        return math.nan
-    result: Any = spearmanr(a, b)
-    return float(result.statistic)
-
-
-def _numbers(cells: pl.Series) -> Vector | None:
-    """Return numbers and dates as floats, (n,), NaN if missing. None for text."""
-    if not (cells.dtype.is_numeric() or cells.dtype.is_temporal()):
-        return None
-    numbers = cells.to_physical().cast(pl.Float64).fill_null(math.nan).to_numpy()
-    return numbers if np.nanmin(numbers, initial=math.inf) < np.nanmax(numbers, initial=-math.inf) else None
 
 
 def _plain(driver: dict[str, Any]) -> dict[str, Any]:

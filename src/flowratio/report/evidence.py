@@ -7,7 +7,6 @@ import json
 import math
 import os
 import platform
-from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypedDict
@@ -18,30 +17,27 @@ from typing_extensions import NotRequired
 
 from flowratio import __version__
 from flowratio._support.atomic import replacing
+from flowratio._support.numbers import finite, rounded
 from flowratio._support.types import Matrix, Vector
 from flowratio._support.wording import in_percent
+from flowratio.applications.column_descriptions import described
 from flowratio.diagnostics.balance import Balance
 from flowratio.diagnostics.compared_columns import compared_columns
 from flowratio.diagnostics.diagnosis import Diagnosis, diagnosis_of
 from flowratio.diagnostics.evaluation import MAX_FITTED, Evaluation, held_out
 from flowratio.diagnostics.summary import k_hat_text
 from flowratio.ratios.base import Design, RatioEstimator
-from flowratio.report.category_changes import category_shares, changed_categories, frequent_categories
 from flowratio.report.drift import drift_test, is_significant
 from flowratio.report.folder import FILE
 from flowratio.tables.cells import cells_of, pooled
-from flowratio.tables.columns import Column
 from flowratio.tables.encoder import TableEncoder
 from flowratio.tables.formats import Kind
 from flowratio.weights import largest_k_hat
 
-_FORMAT, _VERSION = "flowratio evidence", 6
+_FORMAT, _VERSION = "flowratio evidence", 7
 _LOG_RATIOS = 5_000  # log-ratios of each sample
 _ROWS, _COLUMNS = 1_000, 30  # rows of each sample with their encoded columns
-_BINS = 24
 _BALANCE = 300  # columns and categories of the balance table, those that differ most
-_FARTHEST = 1e300  # differences of values up to here are floats
-_OUTER = 0.005  # share of the rows on either side that the outermost bars of a histogram include
 
 
 class Origin(TypedDict):
@@ -94,7 +90,7 @@ def gather(
     rng = np.random.default_rng(0)
     some_p, some_q = (rng.permutation(len(X))[:_LOG_RATIOS] for X in (X_p, X_q))
     few_p, few_q = some_p[:_ROWS], some_q[:_ROWS]
-    log_ratios = {"log_p": _rounded(diagnosis.log_p[some_p]), "log_q": _rounded(diagnosis.log_q[some_q])}
+    log_ratios = {"log_p": rounded(diagnosis.log_p[some_p]), "log_q": rounded(diagnosis.log_q[some_q])}
     return {
         "format": _FORMAT,
         "version": _VERSION,
@@ -108,7 +104,7 @@ def gather(
         "test": test,  # whether the files differ
         "columns": _columns(encoder, design, P, Q, diagnosis),  # in both samples, and their effect on log r
         "diagnosis": _shortened(diagnosis),
-        "k_hat": {**k_hats, "limit": _finite(largest_k_hat(overlap.n_q))},
+        "k_hat": {**k_hats, "limit": finite(largest_k_hat(overlap.n_q))},
         "rows": {**log_ratios, **_compared(ratio.encoder_, design, X_q, few_p, few_q, diagnosis.balance)},
         "latent": None if featurizer is None else _latent(ratio, featurizer, X_p[few_p], X_q[few_q]),
         "training": _training(featurizer),
@@ -176,9 +172,9 @@ def _columns(
     descriptions = []
     for j in dict.fromkeys([*effects, *range(len(design.columns))]):
         name, own = design.columns[j], np.flatnonzero(sources == j)
-        numbers = map(_finite, effects.get(j, (0.0, 0.0, 0.0)))
+        numbers = map(finite, effects.get(j, (0.0, 0.0, 0.0)))
         driver = {**dict(zip(("effect", "error", "share"), numbers, strict=True)), **_driver(balance, own)}
-        description = _described(column_of[name], cells_of(P[name]), cells_of(Q[name]))
+        description = described(column_of[name], cells_of(P[name]), cells_of(Q[name]))
         descriptions.append({**description, "driver": driver})
     return descriptions
 
@@ -193,12 +189,12 @@ def _driver(balance: Balance, own: Vector) -> dict[str, Any]:
     first, last = (int(own[np.argmax(np.abs(of[own]))]) for of in (balance.before, balance.after))
     worst = {
         "name": balance.names[last],
-        "before": _finite(balance.before[last]),
-        "after": _finite(balance.after[last]),
+        "before": finite(balance.before[last]),
+        "after": finite(balance.after[last]),
     }
     return {
-        "before": _finite(balance.before[first]),
-        "after": _finite(balance.after[first]),
+        "before": finite(balance.before[first]),
+        "after": finite(balance.after[first]),
         "of": balance.names[first],
         "worst_after": worst if last != first else None,
     }
@@ -210,67 +206,6 @@ def _shortened(diagnosis: Diagnosis) -> dict[str, Any]:
     balance = {k: v and [v[j] for j in worst] for k, v in document["balance"].items()}
     sizes = [float(np.abs(v).max(initial=0.0)) for v in (diagnosis.balance.before, diagnosis.balance.after)]
     return {**document, "balance": {**balance, "n_columns": len(diagnosis.balance.names), "worst": sizes}}
-
-
-def _described(column: Column, p: pl.Series, q: pl.Series) -> dict[str, Any]:
-    """Describe parsed cells of both samples: missing values, and numbers (dates as days since 1970) or categories."""
-    missing = {"p": _finite(p.null_count() / len(p)), "q": _finite(q.null_count() / len(q))}
-    description = {"name": column.name, "kind": column.kind, "missing": missing}
-    n_rows, p, q = (len(p), len(q)), p.drop_nulls(), q.drop_nulls()
-    if column.kind not in ("number", "integer", "date"):
-        shares = category_shares(_categories(column, p), _categories(column, q))
-        if column.kind == "category":
-            description["changes"] = changed_categories(shares, len(p), len(q), n_rows)
-        return {**description, "categories": frequent_categories(shares)}
-    values_p, values_q = _numbers(p), _numbers(q)
-    moments = {"p": _moments(values_p), "q": _moments(values_q)}
-    return {**description, "numbers": moments, "histogram": _histogram(values_p, values_q)}
-
-
-def _numbers(cells: pl.Series) -> Vector:
-    """Return cells as floats, of shape (n,): dates as days since 1970."""
-    if cells.dtype.is_temporal():
-        return cells.dt.epoch("us").cast(pl.Float64).to_numpy() / 86_400e6
-    return cells.cast(pl.Float64).to_numpy()
-
-
-def _categories(column: Column, cells: pl.Series) -> pl.Series:
-    if column.kind == "identifier":
-        return pl.Series(["a value of its own"] * len(cells), dtype=pl.String)
-    if column.kind == "boolean":
-        cells = cells.cast(pl.Float64) > 0.5
-    words = cells.cast(pl.String)
-    return words.str.strip_suffix(".0") if cells.dtype.is_float() else words
-
-
-def _moments(values: Vector) -> dict[str, Any] | None:
-    """Return mean, standard deviation and the five quartiles, None if there are no values."""
-    if not len(values):
-        return None
-    unit = 2.0 ** max(0, math.frexp(np.abs(values).max())[1] - 500)  # squares of larger values overflow
-    values = values / unit
-    quartiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1])
-    # 12 digits: a second before midnight of a date, in days since 1970, is not the next day
-    exact = [_finite(value * unit, 12) for value in (values.mean(), *quartiles)]
-    return {"mean": exact[0], "sd": _finite(values.std() * unit), "quartiles": exact[1:]}
-
-
-def _histogram(p: Vector, q: Vector) -> dict[str, list[Any]] | None:
-    """Return the share of rows in each bar, with common edges. The outermost bars include all values beyond."""
-    pooled = np.clip(np.concatenate([p, q]), -_FARTHEST, _FARTHEST)
-    if not len(pooled):
-        return None
-    low, high = np.quantile(pooled, [_OUTER, 1 - _OUTER])
-    low, high = (low, high) if high > low else (float(pooled.min()), float(pooled.max()))
-    if high == low:
-        low, high = low - max(1.0, abs(low)) / 2, high + max(1.0, abs(low)) / 2
-    if not np.any(pooled % 1) and max(-low, high) < 2**53:  # bars of integers have integer widths
-        width = math.ceil((high - low + 1) / _BINS)
-        edges = math.floor(low) - 0.5 + width * np.arange(math.ceil((high - math.floor(low) + 1) / width) + 1)
-    else:
-        edges = np.linspace(low, high, _BINS + 1)
-    counts = [np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0] / max(len(values), 1) for values in (p, q)]
-    return {"edges": edges.tolist(), "p": _rounded(counts[0]), "q": _rounded(counts[1])}
 
 
 def _compared(
@@ -290,7 +225,7 @@ def _compared(
         # a difference of means divided by it is a standardized mean difference, as in `Balance`
         scale = np.hypot(A_p.std(axis=0), A_q.std(axis=0)) / math.sqrt(2)
         parts = {"p": _rounded_columns(A_p[few_p] - origin), "q": _rounded_columns(A_q[few_q] - origin)}
-    scale = _rounded(np.where((scale > 0) & np.isfinite(scale), scale, 1.0))
+    scale = rounded(np.where((scale > 0) & np.isfinite(scale), scale, 1.0))
     return {"columns": list(range(len(order))), "scale": scale, **parts}
 
 
@@ -311,7 +246,7 @@ def _training(featurizer: Any) -> dict[str, Any] | None:
     history = getattr(featurizer, "history_", None)
     if history is None or not history.epoch:
         return None
-    losses = {name: _rounded(getattr(history, name), 6) for name in ("train_loss", "held_out_loss")}
+    losses = {name: rounded(getattr(history, name), 6) for name in ("train_loss", "held_out_loss")}
     return {"epoch": [*history.epoch], **losses, "best_epoch": history.best_epoch, "stopped": history.stop_reason}
 
 
@@ -322,23 +257,11 @@ def _candidates(results: Any) -> dict[str, Any] | None:
     numbers = {"score": "score", "error": "standard_error", "seconds": "seconds", "weight": "weight"}
     texts = [{"name": one.name, "status": one.status.value, "note": one.note} for one in results.candidates]
     table = [
-        {**text, **{key: _finite(getattr(one, name)) for key, name in numbers.items()}}
+        {**text, **{key: finite(getattr(one, name)) for key, name in numbers.items()}}
         for text, one in zip(texts, results.candidates, strict=True)
     ]
     return {"verdict": results.on_flow, "untried": results.untried, "table": table}
 
 
-def _finite(value: float, digits: int = 4) -> float | None:
-    """Round to significant digits, None for a number that is not finite."""
-    rounded = float(f"{value:.{digits}g}")
-    return rounded if math.isfinite(rounded) else float(value) if math.isfinite(value) else None
-
-
-def _rounded(values: Iterable[float], digits: int = 4) -> list[float | None]:
-    """Round many numbers. Integers lose their point, which takes less space."""
-    rounded = [_finite(value, digits) for value in values]
-    return [int(value) if value is not None and value == int(value) else value for value in rounded]
-
-
 def _rounded_columns(X: Matrix) -> list[list[float | None]]:
-    return [_rounded(column) for column in X.T]
+    return [rounded(column) for column in X.T]

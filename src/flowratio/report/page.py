@@ -16,14 +16,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from flowratio._support.atomic import replacing
+from flowratio._support.numbers import count, fixed, in_units, moment, percent, sig, signed
 from flowratio._support.wording import shown
+from flowratio.applications.plain_changes import is_zero_or_one
 from flowratio.diagnostics.thresholds import THRESHOLDS
 from flowratio.report import answers
 from flowratio.report.category_changes import category_lines, rare_sentences
 from flowratio.report.drift import differs
 from flowratio.report.names import MAX_SENTENCE, file_names, legible_evidence
-from flowratio.report.numbers import count, fixed, in_units, moment, percent, sig, signed
-from flowratio.report.steps import SCORE_COLUMNS, score_command, steps_of
+from flowratio.report.steps import SCORE_COLUMNS, score_command, separation_sentence, steps_of
 
 _TONES = {"reliable": ("good", "✓"), "use with care": ("care", "!"), "do not use": ("bad", "✕")}
 _ANSWERS = {
@@ -37,6 +38,7 @@ _HEADLINES = {
     "bad": "The files differ. Do not weight {q} to match {p}.",
 }
 _ALIKE = ("No difference found between {q} and {p}.", "You do not need weights, because no difference was found.")
+_DRAWN = 3  # categories in a small chart
 _PLURALS = {"category": "text", "constant": "one value", "identifier": "identifiers, left out"}
 
 
@@ -81,6 +83,7 @@ def _content(evidence: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]
     balance, (p, q) = _balance(evidence), file_names(origin)
     columns = [{**one, "noun": one["kind"], "typical": _typical(one)} for one in evidence["columns"]]
     for column in columns:
+        column["largest"] = _largest_changes(column)
         column["noun"] += ", left out" * (column["kind"] == "identifier")
     return {
         **evidence,
@@ -109,7 +112,7 @@ def _content(evidence: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]
 def _payload(content: dict[str, Any]) -> dict[str, Any]:
     """Return the data of the script."""
     diagnosis, balance, weights = content["diagnosis"], content["balance"], content["weights"]
-    of_column = ("name", "kind", "histogram", "categories")
+    of_column = ("name", "kind", "histogram", "largest")
     return {
         "files": content["files"],
         "score": content["score_command"],
@@ -121,7 +124,7 @@ def _payload(content: dict[str, Any]) -> dict[str, Any]:
         "latent": content["latent"],
         "training": content["training"],
         "fitted": {
-            "now-ess": count(diagnosis["overlap"]["ess_q"]),
+            "now-ess": "0" if content["is_apart"] else count(diagnosis["overlap"]["ess_q"]),
             "now-worst": sig(balance["worst_after"]),
             "now-mean": sig(balance["mean_after"]),
             "now-half": percent(weights["half"]),
@@ -141,9 +144,13 @@ def _drift(evidence: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changes(evidence: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the columns that changed most, with their positions."""
-    positions = {column["name"]: j for j, column in enumerate(evidence["columns"])}
-    return [{**change._asdict(), "position": positions[change.column]} for change in answers.changes_of(evidence)]
+    """Return the columns that changed most, with the positions of their charts. A correlation has none."""
+    positions: dict[str, int | None] = {column["name"]: j for j, column in enumerate(evidence["columns"])}
+    changes = []
+    for change in answers.changes_of(evidence):
+        position = None if change.is_dependence else positions.pop(change.column, None)  # one chart for each column
+        changes.append({**change._asdict(), "position": position})
+    return changes
 
 
 def _category_lists(evidence: dict[str, Any]) -> list[dict[str, Any]]:
@@ -169,12 +176,18 @@ def _verdict(evidence: dict[str, Any], balance: dict[str, Any]) -> dict[str, Any
         tone, sign, name = "neutral", "=", "Weights: not needed"
         headline, answer = _ALIKE
         sentences.insert(0, f"The verdict on the weights of this model is: {diagnosis['verdict']}.")
+    beyond = evidence["diagnosis"]["overlap"]["share_p_beyond_q"]
+    if separation := separation_sentence(evidence):
+        headline = f"The files differ. {separation}"
+    elif tone == "care" and beyond > THRESHOLDS.beyond:
+        headline = f"The files differ. {percent(beyond)} of {{p}} has no counterpart in {{q}}. Weight with care."
+        answer = f"For {percent(1 - beyond)} of {{p}}, with care. Read the problems below before you use the weights."
     texts = {key: [answers.with_file_names(text, origin) for text in diagnosis[key]] for key in ("warnings", "notes")}
     return {
         "tone": tone,
         "sign": sign,
         "name": name,
-        "headline": headline.format(**names),
+        "headline": headline if separation else headline.format(**names),
         "answer": answer.format(**names),
         "sentences": sentences,
         "problems": texts["warnings"],
@@ -236,13 +249,24 @@ def _typical(column: dict[str, Any]) -> dict[str, str]:
     """Return one number of a column in both samples: its mean, or the share of the category that differs most."""
     if "numbers" in column:
         p, q = (column["numbers"][sample] for sample in "pq")
-        if answers.is_zero_or_one(column):
+        if is_zero_or_one(column):
             return {"what": "share of 1", "p": percent(p and p["mean"]), "q": percent(q and q["mean"])}
         return {"what": "mean", "p": in_units(column, p and p["mean"]), "q": in_units(column, q and q["mean"])}
     if not column["categories"]:
         return {"what": "all missing", "p": "–", "q": "–"}
-    largest = max(column["categories"], key=lambda one: (one["category"] == "true", abs(one["p"] - one["q"])))
+    largest = _largest_changes(column)[0]
     return {"what": f"share of {largest['category']}", "p": percent(largest["p"]), "q": percent(largest["q"])}
+
+
+def _largest_changes(column: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return up to three categories: clearly new and vanished ones, then those that differ most. Of a boolean, true."""
+    changes = column.get("changes") or {}
+    absent = [one for kind in ("new", "vanished") for one in changes.get(kind, []) if one["is_clear"]]
+    others = [one for one in [*changes.get("changed", []), *column.get("categories", [])] if "n_others" not in one]
+    absent, others = (sorted(of, key=lambda one: -abs(one["p"] - one["q"])) for of in (absent, others))
+    others.sort(key=lambda one: one["category"] != "true" or column["kind"] != "boolean")
+    by_name = {one["category"]: {key: one[key] for key in ("category", "p", "q")} for one in [*absent, *others]}
+    return list(by_name.values())[:_DRAWN]
 
 
 def _numbers(column: dict[str, Any]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from flowratio._support.types import Matrix, TableLike, Vector
-from flowratio._support.wording import check_distinct, listed, quoted
+from flowratio._support.wording import check_distinct, listed, nearest, quoted
 from flowratio.samples.containers import in_order, is_arrow_table, library_of, to_tables
 from flowratio.tables.detection import is_mixed
 
@@ -144,7 +144,8 @@ def _check_columns(names_p: list[Any], names_q: list[Any], X_p: str, X_q: str) -
     only_q = [name for name in names_q if name not in names_p]
     if only_p or only_q:
         differences = [f"{listed(only)} only in `{X}`" for only, X in ((only_p, X_p), (only_q, X_q)) if only]
-        raise ValueError(f"`{X_p}` and `{X_q}` have different columns ({', '.join(differences)}). Drop or rename them.")
+        advice = "Drop or rename them." + (nearest(only_p[0], map(str, only_q)) if only_p else "")
+        raise ValueError(f"`{X_p}` and `{X_q}` have different columns ({', '.join(differences)}). {advice}")
     for names, X in ((names_p, X_p), (names_q, X_q)):
         check_distinct(names, f"`{X}`")
 

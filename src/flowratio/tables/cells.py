@@ -15,7 +15,7 @@ from scipy.sparse import issparse
 
 from flowratio._support.errors import ArgumentError
 from flowratio._support.types import TableLike
-from flowratio._support.wording import check_distinct, listed, quoted
+from flowratio._support.wording import check_distinct, listed, nearest, quoted
 from flowratio.tables.detection import is_relation
 from flowratio.tables.formats import PER_SECOND, CellFormat, Kind, TextFormat, evaluated, words
 from flowratio.tables.recognition import GUESS, has_long_integers, is_word_for_missing, mark_before_three, recognize
@@ -91,6 +91,7 @@ def pooled(P: pl.DataFrame, Q: pl.DataFrame, names: tuple[str, str] = ("X_p", "X
     if only[0] or only[1]:
         places = [f"{listed(columns)} only in `{name}`" for columns, name in zip(only, names, strict=True) if columns]
         advice = "Both samples must have the same columns. Drop or rename these columns."
+        advice += nearest(only[0][0], only[1]) if only[0] else ""
         raise ArgumentError("exclude", f"The samples have different columns: {', '.join(places)}. {advice}")
     return pl.DataFrame([_joined(P[name], Q[name]) for name in P.columns])
 

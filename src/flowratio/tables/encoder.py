@@ -151,7 +151,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         texts = [column for column in columns if column.form.kind is not Kind.INTEGER]
         own = "most rows have their own value there, like identifiers and free text"
         of_integers = _left_out(
-            integers, "the values are distinct integers, like row numbers", "convert {} to float, such as 12.0"
+            integers,
+            "the values are distinct integers, like row numbers",
+            "convert {} to float in both samples (in a file, write 12.0, not 12)",
         )
         return " ".join(filter(None, [of_integers, _left_out(texts, own, "turn {} into numbers or a few categories")]))
 

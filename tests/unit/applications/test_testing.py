@@ -47,7 +47,7 @@ def test_a_shift_is_noticed_and_named(ratio: str | RatioEstimator | None) -> Non
     assert result.drivers.p_value[0] == 1 / 20
     assert result.drivers.change[0] == "mean"
     assert (result.drivers.p_value[1:] > 1 / 20).all()
-    assert str(result) == "The files differ (p = 0.05, 19 permutations). Largest change: shifted."
+    assert result.conclusion == "The files differ (p = 0.05, 19 permutations). Largest change: shifted."
     assert (result.importance is None) == (ratio is None)
 
 
@@ -261,9 +261,9 @@ def test_drivers_are_in_the_dictionary_the_page_and_the_figure() -> None:
     X_p, X_q = rng.normal(size=(100, 12)), rng.normal(size=(100, 12))
     X_p[:, [0, 4]] += 1
     result = two_sample_test(X_p, X_q, n_permutations=39, random_state=0)
-    assert str(result).endswith("Largest changes: x1, x5.") or str(result).endswith("Largest changes: x5, x1.")
+    assert result.conclusion.endswith(("Largest changes: x1, x5.", "Largest changes: x5, x1."))
     first = result.to_dict()["drivers"][0]
-    assert list(first) == ["column", "effect", "standard_error", "p_value", "change", "kind", "partner"]
+    assert list(first) == ["column", "change", "kind", "partner", "values", "effect", "standard_error", "p_value"]
     assert (first["column"], first["p_value"]) == (result.drivers.names[0], 0.025)
     assert f">{first['column']}</th>" in result._repr_html_()
     assert legend_title(result) == "Largest changes: " + ", ".join(result.drivers.clear) + "."
@@ -273,18 +273,21 @@ def test_drivers_are_in_the_dictionary_the_page_and_the_figure() -> None:
     lines = str(result.drivers).splitlines()
     assert lines[0].split() == ["column", "effect", "(nats)", "corrected", "p", "change"]
     assert lines[1].split()[0] == first["column"]
-    assert lines[-2] == "… and 2 more columns"
+    assert lines[-3] == "… and 2 more columns"
     # a Gaussian that is shifted by 0.2 or by 1 standard deviation has these effects
-    meaning = "standard deviation of log r of the column alone (0 = unchanged, below 0.2 = small, above 1 = large)"
-    assert lines[-1] == f"effect: {meaning}"
+    meaning = "(0 = unchanged, 0.2 = small, as a shift by 0.2 standard deviations is, 1 = large)"
+    assert lines[-1].startswith("effect: how much a column differs on its own")
+    assert lines[-1].endswith(meaning)
     assert meaning in result._repr_html_()
 
 
 def test_numbers_are_rounded_to_what_matters() -> None:
     effect, error = np.array([0.412, 0.0, 0.1, 3.94, 391.7]), np.array([0.063, 0.34, 0.2, 1.26, 34.2])
     p_value = np.array([1 / 201, 1 / 101, 0.0447, 0.996, 1e-5])
-    changes = ColumnChanges(list("abcde"), np.arange(5), effect, error, p_value, [ChangeKind.MEAN] * 5, [None] * 5)
-    cells = [line.split("  ") for line in str(changes).splitlines()[1:-1]]
+    changes = ColumnChanges(
+        list("abcde"), np.arange(5), effect, error, p_value, [ChangeKind.MEAN] * 5, [None] * 5, [""] * 5
+    )
+    cells = [line.split("  ") for line in str(changes).splitlines()[1:-2]]
     rows = [[cell.strip() for cell in row if cell] for row in cells]
     assert [row[1] for row in rows] == ["0.41 ± 0.06", "< 0.44", "< 0.38", "3.9 ± 1.3", "392 ± 34"]
     assert [row[2] for row in rows] == ["0.005", "0.01", "0.045", "1", "0.00001"]
@@ -314,3 +317,34 @@ def test_levels_of_a_category_do_not_outweigh_a_number() -> None:
     # log r is 3 (age - 1.5), of deviation 3 · √(1 + 1.5²), and within ±1.1 for the job
     assert abs(result.drivers.effect[0] - 3 * math.sqrt(3.25)) < 2 * result.drivers.standard_error[0]
     assert result.drivers.effect[1] < 1.5
+
+
+def test_changes_are_shown_in_their_own_units_from_old_to_new() -> None:
+    rng = np.random.default_rng(0)
+    names = [f"c{k}" for k in range(25)]
+    old, new = (pd.DataFrame({"town": rng.choice(names, 1500), "x": rng.normal(size=1500)}) for _ in range(2))
+    new.loc[:89, "town"], new["x"] = "Newtown", new["x"] + 2
+    result = two_sample_test(new, old, n_permutations=99, random_state=0)
+    texts = dict(zip(result.drivers.names, result.drivers.values, strict=True))
+    assert texts["town"] == "town = Newtown: 0 % → 6 % (new)"
+    before, after = (float(word.replace("−", "-")) for word in texts["x"].removeprefix("median x: ").split(" → "))
+    assert (before, after) == (pytest.approx(0, abs=0.13), pytest.approx(2, abs=0.13))  # 4 standard errors
+    assert str(result).splitlines()[0] == result.conclusion
+    assert {line.strip() for line in str(result).splitlines()[1:]} == set(texts.values())
+    assert "Arrows point from old.csv to new.csv." in result.drivers.text("new.csv", "old.csv")
+
+
+def test_rank_correlation_in_arrays() -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(2, 1500, 2))
+    result = two_sample_test(Z[0] @ [[1, 0.8], [0, 0.6]], Z[1], n_permutations=99, random_state=0)
+    assert all(text.startswith("rank correlation of x") for text in result.drivers.values)
+
+
+def test_a_column_that_separates_the_samples_is_named() -> None:
+    rng = np.random.default_rng(0)
+    old, new = (pd.DataFrame({"day": start + rng.integers(0, 9, 300), "x": rng.normal(size=300)}) for start in (0, 9))
+    result = two_sample_test(new, old, n_permutations=99, random_state=0)
+    assert result.separating == ["day"]
+    assert "day alone separates the samples. To compare the other columns, repeat without this column." in str(result)
+    assert two_sample_test(new[["x"]] + 1, old[["x"]], n_permutations=99, random_state=0).separating == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +57,13 @@ def test_no_regular_expression_reads_an_error() -> None:
 def test_each_option_has_a_help_text(command: str) -> None:
     options = [one for one in COMMANDS[command].params if isinstance(one, click.Option) and one.name != "help"]
     assert [one.name for one in options if not one.help] == []
+
+
+def test_tables_of_a_command_are_read_without_torch() -> None:
+    """A misspelled column is reported before torch is loaded, which takes seconds."""
+    read = "import sys, flowratio.cli.tables, flowratio.cli.headers"
+    code = f"{read}; print('torch' in sys.modules, 'sklearn' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "False False\n"
+    )

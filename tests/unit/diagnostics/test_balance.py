@@ -45,15 +45,15 @@ def test_differences_by_hand() -> None:
 
 def test_categories_are_compared_as_their_indicators_are() -> None:
     rng = np.random.default_rng(0)
-    codes = rng.integers(-1, 4, 90)  # -1 is a missing value
+    codes = rng.integers(-1, 4, 900)  # -1 is a missing value
     indicators = (codes[:, None] == np.arange(4)).astype(float)
-    X = np.column_stack([rng.normal(size=90), indicators])
-    p, q = sample(X[:40], np.zeros(40)), sample(X[40:], rng.normal(size=50))
+    X = np.column_stack([rng.normal(size=900), indicators])
+    p, q = sample(X[:400], np.zeros(400)), sample(X[400:], rng.normal(size=500))
     by_matrix = balance(p, q, ["x", "a", "b", "c", "d"], 1.3)
     names = ["x", "t = a", "t = b", "t = c", "t = d"]
     text = Categories(1, codes, ("a", "b", "c", "d"))
     columns = ComparedColumns(names, np.array([0, 1, 1, 1, 1]), np.array([0]), [text])
-    by_codes = table_balance(p, q, columns, (np.arange(40), np.arange(40, 90)), 1.3)
+    by_codes = table_balance(p, q, columns, (np.arange(400), np.arange(400, 900)), 1.3)
     assert by_codes.names == names
     for field in ("before", "after", "standard_error", "deviation_before", "deviation_after"):
         np.testing.assert_allclose(getattr(by_codes, field), getattr(by_matrix, field), atol=1e-12)
@@ -154,3 +154,14 @@ def test_standard_error_with_weights_in_both_samples() -> None:
         after.append(one.after[0])
         error.append(one.standard_error[0])
     assert np.mean(error) / np.std(after) == pytest.approx(1, abs=0.14)
+
+
+def test_a_category_without_rows_in_a_small_sample_has_an_error() -> None:
+    """Of 150 rows, 4 are expected and none is there by chance with 2 %: 2 standard errors."""
+    sizes = (150, 4000)
+    columns = ComparedColumns(["a", "b"], np.zeros(2, int), np.zeros(0, int), [])
+    codes = np.concatenate([np.zeros(150, int), (np.arange(4000) < 104).astype(int)])
+    columns = columns._replace(categories=[Categories(0, codes, ("a", "b"))])
+    p, q = (ScoredSample(np.zeros((n, 0)), np.zeros(n), np.full(n, 1 / n)) for n in sizes)
+    balance = table_balance(p, q, columns, (np.arange(150), 150 + np.arange(4000)))
+    assert abs(balance.after[1]) / balance.standard_error[1] == pytest.approx(2.0, abs=0.1)

@@ -465,7 +465,9 @@ def test_a_constant_that_separates_has_no_advice_on_the_slope() -> None:
     X_p[:, 1], X_q[:, 1] = 1.0, 2.0
     diagnosis = diagnose(KMM(), X_p, X_q, random_state=0)
     assert diagnosis.verdict == "do not use"
-    assert told(diagnosis, "Rows of p lie beyond every row of q in x2 (100 %)")
+    assert told(diagnosis, "x2 alone separates p and q: p and q do not overlap")
+    assert "Effective sample size (ESS): it cannot be estimated" in str(diagnosis)
+    assert diagnosis.advice == []
     for words in ("Use 1/r", "The ratio is", "00000", "flexible ratio"):
         assert not told(diagnosis, words)
 
@@ -474,7 +476,7 @@ def test_no_flexible_ratio_is_advice_for_a_column_that_separates() -> None:
     X_p, X_q = draw(500, 0)
     X_p[:, 1] += 50.0
     diagnosis = diagnose(TRUTH, X_p, X_q, random_state=0)
-    assert told(diagnosis, "Rows of p lie beyond every row of q in x2")
+    assert told(diagnosis, "x2 alone separates p and q")
     assert not told(diagnosis, "flexible ratio")
 
 
@@ -611,3 +613,18 @@ def test_samples_that_do_not_overlap_have_no_effective_sample_size() -> None:
     assert "effective sample size                no overlap" in text
     assert f"{diagnosis.overlap.ess_q:.0f}" not in text
     assert ">no overlap</td>" in diagnosis._repr_html_()
+
+
+def test_rows_of_new_categories_have_no_counterpart() -> None:
+    """A ratio of rare categories is finite. It does not show that no row of q has their category."""
+    rng = np.random.default_rng(0)
+    names, shares = [f"c{k}" for k in range(30)], np.full(30, 1 / 30)
+    P, Q = (
+        pl.DataFrame({"town": rng.choice(names, n, p=shares).tolist(), "x": rng.normal(size=n)}) for n in (2000, 2000)
+    )
+    P = P.with_columns(town=pl.when(pl.int_range(2000) < 120).then(pl.lit("new")).otherwise("town"))
+    diagnosis = diagnose("logistic", P, Q, random_state=0)
+    assert diagnosis.overlap.share_p_beyond_q >= 0.06
+    assert diagnosis.overlap.share_q_beyond_p < 0.01
+    assert diagnosis.verdict == "use with care"
+    assert any(text.startswith("120 rows of p (6.0 %) have no counterpart") for text in diagnosis.warnings)

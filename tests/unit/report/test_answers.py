@@ -14,12 +14,12 @@ from flowratio.report.answers import (
     MAX_CHANGES,
     candidate_sentence,
     changed_columns,
+    changes_of,
     drift_sentence,
     more_changes,
     size_sentence,
     with_file_names,
 )
-from flowratio.report.category_changes import category_shares, changed_categories
 from flowratio.report.evidence import Origin, gather
 from flowratio.report.page import html
 
@@ -86,7 +86,7 @@ def test_spread_and_correlation() -> None:
         driver["change"] = "in other words"
     assert changed_columns(evidence) == texts  # words for people do not decide
     assert any(text.startswith("middle half of wide: 9.") for text in texts)
-    correlation = next(text for text in texts if text.startswith("correlation of a and b: "))
+    correlation = next(text for text in texts if text.startswith("rank correlation of a and b: "))
     before, after = (float(value.replace("−", "-")) for value in correlation.split(": ")[1].split(" → "))
     assert (before, after) == (pytest.approx(0, abs=0.1), pytest.approx(0.79, abs=0.05))  # four standard errors
 
@@ -158,26 +158,55 @@ def test_sentences_name_the_files(text: str, words: str) -> None:
     assert with_file_names(text, dict(ORIGIN)) == words
 
 
-def test_many_small_changes_of_categories_are_added_up() -> None:
+CITIES = [f"City{k:02}" for k in range(30)]
+
+
+def cities(n: int, rng: np.random.Generator, share_new: float = 0.0) -> pl.DataFrame:
+    """Return rows of 30 cities, of which one is frequent. Two other cities are new and have equal shares."""
+    shares = np.concatenate([[0.13], np.full(29, 0.03)]) * (1 - share_new)
+    names = [*CITIES, "Newtown", "Portville"]
+    return pl.DataFrame({"city": rng.choice(names, n, p=[*shares, share_new / 2, share_new / 2]).tolist()})
+
+
+def test_new_categories_come_first() -> None:
     rng = np.random.default_rng(0)
-    cities = [f"City{k:02}" for k in range(40)]
+    evidence = evidence_of(cities(4000, rng, 0.06), cities(4000, rng))
+    texts = [text.replace("\u00a0", " ") for text in changed_columns(evidence)]
+    assert {text.split(":")[0] for text in texts[:2]} == {"city = Newtown", "city = Portville"}
+    assert all(re.match(r"city = \w+: 0 % → [2-4](\.\d)? % \(new", text) for text in texts)  # 4 standard errors of 3 %
+    swapped = evidence_of(cities(4000, rng), cities(4000, rng, 0.06))
+    assert all(re.search(r"→ 0 % \(vanished", text.replace("\u00a0", " ")) for text in changed_columns(swapped))
+
+
+def test_chance_changes_of_categories_are_not_named() -> None:
+    rng = np.random.default_rng(1)
+    P, Q = cities(450, rng, 0.06), cities(4000, rng)
+    column = next(one for one in evidence_of(P, Q)["columns"] if one["name"] == "city")
+    assert {one["category"] for one in column["changes"]["changed"]} == set()
+    evidence = evidence_of(P, Q)
+    assert {change.what for change in changes_of(evidence)} <= {"city = Newtown", "city = Portville"}
+    next(one for one in evidence["columns"] if one["name"] == "city")["changes"] |= {"new": [], "n_clear": 0}
+    assert changed_columns(evidence) == ["categories of city (too few rows to say which ones)"]
+
+
+def test_many_changed_categories_are_counted() -> None:
+    rng = np.random.default_rng(0)
     shares = np.full(40, 1 / 40)
-    moved = shares + np.repeat([0.02, -0.02, 0.0], [8, 8, 24])  # the total variation is 16 %
-    P, Q = (pl.DataFrame({"city": rng.choice(cities, 3000, p=of).tolist()}) for of in (moved, shares))
+    moved = shares + np.repeat([0.02, -0.02, 0.0], [8, 8, 24])
+    names = [f"City{k:02}" for k in range(40)]
+    P, Q = (pl.DataFrame({"city": rng.choice(names, 3000, p=of).tolist()}) for of in (moved, shares))
     (text,) = changed_columns(evidence_of(P, Q))
-    match = re.fullmatch(
-        r"city = (City\d\d): .* → .* \(largest of several changes: (\d+)\u00a0% of the rows .*\)", text
-    )
+    match = re.fullmatch(r"city = (City\d\d): .* → .* \((\d+) more categories changed\)", text)
     assert match is not None
-    assert 11 <= int(match[2]) <= 17  # 16 % without chance, of which at most 5 % is subtracted
-    assert "would have to change their category" in html(evidence_of(P, Q))
+    assert 12 <= int(match[2]) <= 15  # 16 changed, each by more than 4 standard errors
+    assert int(match[1].removeprefix("City")) < 16
 
 
-def test_chance_adds_no_total_variation() -> None:
-    rng = np.random.default_rng(0)
-    p, q = (pl.Series(rng.choice([f"c{k}" for k in range(200)], 2000).tolist()) for _ in range(2))
-    shares = category_shares(p, q)
-    assert (shares["p"] - shares["q"]).abs().sum() / 2 > 0.1
-    assert changed_categories(shares, 2000, 2000)["total_variation"] < 0.03  # 3 standard errors
-    two = category_shares(pl.Series(["a"] * 3 + ["b"] * 7), pl.Series(["a"] * 5 + ["b"] * 5))
-    assert changed_categories(two, 10**6, 10**6)["total_variation"] == pytest.approx(0.2, abs=0.001)
+def test_a_correlation_is_listed_once() -> None:
+    rng = np.random.default_rng(1)
+    Z = rng.normal(size=(2, 2300, 2))
+    Q = pl.DataFrame({"a": Z[0, :, 0], "b": Z[0, :, 1]})
+    P = pl.DataFrame({"a": Z[1, :, 0], "b": Z[1] @ [0.8, 0.6]})
+    evidence = evidence_of(P, Q)
+    assert [one["kind"] for one in evidence["test"]["drivers"]] == ["correlation"] * 2
+    assert len(changed_columns(evidence)) == 1

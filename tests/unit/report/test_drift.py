@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flowratio.report.drift import _rank_correlation, drift_test
+from flowratio.applications.plain_changes import _rank_correlation
+from flowratio.report.drift import drift_test
 from flowratio.report.model import fit_tables
 
 

@@ -12,6 +12,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flowratio._support.numbers import finite
+from flowratio.applications import column_descriptions
+from flowratio.applications.category_shares import category_shares, changed_categories, frequent_categories
+from flowratio.applications.column_descriptions import described
 from flowratio.diagnostics.balance import Balance
 from flowratio.latent.featurizer import FlowFeaturizer
 from flowratio.ratios.auto.auto import AutoRatio
@@ -19,13 +23,8 @@ from flowratio.ratios.base import RatioEstimator
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.ratios.featurized.featurized import FeaturizedRatio
 from flowratio.report import evidence as module
-from flowratio.report.category_changes import (
-    category_sentences,
-    category_shares,
-    changed_categories,
-    frequent_categories,
-)
-from flowratio.report.evidence import FILE, Origin, _described, gather, read_evidence, write_evidence
+from flowratio.report.category_changes import category_sentences
+from flowratio.report.evidence import FILE, Origin, gather, read_evidence, write_evidence
 from flowratio.tables.columns import Column, learn_column
 from flowratio.tables.formats import CellFormat, Kind
 from flowratio.training.run import History
@@ -128,7 +127,7 @@ def test_frequent_categories_a_column(evidence: dict[str, Any], samples: tuple[p
 
 
 def test_numbers_are_rounded() -> None:
-    assert (module._finite(1234.5678), module._finite(math.nan)) == (1235.0, None)
+    assert (finite(1234.5678), finite(math.nan)) == (1235.0, None)
 
 
 def test_rare_frequent_categories_many_are_one() -> None:
@@ -147,7 +146,7 @@ def test_new_vanished_and_changed_categories() -> None:
     assert (evidence["n_new"], evidence["share_new"], evidence["new"]) == (
         1,
         0.2,
-        [{"category": "new", "p": 0.2, "q": 0.0}],
+        [{"category": "new", "p": 0.2, "q": 0.0, "is_clear": True}],
     )
     assert (evidence["n_vanished"], evidence["share_vanished"]) == (1, 0.35)
     assert [one["category"] for one in evidence["changed"]] == ["a"]  # b: 0.3 and 0.4, 1.7 standard errors
@@ -167,11 +166,11 @@ def test_new_vanished_and_changed_categories() -> None:
 def test_shares_of_changed_categories_are_those_of_all_rows() -> None:
     p = pl.Series("town", [None] * 100 + ["a"] * 50 + ["b"] * 30 + ["new"] * 20)
     q = pl.Series("town", [None] * 50 + ["a"] * 50 + ["b"] * 80 + ["old"] * 70)
-    changes = _described(learn_column(pl.concat([p, q]), 20), p, q)["changes"]
+    changes = described(learn_column(pl.concat([p, q]), 20), p, q)["changes"]
     assert (changes["share_new"], changes["share_vanished"]) == (0.1, 0.28)  # 20 of 200 rows, 70 of 250
-    assert changes["new"] == [{"category": "new", "p": 0.1, "q": 0.0}]
+    assert changes["new"] == [{"category": "new", "p": 0.1, "q": 0.0, "is_clear": True}]
     # b has the same share of all rows nearly, and does not differ beyond chance among the cells
-    assert changes["changed"] == [{"category": "a", "p": 0.25, "q": 0.2}]
+    assert changes["changed"] == [{"category": "a", "p": 0.25, "q": 0.2, "is_clear": True}]
 
 
 def test_driver_compares_one_category_before_and_after() -> None:
@@ -299,16 +298,16 @@ ODD = [
 
 @pytest.mark.parametrize("values", ODD)
 def test_histogram_of_odd_values(values: list[float]) -> None:
-    description = module._histogram(np.array(values), np.array(values[:1]))
+    description = column_descriptions._histogram(np.array(values), np.array(values[:1]))
     assert description is not None
-    assert len(description["edges"]) <= module._BINS + 2
+    assert len(description["edges"]) <= column_descriptions._BINS + 2
     assert np.all(np.diff(description["edges"]) > 0)
     assert (sum(description["p"]), sum(description["q"])) == (pytest.approx(1, abs=1e-3), 1)
 
 
 @pytest.mark.parametrize("values", ODD)
 def test_moments_of_odd_values(values: list[float]) -> None:
-    description = module._moments(np.array(values))
+    description = column_descriptions._moments(np.array(values))
     assert description is not None
     exact = [Fraction(value) for value in values]
     mean = sum(exact) / len(exact)
@@ -323,12 +322,10 @@ def test_moments_of_odd_values(values: list[float]) -> None:
 
 def test_words_in_a_constant_of_truth_values_and_identifiers() -> None:
     constant = Column("on", Kind.CONSTANT, CellFormat(Kind.BOOLEAN), 1.0)
-    description = _described(
-        constant, constant.parse(pl.Series("on", ["maybe", "true", ""])), pl.Series("on", ["true"])
-    )
+    description = described(constant, constant.parse(pl.Series("on", ["maybe", "true", ""])), pl.Series("on", ["true"]))
     assert description["missing"]["p"] == pytest.approx(1 / 3, abs=1e-3)
     assert {one["category"]: one["p"] for one in description["categories"]} == {"true": 0.5, "maybe": 0.5}
-    description = _described(
+    description = described(
         Column("id", Kind.IDENTIFIER, CellFormat(Kind.CATEGORY), "(other)"), *(pl.Series("id", ["a", "b"]),) * 2
     )
     assert description["categories"] == [{"category": "a value of its own", "p": 1.0, "q": 1.0}]
@@ -355,9 +352,9 @@ def test_column_that_is_all_gaps_in_one_sample(
         ("[" * 100_000, ["cut short or not JSON"]),
         ("\udcff", ["cut short or not JSON"]),
         ("[1, 2]", ["not evidence of flowratio"]),
-        ('{"format": "flowratio evidence", "version": 7}', ["format version 7", "version 6. Upgrade flowratio."]),
-        ('{"format": "flowratio evidence", "version": 5}', ["format version 5", "version 6. Fit the model again."]),
-        ('{"format": "flowratio evidence", "version": 6}', ["was changed after it was written"]),
+        ('{"format": "flowratio evidence", "version": 8}', ["format version 8", "version 7. Upgrade flowratio."]),
+        ('{"format": "flowratio evidence", "version": 6}', ["format version 6", "version 7. Fit the model again."]),
+        ('{"format": "flowratio evidence", "version": 7}', ["was changed after it was written"]),
     ],
 )
 def test_file_that_cannot_be_read(content: str | None, words: list[str], tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flowratio._support.numbers import count, fixed, in_units, moment, percent, sig, signed
 from flowratio.cli.app import score
 from flowratio.ratios.classifier.classifier import ClassifierRatio
 from flowratio.report.answers import changes_of
 from flowratio.report.evidence import Origin, gather
-from flowratio.report.numbers import count, fixed, in_units, moment, percent, sig, signed
 from flowratio.report.page import _safe_json, html, write_report
 from flowratio.report.steps import SCORE_COLUMNS
 
@@ -205,7 +205,7 @@ def test_sections_without_evidence_are_left_out(evidence: dict[str, Any]) -> Non
         ({"remedy": {"words": "Cap", "option": "--cap 20"}}, "-o weights.csv --cap 20"),
         (
             {"overlap": {"ess_q": 80.0, "ess_low": 50.0, "ess_high": 110.0}},
-            "as much information as 80 ± 30 rows of a&amp;b.csv",
+            "as much information as 80 ± 30 rows without weights",
         ),
         ({"overlap": {"headroom": -1.0}}, "because the files do not overlap"),
         ({"overlap": {"share_p_beyond_q": 0.9}}, "the files do not overlap."),
@@ -235,10 +235,14 @@ def test_advice_fits_the_numbers(change: dict[str, Any], words: str, evidence: d
 
 def test_new_and_vanished_categories_are_listed(evidence: dict[str, Any]) -> None:
     changed = copy.deepcopy(evidence)
-    new = {"category": SCRIPT, "p": 0.25, "q": 0.0}
+    new = {"category": SCRIPT, "p": 0.25, "q": 0.0, "is_clear": True}
     changes = {"n_new": 40, "share_new": 0.5, "new": [new], "n_vanished": 0, "share_vanished": 0.0, "vanished": []}
     column = next(one for one in changed["columns"] if one["kind"] == "category")
-    column["changes"] = {**changes, "changed": [{"category": "b", "p": 0.09, "q": 0.23}]}
+    column["changes"] = {
+        **changes,
+        "changed": [{"category": "b", "p": 0.09, "q": 0.23, "is_clear": True}],
+        "n_clear": 41,
+    }
     changed["test"]["drivers"].insert(0, {"column": column["name"], "kind": "mean", "p_value": 0.005})
     assert "Only in" not in words_of(evidence)
     text = words_of(changed)
@@ -304,10 +308,11 @@ def test_notes_are_no_problems(evidence: dict[str, Any]) -> None:
 
 
 def test_what_was_not_tried_is_stated_once(evidence: dict[str, Any]) -> None:
-    note = "1 of 1 candidates was not fully tried for lack of time. A budget of about 9 s would suffice."
+    note = "The budget was enough to try 0 of 1 candidates. All would take a budget of about 9 s."
     diagnosis, candidates = {**evidence["diagnosis"], "notes": [note]}, {**evidence["candidates"], "untried": note}
     text = words_of({**evidence, "diagnosis": diagnosis, "candidates": candidates})
-    assert text.count("not fully tried") == text.count(note) == 1
+    assert text.count("not fully tried") == 0
+    assert text.count(note) == 1
 
 
 def test_categories_of_a_column_that_did_not_change_clearly_are_not_listed(evidence: dict[str, Any]) -> None:
@@ -316,7 +321,11 @@ def test_categories_of_a_column_that_did_not_change_clearly_are_not_listed(evide
     assert column["name"] not in [change.column for change in changes_of(changed)]
     column["changes"]["changed"] = [{"category": "b", "p": 0.03, "q": 0.02}]
     assert "Most changed" not in words_of(changed)
-    column["changes"] |= {"n_new": 1, "share_new": 0.2, "new": [{"category": "c", "p": 0.2, "q": 0.0}]}
+    column["changes"] |= {
+        "n_new": 1,
+        "share_new": 0.2,
+        "new": [{"category": "c", "p": 0.2, "q": 0.0, "is_clear": False}],
+    }
     assert "Only in a&b.csv (new): c (20 %)." in words_of(changed)
 
 
@@ -436,3 +445,58 @@ def test_same_evidence_same_page(evidence: dict[str, Any]) -> None:
 )
 def test_significant_digits(value: float, digits: int, text: str) -> None:
     assert sig(value, digits) == text
+
+
+def new_town(evidence: dict[str, Any]) -> dict[str, Any]:
+    """Return evidence in which a category of a text column is clearly new."""
+    changed = copy.deepcopy(evidence)
+    column = next(one for one in changed["columns"] if one["kind"] == "category")
+    column["name"] = "town"
+    new = {"category": "Newtown", "p": 0.06, "q": 0.0, "is_clear": True}
+    column["changes"] |= {"n_new": 1, "share_new": 0.06, "new": [new], "n_clear": 1}
+    changed["diagnosis"] |= {"verdict": "use with care", "warnings": ["Rows have no counterpart."]}
+    changed["diagnosis"]["overlap"]["share_p_beyond_q"] = 0.06
+    command = "flowratio fit new.csv old.csv -o model --exclude id --no-flow --force --seed=7"
+    changed["origin"] |= {"file_p": "new.csv", "file_q": "old.csv", "command": command}
+    return changed
+
+
+def test_rows_of_a_new_category_are_to_be_left_out(evidence: dict[str, Any]) -> None:
+    text = words_of(new_town(evidence))
+    assert "The files differ. 6.0 % of new.csv has no counterpart in old.csv. Weight with care." in text
+    assert "Leave out the rows of new.csv whose town does not occur in old.csv (at least 6.0 %)." in text
+    assert "new[new['town'].isin(old['town'])].to_csv('new-matching.csv', index=False)" in text
+    assert "flowratio fit new-matching.csv old.csv -o model-2 --exclude id --no-flow --seed=7" in text
+    assert text.index("Leave out the rows") < text.index(
+        "compute a weight" if "compute a weight" in text else "Compute"
+    )
+
+
+def test_columns_that_cannot_match_are_not_to_be_adjusted_for(evidence: dict[str, Any]) -> None:
+    changed = new_town(evidence)
+    changed["diagnosis"]["balance"] |= {"names": ["town = Newtown"], "before": [0.4], "after": [0.4]}
+    changed["diagnosis"]["balance"] |= {"standard_error": [0.01], "worst": [0.4, 0.4]}
+    changed["rows"] |= {"columns": [0], "p": [[0.0]], "q": [[0.0]], "scale": [1.0]}
+    assert "Adjust also" not in words_of(changed)
+    changed["diagnosis"]["balance"]["names"] = ["age"]
+    assert "Adjust also" in words_of(changed)
+
+
+def test_separating_column_comes_first_and_once(evidence: dict[str, Any]) -> None:
+    changed = copy.deepcopy(evidence)
+    changed["diagnosis"] |= {"separating": ["plain"], "verdict": "do not use"}
+    changed["diagnosis"]["overlap"] |= {"headroom": -46339693.0, "ess_q": 2.0}
+    text = words_of(changed)
+    todo = text.split("What should I do?")[1].split("Details")[0]
+    assert (
+        todo.split("Do not weight")[0].count("plain separates the files completely. Repeat with --exclude plain.") == 1
+    )
+    assert "-o model-2 --exclude plain" in todo
+    assert "Get more rows" not in todo
+    assert "−4.6e7" not in text
+    assert "it cannot be estimated, because the files do not overlap" in text
+
+
+def test_category_that_changed_most_has_a_name_in_its_chart(evidence: dict[str, Any]) -> None:
+    drawn = json.loads(Page(html(new_town(evidence))).scripts[0])["columns"]
+    assert next(one for one in drawn if one["name"] == "town")["largest"][0]["category"] == "Newtown"

@@ -300,3 +300,9 @@ def test_columns_of_an_array_are_numbered() -> None:
 def test_objects_that_are_not_rows(X: object, advice: str) -> None:
     with pytest.raises(TypeError, match=advice):
         stack(cast("Any", X), cast("Any", X))
+
+
+def test_a_misspelled_column_has_a_suggestion() -> None:
+    P, Q = (pd.DataFrame({name: [1.0, 2.0, 3.0]}) for name in ("prise", "price"))
+    with pytest.raises(ValueError, match=r"Drop or rename them\. Did you mean 'price'\?"):
+        stack(P, Q)

@@ -56,9 +56,7 @@ def samples(library: type, ids: np.ndarray, name: str = "customer_id") -> list:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_tables_of_numbers_leave_identifiers_out(library: type) -> None:
     P, Q = samples(library, np.sort(IDS))  # the identifiers separate the samples
-    advice = (
-        r"^Left out 'customer_id', because the values are distinct integers, .* To use it, convert it to float, such as"
-    )
+    advice = r"^Left out 'customer_id', because .* distinct integers, .* convert it to float in both samples"
     with pytest.warns(UserWarning, match=advice) as records:
         ratio = ClassifierRatio().fit_samples(P, Q)
     assert [record.filename for record in records] == [__file__]

@@ -21,9 +21,9 @@ def untried_sentence(candidates: list[Candidate], seconds: float) -> str:
     n = sum(one.status is Status.NO_TIME for one in candidates)
     if not n:
         return ""
-    advice = f"A budget of about {rounded_up(_MARGIN * seconds)} s would suffice."
-    size = f"{n} of {len(candidates)} candidates {'was' if n == 1 else 'were'}"
-    return f"{size} not fully tried for lack of time. {advice}"
+    size = f"{len(candidates) - n} of {len(candidates)} candidates in full"
+    rest = f"All would take a budget of about {rounded_up(_MARGIN * seconds)} s"
+    return f"The budget was enough to try {size}, and the best are used. {rest}."
 
 
 def rounded_up(seconds: float) -> int:

@@ -45,6 +45,8 @@ class Candidate:
         """The status in words. For a candidate with a score, what limited its fits, if anything did."""
         if self.status is Status.SCORED:
             return self.detail
+        if self.status is Status.NOT_NEEDED:  # of many candidates: the table has the reason once
+            return self.status.value
         return f"{self.status.value}: {self.detail}" if self.detail else self.status.value
 
     def cells(self) -> tuple[str, ...]:
@@ -74,6 +76,12 @@ class AutoResults:
         return pl.DataFrame(rows, schema=list(Candidate.__dataclass_fields__))
 
     @property
+    def settled_note(self) -> str:
+        """Why candidates were not needed. Empty if there are none."""
+        details = [one.detail for one in self.candidates if one.status is Status.NOT_NEEDED]
+        return f"Not needed: {details[0]}." if details else ""
+
+    @property
     def weight_note(self) -> str:
         """What the weights do not add up to 1 for. Empty if they do, and if no candidate has a weight."""
         total = sum(one.weight for one in self.candidates)
@@ -90,7 +98,7 @@ class AutoResults:
             f"{name:<{width}}  {score:>8}  {error:>8}  {seconds:>8}  {weight:>6}  {note}".rstrip()
             for name, score, error, seconds, weight, note in rows
         ]
-        return "\n".join([*lines, *filter(None, [self.weight_note])])
+        return "\n".join([*lines, *filter(None, [self.settled_note, self.weight_note])])
 
     def __str__(self) -> str:
         return "\n".join(filter(None, [self.table(), self.verdict]))
@@ -100,4 +108,9 @@ class AutoResults:
     def _repr_html_(self) -> str:
         heads = ("candidate", "score (nats)", "standard error", "seconds", "weight", "note")
         table = markup.table("Candidates, best score first", heads, (one.cells() for one in self.candidates))
-        return markup.paragraph(self.verdict) + table + markup.paragraph(self.weight_note)
+        return (
+            markup.paragraph(self.verdict)
+            + table
+            + markup.paragraph(self.settled_note)
+            + markup.paragraph(self.weight_note)
+        )

@@ -217,7 +217,8 @@
     byId("score-line").textContent = `${E.score}${options.join("")}`;
     const tempered = now.gamma === 1 ? "log_r" : `temper(log_r, ${Number(now.gamma.toFixed(2))})`;
     const log_w = now.cap === Infinity ? tempered : `cap(${tempered}, ${Number(now.cap.toPrecision(3))})`;
-    byId("code").textContent = `w = self_normalize(${log_w}, total=len(log_r))`;
+    const names = ["self_normalize", ...(now.gamma === 1 ? [] : ["temper"]), ...(now.cap === Infinity ? [] : ["cap"])];
+    byId("code").textContent = `from flowratio import ${names.join(", ")}\nw = self_normalize(${log_w}, total=len(log_r))`;
     for (const [id, value] of Object.entries(E.fitted)) byId(id).textContent = value;
     if (untouched()) return;
     const size = balanceNow().map(Math.abs);
@@ -300,30 +301,35 @@
   const drawSpark = (cell, column) => {
     const [width, height] = [184, 44];
     const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", ...reading(`Distribution of ${column.name} in both files`) });
-    svg.append(make("line", { x1: 0, x2: width, y1: height - 1, y2: height - 1, class: "axis" }));
-    const bars = column.histogram ? sparkOfNumbers(svg, column, width, height) : column.categories ? sparkOfCategories(svg, column, width, height) : [];
-    for (const [x, wide, tip] of bars) svg.append(make("rect", { x, width: wide, y: 0, height, class: "hit", "data-tip": `${column.name}\n${tip}` }));
+    const across = Boolean(column.histogram);
+    const bars = across ? sparkOfNumbers(svg, column, width, height) : sparkOfCategories(svg, column, width, height);
+    for (const [at, size, tip] of bars) {
+      const place = across ? { x: at, width: size, y: 0, height } : { x: 0, width, y: at, height: size };
+      svg.append(make("rect", { ...place, class: "hit", "data-tip": `${column.name}\n${tip}` }));
+    }
     cell.replaceChildren(svg);
   };
   const sparkOfNumbers = (svg, column, width, height) => {
     const { edges, p, q } = column.histogram;
     const X = (v) => 1 + ((v - edges[0]) / (edges[edges.length - 1] - edges[0])) * (width - 2);
     const top = Math.max(...p, ...q, 1e-9);
+    svg.append(make("line", { x1: 0, x2: width, y1: height - 1, y2: height - 1, class: "axis" }));
     const Y = (v) => height - 1 - (v / top) * (height - 4);
     svg.append(make("path", { d: steps(edges, q, X, Y), class: "q-area" }), make("path", { d: steps(edges, q, X, Y), class: "q-line" }), make("path", { d: steps(edges, p, X, Y), class: "p-line" }));
     const text = shown(column);
     return p.map((share, i) => [X(edges[i]), X(edges[i + 1]) - X(edges[i]), `${text(edges[i])} to ${text(edges[i + 1])}\n${inBoth(share, q[i])}`]);
   };
+  /* Names and bars of the categories that changed most. */
   const sparkOfCategories = (svg, column, width, height) => {
-    const categories = column.categories.slice(0, 12);
-    const top = Math.max(...categories.flatMap((one) => [one.p, one.q]), 1e-9);
-    const wide = Math.min(width / Math.max(categories.length, 1), 46);
-    return categories.map((one, i) => {
-      const size = (v) => (v / top) * (height - 4);
-      const half = wide * 0.38;
-      svg.append(make("rect", { x: i * wide + wide * 0.1, width: half, y: height - 1 - size(one.q), height: size(one.q), class: "q-bar" }));
-      svg.append(make("rect", { x: i * wide + wide * 0.1 + half + 1, width: half, y: height - 1 - size(one.p), height: size(one.p), class: "p-bar" }));
-      return [i * wide, wide, `${one.category}\n${inBoth(one.p, one.q)}`];
+    svg.setAttribute("preserveAspectRatio", "xMinYMid meet");
+    const top = Math.max(...column.largest.flatMap((one) => [one.p, one.q]), 1e-9);
+    const [left, tall] = [84, height / 3];
+    return column.largest.map((one, i) => {
+      const size = (v) => (v / top) * (width - left - 2);
+      svg.append(make("text", { x: left - 6, y: (i + 0.7) * tall, "text-anchor": "end", class: "ink" }, short(one.category, 14)));
+      svg.append(make("rect", { x: left, y: i * tall + 2, width: size(one.q), height: tall / 2 - 2, class: "q-bar" }));
+      svg.append(make("rect", { x: left, y: (i + 0.5) * tall, width: size(one.p), height: tall / 2 - 2, class: "p-bar" }));
+      return [i * tall, tall, `${one.category}\n${inBoth(one.p, one.q)}`];
     });
   };
   const drawColumns = () => {

@@ -21,7 +21,8 @@ def test_seconds_are_rounded_up_to_two_digits(seconds: float, text: int) -> None
 
 def test_what_was_not_tried_is_listed_with_a_budget() -> None:
     entries = [Candidate("lda", False), *(Candidate(name, False, status=Status.NO_TIME) for name in ("kliep", "mlp"))]
-    expected = "2 of 3 candidates were not fully tried for lack of time. A budget of about 250 s would suffice."
+    expected = "The budget was enough to try 1 of 3 candidates in full, and the best are used."
+    expected += " All would take a budget of about 250 s."
     assert untried_sentence(entries, 200.0) == expected  # a quarter more
     assert untried_sentence(entries[:1], 200.0) == ""
 

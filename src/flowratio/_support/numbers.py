@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,11 @@ import numpy as np
 _MOST_DAYS = 1e8  # from 1970: the dates of JavaScript end there
 _MOST_DIGITS = 8  # to show that two numbers differ
 _GROUPED = 10_000  # integers from here on are written in groups of three digits: 2024 can be a year
+
+
+def plain_spaces(text: str) -> str:
+    """Return a text without the narrow and fixed spaces of a page, which a terminal may not show."""
+    return text.translate({0x202F: ",", 0xA0: " "})
 
 
 def sig(value: float | None, digits: int = 3) -> str:
@@ -93,3 +99,15 @@ def shares(before: float, after: float) -> tuple[str, str]:
     if texts[0] != texts[1] or before == after:
         return texts
     return f"{100 * before:.2f}\u00a0%", f"{100 * after:.2f}\u00a0%"
+
+
+def finite(value: float, digits: int = 4) -> float | None:
+    """Round to significant digits, None for a number that is not finite."""
+    rounded = float(f"{value:.{digits}g}")
+    return rounded if math.isfinite(rounded) else float(value) if math.isfinite(value) else None
+
+
+def rounded(values: Iterable[float], digits: int = 4) -> list[float | None]:
+    """Round many numbers. Integers lose their point, which takes less space."""
+    rounded = [finite(value, digits) for value in values]
+    return [int(value) if value is not None and value == int(value) else value for value in rounded]
