@@ -2,7 +2,7 @@
 
 It draws from results/accuracy.jsonl, which `python benchmarks/accuracy.py run` writes, and measures nothing itself.
 It writes results/latent-space.md and results/latent-space.png, for docs/when-latent-space-helps.md.
-Cost: a few seconds.
+Cost: less than 10 seconds.
 Command: python benchmarks/latent_space.py
 """
 
