@@ -4,7 +4,7 @@ Claims: the error of `AutoRatio()`, a geometric mean over the problems, is not a
 the best peer for each problem. On no problem is the error more than 1.25 × that of the best peer.
 `FeaturizedRatio("mlp")` has half the error of the same network in x, or less, on the problems with KL ≥ 5.
 
-"relu" is the network of the paper. "featurized" is `FeaturizedRatio("mlp")` with its defaults: x next to z, over a base.
+"relu" is the network of the paper. "featurized" is `FeaturizedRatio("mlp")` with its defaults: x and z, over a base.
 
 The error is the mean squared difference from the true log r on 2000 other rows of p and 2000 other rows of q. A second
 error has only rows with |log r| < 5. There are three seeds. Seconds are processor time of the fit, on one thread. A

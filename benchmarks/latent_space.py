@@ -44,7 +44,7 @@ def rows_of(numbers: tuple[int, ...], complete: np.ndarray) -> list[int]:
 
 
 def report(columns: dict[str, np.ndarray]) -> str:
-    complete = np.isfinite(np.array([*columns.values()])).all(axis=0)
+    complete = np.array([all(map(math.isfinite, errors)) for errors in zip(*columns.values(), strict=True)])
     groups = {**KINDS, "all problems with r ≠ 1": tuple(number for numbers in KINDS.values() for number in numbers)}
     means = []
     for kind, numbers in groups.items():

@@ -44,8 +44,8 @@ def _claims_of_stages(settings: Settings, outcomes: list[Outcome]) -> list[Claim
     claims, two, corrected, x = [], METHODS["two-stage"], METHODS["corrected"], METHODS["x"]
     for task in TASKS:
         gains = _gains(settings, outcomes, task, "two-stage", "x")
-        holds = all(gain.by_run.mean() >= -2 * gain.error for gain in gains.values())
-        words = f"{task}: {two} draw as much of the target as {x}, within two standard errors, at every perc"
+        holds = all(gain.by_run.mean() >= -gain.half_width for gain in gains.values())
+        words = f"{task}: {two} draw as much of the target as {x}, within the 95 % interval, at every perc"
         claims.append(Claim(words, Answer.of(holds), _listed(gains)))
     for method in ("two-stage", "corrected"):
         costs = [
