@@ -76,7 +76,7 @@ def test_the_paper_preset_is_the_paper() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_ratio_is_the_paper_s(preset: str) -> None:
     ratio = new_ratio(PRESETS[preset].ratio_epochs, 0)
-    assert (ratio.network, ratio.hidden, ratio.batch_size) == ("mlp", (100, 100, 100), 64)
+    assert (ratio.network, ratio.hidden, ratio.batch_size) == ("relu", (100, 100, 100), 64)
     assert (ratio.learning_rate, ratio.l2_penalty, ratio.image_shape) == (1e-3, 0.0, (1, 28, 28))
     assert ratio.max_epochs == (50 if preset == "quick" else 10)
 
@@ -194,7 +194,7 @@ def test_two_stages_are_compared_with_weights_from_x() -> None:
     verdicts = {claim.words: claim.verdict for claim in report(settings, outcomes).claims}
     two, corrected = "weights from z, then x", "weights from z, then x (against draws)"
     for task in TASKS:
-        words = f"{task}: {two} draw as much of the target as weights from x, within two standard errors, at every perc"
+        words = f"{task}: {two} draw as much of the target as weights from x, within the 95 % interval, at every perc"
         assert verdicts[words] is Answer.YES
         assert verdicts[f"{task}: {corrected} draw fewer outliers than weights from x at every perc"] is Answer.YES
     for method in (two, corrected):  # 1.25 of 5 seconds

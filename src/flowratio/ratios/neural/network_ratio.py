@@ -67,9 +67,9 @@ class NetworkRatio(RatioEstimator):
     -----
     `"mlp"`: each network has layers with SiLU and a linear term. The last layer starts at 0, so r = 1 is the first
     candidate, and stays if no step improves the held-out loss. The layers see x clamped to the range of the training
-    rows: far outside both samples log r is linear. Training takes up to 3000 steps with a learning rate of 0.002, a
+    rows: far outside both samples log r is linear. Training takes up to 2000 steps with a learning rate of 0.002, a
     weight decay of 300/n, from 0.03 to 1, and averaged weights. A batch is a twentieth of the rows, 64 to 2048. It
-    stops after 400 steps without progress. n is the effective number of rows of the smaller sample.
+    stops after 200 steps without progress. n is the effective number of rows of the smaller sample.
 
     `"relu"`: the hidden layers are 32 wide for n below 500, 64 below 2000, otherwise 10 d, from 100 to 200. Training
     takes 1000 steps or 10 epochs, and stops after a sixth of the epochs without progress. The weights of the first 150

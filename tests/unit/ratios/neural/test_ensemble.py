@@ -165,10 +165,10 @@ class TestRecipe:
     @pytest.mark.parametrize(
         ("n", "batch_size", "max_epochs", "patience"),
         [
-            (100, 32, 1000, 134),  # batches of 32 pairs, 3 in a pass
-            (2_000, 100, 150, 20),  # a twentieth of the pairs: 3000 steps, 400 without progress
-            (20_000, 1_000, 150, 20),
-            (100_000, 1_024, 31, 5),  # batches of 1024 pairs, 98 in a pass
+            (100, 32, 667, 67),  # batches of 32 pairs, 3 in a pass
+            (2_000, 100, 100, 10),  # a twentieth of the pairs: 2000 steps, 200 without progress
+            (20_000, 1_000, 100, 10),
+            (100_000, 1_024, 21, 3),  # batches of 1024 pairs, 98 in a pass
             (1_000_000, 1_024, 10, 2),  # the fewest passes
         ],
     )
