@@ -22,7 +22,6 @@ METHODS = {
     "featurized": "network in x and z, over a base",
     "telescoping": "telescoping in x",
     "z telescoping": "telescoping in z",
-    "joint .5": "joint training (α = 0.5)",
 }
 KINDS = {
     "Gaussian": (1, 2, 3, 4, 5, 6, 15, 16, 17, 20),

@@ -13,7 +13,8 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add figures and tables."""
-    for path in sorted(path for kind in ("*-laptop*.png", "*-laptop.md", "*-paper.md") for path in RESULTS.glob(kind)):
+    kinds = ("*-laptop*.png", "*-laptop.md", "*-paper.md", "latent-space.*")
+    for path in sorted(path for kind in kinds for path in RESULTS.glob(kind)):
         files.append(File.generated(config, f"results/{path.name}", abs_src_path=str(path)))
     return files
 
