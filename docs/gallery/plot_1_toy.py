@@ -37,7 +37,8 @@ def main(n: int = 2000) -> Figure:
         warnings.simplefilter("ignore", OverlapWarning)  # expected here
         for name, (above, below) in zip(names, panels.T, strict=True):
             in_x = new_ratio(name, 0).fit_samples(X_p, X_q)
-            in_z = FeaturizedRatio(name, featurizer=featurizer, random_state=0).fit_samples(X_p, X_q)
+            in_z = FeaturizedRatio(name, features="z", base=None, featurizer=featurizer, random_state=0)
+            in_z.fit_samples(X_p, X_q)
             for ratio, axes, space in ((in_x, above, "x"), (in_z, below, "z")):
                 log_r = ratio.log_ratio(X)
                 errors[name, space] = np.sqrt(np.mean((log_r - truth) ** 2))

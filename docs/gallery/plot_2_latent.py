@@ -55,7 +55,7 @@ def main(n: int = 1500) -> Figure:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OverlapWarning)  # of ratios that are wrong
         for k, name in enumerate(names):
-            in_z = FeaturizedRatio(name, featurizer=featurizer, random_state=0)
+            in_z = FeaturizedRatio(name, features="z", base=None, featurizer=featurizer, random_state=0)
             for row, ratio in enumerate([new_ratio(name, 0), in_z]):
                 off = ratio.fit_samples(X_p, X_q).log_ratio(X) - true_log_ratio(X)
                 errors[row, k] = np.sqrt(np.mean(off**2))
