@@ -162,7 +162,7 @@ CITIES = [f"City{k:02}" for k in range(30)]
 
 
 def cities(n: int, rng: np.random.Generator, share_new: float = 0.0) -> pl.DataFrame:
-    """Return rows of 30 cities, of which one is frequent. Two other cities are new and have equal shares."""
+    """Return rows of 30 cities. One of them is frequent. Two other cities are new and have equal shares."""
     shares = np.concatenate([[0.13], np.full(29, 0.03)]) * (1 - share_new)
     names = [*CITIES, "Newtown", "Portville"]
     return pl.DataFrame({"city": rng.choice(names, n, p=[*shares, share_new / 2, share_new / 2]).tolist()})

@@ -9,7 +9,7 @@ of rows of q are bounded, so any estimator that takes weights can learn it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -91,17 +91,17 @@ def _tilt(samples: TwoSamples, log_base: Vector) -> Vector:
     return expit(np.where(samples.y == 1, -log_base, log_base))
 
 
-def is_better_over_base(new_estimator: Any, samples: TwoSamples, log_base: Vector, seed: int) -> bool:
+def is_better_over_base(new_estimator: Callable[[], Any], samples: TwoSamples, log_base: Vector, seed: int) -> bool:
     """Return whether an estimator over the base is better on held-out rows than the estimator alone.
 
     `new_estimator` returns a new one. Both are fitted to four fifths of `samples`, and scored on the rest.
     """
     judge = random_ranks(samples, np.random.default_rng([seed, 0, 8])) % _JUDGES == 0
     rest, rows = samples.part(~judge), samples.X[judge]
+    held_out = held_out_rows(samples).rows(np.flatnonzero(judge))
     tilted, constant = over_base(rest, log_base[~judge])
     losses = []
     for part, start in ((tilted, log_base[judge] + constant), (rest, np.zeros(len(rows)))):
         log_r = start + log_ratio_prepared(fit_prepared(new_estimator(), part), rows)
-        held_out = held_out_rows(samples).rows(np.flatnonzero(judge))
         losses.append(held_out.mean(held_out.losses(log_r)))
     return losses[0] <= losses[1]
