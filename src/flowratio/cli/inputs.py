@@ -19,7 +19,7 @@ from flowratio.cli.options import TextOptions
 from flowratio.ratios.registry import named_ratio
 from flowratio.report.model import places_named
 from flowratio.tables.cells import check_formats, pooled
-from flowratio.tables.encoder import TableEncoder
+from flowratio.tables.encoder import IdentifierWarning, TableEncoder
 from flowratio.tables.formats import Kind
 
 
@@ -108,7 +108,7 @@ def _typed(
 def result_names_identifiers() -> Iterator[None]:
     """Issue no warning of identifiers: the result that is printed names them."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Left out")
+        warnings.simplefilter("ignore", IdentifierWarning)
         yield
 
 

@@ -22,6 +22,10 @@ from flowratio.tables.columns import Column, RowWeights, learn_column
 from flowratio.tables.formats import Kind, TextFormat
 
 
+class IdentifierWarning(UserWarning):
+    """Columns look like identifiers and are left out."""
+
+
 class UnseenWarning(UserWarning):
     """Rows have categories, missing values or values far outside the range that the fitted table did not have."""
 
@@ -108,7 +112,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.n_features_in_ = frame.width
         self.columns_ = [learn_column(series, n, text_format, rows) for series in frame.iter_columns()]
         if text := self.identifier_text():
-            warn_caller(text)
+            warn_caller(text, IdentifierWarning)
         self.names_ = _distinct_names(self.columns_)
         self.groups_ = np.repeat(np.arange(len(self.columns_)), [len(column.parts) for column in self.columns_])
         places = [(k, column.code_part) for k, column in enumerate(self.columns_)]
